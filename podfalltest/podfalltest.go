@@ -76,7 +76,7 @@ type Cluster struct {
 	t   testing.TB
 	cfg settings
 	// driver drives clock.
-	driver *clock.Driver
+	driver   *clock.Driver
 	clock    clock.Clock
 	listener *stableListener
 	access   kubeconfig.Access

@@ -213,8 +213,8 @@ func (h *clusterHistory) troublesAt(e *history.Event) (begins []*history.Event) 
 	return begins
 }
 
-// checkOverdueExplained looks for pods that were overdue for long because of a single trouble, and
-// of which users were told nothing.
+// checkOverdueExplained looks for pods that were overdue for long because of a single trouble,
+// without an explanation to users.
 func (h *clusterHistory) checkOverdueExplained(t *tally) {
 	for _, pod := range h.completePods() {
 		mark, last := pod.markCommit(), pod.commits[len(pod.commits)-1]

@@ -48,7 +48,7 @@ func TestSeededRuns(t *testing.T) {
 	for _, p := range invariants.Invariants() {
 		t.Logf("%s: %d cases", p.ID, cases[p.ID])
 		if p.Unchecked == "" && cases[p.ID] == 0 && !slices.Contains(rare(), p.ID) && *seeds >= 12 {
-			t.Errorf("no life had a case of %s, %s", p.ID, p.Statement)
+			t.Errorf("no run had a case of %s, %s", p.ID, p.Statement)
 		}
 	}
 }

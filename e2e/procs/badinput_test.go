@@ -46,6 +46,7 @@ func (m malformed) withSubject(subject func(*proto.APISubject)) malformed {
 	subject(&m.subject)
 	return m
 }
+
 func (m malformed) withRequest(request func(*proto.Request)) malformed { request(m.request); return m }
 
 func (m malformed) withBody(contentType, withBody string) malformed {

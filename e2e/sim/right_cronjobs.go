@@ -202,7 +202,7 @@ func wrongPolicy(its *batchv1.CronJob, runs []run, since time.Time) string {
 // wrongTimes is a time after since, and up to until, at which a CronJob has made a Job and should
 // not have, or has not made one for no reason; empty for none.
 func wrongTimes(its *batchv1.CronJob, all map[string][]run, since, until time.Time) string {
-	runs, schedule := all[string(its.UID)], cronjob.ViewOf(its, nil).Schedule
+	runs, schedule := all[string(its.UID)], cronjob.NewView(its, nil).Schedule
 	due := schedule.Next(since)
 	for _, made := range runs {
 		if at := minuteOf(made.name); made.from.After(since) && !schedule.Next(at.Add(-time.Second)).Equal(at) {

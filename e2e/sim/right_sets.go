@@ -75,7 +75,7 @@ func rightDaemons(snapshot *store.Snapshot) (wrong []error) {
 	for _, set := range objectsOf[*appsv1.DaemonSet](snapshot, "daemonsets.apps") {
 		var wanted, there []string
 		for _, node := range nodes {
-			if should, _ := daemonset.Wanted(set, node); should {
+			if should, _ := daemonset.ShouldRun(set, node); should {
 				wanted = append(wanted, node.Name)
 			}
 		}

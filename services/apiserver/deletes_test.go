@@ -11,9 +11,9 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// TestNobodyIsAskedAboutADeleteThatChangesNothing deletes a pod again: that is answered before
+// TestADeleteThatChangesNothingCallsNoWebhook deletes a pod again: that is answered before
 // anybody is asked, and a delete with less grace is asked about (API-07, API-23).
-func TestNobodyIsAskedAboutADeleteThatChangesNothing(t *testing.T) {
+func TestADeleteThatChangesNothingCallsNoWebhook(t *testing.T) {
 	t.Parallel()
 	s := newHarness(t)
 	c := s.client("client:admin")

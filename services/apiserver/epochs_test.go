@@ -15,9 +15,9 @@ import (
 	"github.com/podfall/podfall/services/apiserver/store"
 )
 
-// TestFenceOutlivesTheApiserver keeps an older kubelet out although the apiserver that has
-// heard the newer one is gone: what the newer has written of itself is enough (N6).
-func TestFenceOutlivesTheApiserver(t *testing.T) {
+// TestNodeEpochsSurviveARestart: an older kubelet is refused although the apiserver that heard the
+// newer one is gone, because the newer one's own writes are enough (N6).
+func TestNodeEpochsSurviveARestart(t *testing.T) {
 	t.Parallel()
 	compat, err := proto.CompatFor("")
 	if err != nil {

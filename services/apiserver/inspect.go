@@ -56,12 +56,12 @@ func (r *refusals) forgetOldest() {
 
 // inspect returns the apiserver's telemetry.
 func (s *server) inspect(context.Context) inspect.APIServer {
-	said := inspect.APIServer{
+	telemetry := inspect.APIServer{
 		Self:     inspect.Self{Process: "apiserver", Boot: s.boot, Began: s.refusals.began, Now: s.clock.Now()},
 		Revision: s.api.Store.Snapshot().Revision(), Writing: s.api.Store.WaitingSince(),
 	}
 	s.refusals.mu.Lock()
 	defer s.refusals.mu.Unlock()
-	said.Refused = slices.SortedFunc(maps.Values(s.refusals.kept), func(a, b inspect.Refusal) int { return a.First.Compare(b.First) })
-	return said
+	telemetry.Refused = slices.SortedFunc(maps.Values(s.refusals.kept), func(a, b inspect.Refusal) int { return a.First.Compare(b.First) })
+	return telemetry
 }

@@ -48,9 +48,9 @@ func TestTheMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// TestTurnsArePassedOn: who waits for a turn gets it in order, who has given up does not hold
-// up those behind, and in the end nothing is remembered of who had it.
-func TestTurnsArePassedOn(t *testing.T) {
+// TestWaitersOfAnOperationGoInOrder: waiters of one operation go in order, one that has given up
+// does not delay those behind it, and in the end nothing is remembered.
+func TestWaitersOfAnOperationGoInOrder(t *testing.T) {
 	const operation = "a"
 	synctest.Test(t, func(t *testing.T) {
 		turns := newOperations()

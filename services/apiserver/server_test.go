@@ -88,7 +88,7 @@ func TestBadInput(t *testing.T) {
 	})
 }
 
-func TestFence(t *testing.T) {
+func TestNodeEpochs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newHarness(t)
 		user := s.client("client:me")

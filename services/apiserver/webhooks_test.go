@@ -149,7 +149,7 @@ func expectAsked(t *testing.T, j *hookServer, want ...string) {
 	}
 }
 
-func TestEveryWriteIsAsked(t *testing.T) {
+func TestEveryWriteCallsTheWebhooks(t *testing.T) {
 	t.Parallel()
 	s := newHarness(t)
 	c, node := s.client("client:admin"), s.client(proto.Node("n1"))

@@ -231,7 +231,7 @@ func TestStopDuringStart(t *testing.T) {
 
 // TestStartOutlivesCaller: a start goes on if its caller gives up, and a repeated call waits for
 // the same start.
-func TestStartTakenUp(t *testing.T) {
+func TestStartOutlivesCaller(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node) {
 		id := n.createContainer(n.runSandbox("web"), "app", "starts after 20s")
 		impatient, cancel := context.WithTimeout(t.Context(), 5*time.Second)

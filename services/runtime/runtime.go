@@ -124,7 +124,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	if err != nil {
 		return fmt.Errorf("runtime: %w", err)
 	}
-	cfg.Observers.ProvideInspect(s.snapshot)
+	cfg.ProvideInspect(s.snapshot)
 	return daemon.Run(ctx,
 		records.Run,
 		func(ctx context.Context) error { return s.engines.Run(ctx, s.reporter(ctx)) },

@@ -198,7 +198,7 @@ func TestAdmit(t *testing.T) {
 	}
 }
 
-func TestImmortal(t *testing.T) {
+func TestSystemNamespacesCannotBeDeleted(t *testing.T) {
 	for name, refused := range map[string]bool{"default": true, "kube-system": true, "kube-public": true, "kube-node-lease": false, "shop": false} {
 		err := admission.DenySystemNamespaceDeletion(attributes(t, proto.VerbDelete, "namespaces", name))
 		if (err != nil) != refused {

@@ -16,8 +16,8 @@ import (
 func AcceptNames(
 	crd *apiextensionsv1.CustomResourceDefinition, all []*apiextensionsv1.CustomResourceDefinition, now metav1.Time,
 ) apiextensionsv1.CustomResourceDefinitionStatus {
-	settled := crd.DeepCopy()
-	conflict := acceptNames(settled, usedByOthers(crd, all))
+	updated := crd.DeepCopy()
+	conflict := acceptNames(updated, usedByOthers(crd, all))
 	accepted := apiextensionsv1.CustomResourceDefinitionCondition{
 		Type: apiextensionsv1.NamesAccepted, Status: apiextensionsv1.ConditionTrue,
 		Reason: "NoConflicts", Message: "no conflicts found",
@@ -25,24 +25,24 @@ func AcceptNames(
 	if conflict != nil {
 		accepted.Status, accepted.Reason, accepted.Message = apiextensionsv1.ConditionFalse, conflict.reason, conflict.message
 	}
-	setCondition(settled, accepted, now)
+	setCondition(updated, accepted, now)
 	switch {
-	case apihelpers.IsCRDConditionTrue(settled, apiextensionsv1.Established):
+	case apihelpers.IsCRDConditionTrue(updated, apiextensionsv1.Established):
 	case conflict == nil:
-		setCondition(settled, apiextensionsv1.CustomResourceDefinitionCondition{
+		setCondition(updated, apiextensionsv1.CustomResourceDefinitionCondition{
 			Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionTrue,
 			Reason: "InitialNamesAccepted", Message: "the initial names have been accepted",
 		}, now)
 	default:
-		setCondition(settled, apiextensionsv1.CustomResourceDefinitionCondition{
+		setCondition(updated, apiextensionsv1.CustomResourceDefinitionCondition{
 			Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionFalse,
 			Reason: "NotAccepted", Message: "not all names are accepted",
 		}, now)
 	}
 	if state, reason := apihelpers.GetAPIApprovalState(crd.Annotations); apihelpers.IsProtectedCommunityGroup(crd.Spec.Group) {
-		setCondition(settled, approvalCondition(state, reason), now)
+		setCondition(updated, approvalCondition(state, reason), now)
 	}
-	return settled.Status
+	return updated.Status
 }
 
 // approvalCondition returns the condition of a definition in one of Kubernetes' own groups.
@@ -99,7 +99,7 @@ type nameConflict struct{ reason, message string }
 // conflict; nil if there is none.
 func acceptNames(crd *apiextensionsv1.CustomResourceDefinition, taken usedNames) *nameConflict {
 	var last *nameConflict
-	asked, given := crd.Spec.Names, &crd.Status.AcceptedNames
+	wanted, given := crd.Spec.Names, &crd.Status.AcceptedNames
 	give := func(reason, name string, into *string, taken []string) {
 		if name != *into && slices.Contains(taken, name) {
 			last = &nameConflict{reason, fmt.Sprintf("%q is already in use", name)}
@@ -107,19 +107,19 @@ func acceptNames(crd *apiextensionsv1.CustomResourceDefinition, taken usedNames)
 		}
 		*into = name
 	}
-	give("PluralConflict", asked.Plural, &given.Plural, taken.resources)
-	give("SingularConflict", asked.Singular, &given.Singular, taken.resources)
+	give("PluralConflict", wanted.Plural, &given.Plural, taken.resources)
+	give("SingularConflict", wanted.Singular, &given.Singular, taken.resources)
 	free := true
-	for _, short := range asked.ShortNames {
+	for _, short := range wanted.ShortNames {
 		if !slices.Contains(given.ShortNames, short) && slices.Contains(taken.resources, short) {
 			free, last = false, &nameConflict{"ShortNamesConflict", fmt.Sprintf("%q is already in use", short)}
 		}
 	}
 	if free {
-		given.ShortNames = asked.ShortNames
+		given.ShortNames = wanted.ShortNames
 	}
-	give("KindConflict", asked.Kind, &given.Kind, taken.kinds)
-	give("ListKindConflict", asked.ListKind, &given.ListKind, taken.kinds)
-	given.Categories = asked.Categories
+	give("KindConflict", wanted.Kind, &given.Kind, taken.kinds)
+	give("ListKindConflict", wanted.ListKind, &given.ListKind, taken.kinds)
+	given.Categories = wanted.Categories
 	return last
 }

@@ -25,7 +25,7 @@ func BenchmarkStatus(b *testing.B) {
 		made.SetGroupVersionKind(kind.GroupVersionKind)
 		return made
 	}
-	door := fieldmanager.Write{Kind: kind, Subresource: "status", Manager: "kubelet"}
+	write := fieldmanager.Write{Kind: kind, Subresource: "status", Manager: "kubelet"}
 	now := time.Unix(1_700_000_000, 0)
 	for _, tracked := range []bool{false, true} {
 		old := pod(corev1.PodPending)
@@ -40,7 +40,7 @@ func BenchmarkStatus(b *testing.B) {
 			for b.Loop() {
 				obj := pod(corev1.PodRunning)
 				if fieldmanager.IsTracked("", obj, old) {
-					fields.Track(door, obj, old)
+					fields.Track(write, obj, old)
 					fieldmanager.StampTimes(obj, old, now)
 				}
 			}

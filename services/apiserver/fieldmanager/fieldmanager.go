@@ -76,20 +76,20 @@ type Patch struct {
 // Apply returns live with the patch merged into it, in the stored version, with its managedFields
 // updated. live is nil if the object does not exist yet. The strings are warnings for the client.
 // live is not changed.
-func (f *Fields) Apply(door Write, live kinds.Object, patch Patch) (kinds.Object, []string, error) {
+func (f *Fields) Apply(write Write, live kinds.Object, patch Patch) (kinds.Object, []string, error) {
 	wanted, warnings, err := patch.parse()
 	if err != nil {
 		return nil, nil, err
 	}
-	manager, err := f.newManager(door)
+	manager, err := f.newManager(write)
 	if err != nil {
 		return nil, nil, err
 	}
-	before, err := f.copyLive(door, live)
+	before, err := f.copyLive(write, live)
 	if err != nil {
 		return nil, nil, err
 	}
-	merged, err := manager.Apply(before, wanted, door.Manager, patch.Force)
+	merged, err := manager.Apply(before, wanted, write.Manager, patch.Force)
 	if err != nil {
 		return nil, nil, statusError(err)
 	}
@@ -98,7 +98,7 @@ func (f *Fields) Apply(door Write, live kinds.Object, patch Patch) (kinds.Object
 		return nil, nil, apierrors.NewInternalError(fmt.Errorf("apply made %T, which has no metadata", merged))
 	}
 	if live == nil && obj.GetUID() != "" {
-		return nil, nil, apierrors.NewConflict(door.Kind.GroupResource(), obj.GetName(), fmt.Errorf(
+		return nil, nil, apierrors.NewConflict(write.Kind.GroupResource(), obj.GetName(), fmt.Errorf(
 			"uid mismatch: the provided object specified uid %s, and no existing object was found", obj.GetUID()))
 	}
 	if obj.GetResourceVersion() == "" && live != nil {
@@ -137,8 +137,8 @@ func (p Patch) parse() (*unstructured.Unstructured, []string, error) {
 
 // statusError returns an error of the library as an API error.
 func statusError(err error) error {
-	var said apierrors.APIStatus
-	if errors.As(err, &said) {
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
 		return err
 	}
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
@@ -159,22 +159,22 @@ func IsTracked(manager string, obj, old kinds.Object) bool {
 // object, to obj. The object may bring its own managedFields, which replace old's; an empty list,
 // or a list of one empty entry, removes them all. If fields cannot be compared, they keep their
 // managers, as in upstream's UpdateNoErrors.
-func (f *Fields) Track(door Write, obj, old kinds.Object) {
-	if err := f.track(door, obj, old); err != nil {
+func (f *Fields) Track(write Write, obj, old kinds.Object) {
+	if err := f.track(write, obj, old); err != nil {
 		obj.SetManagedFields(managedFieldsOf(old))
 	}
 }
 
-func (f *Fields) track(door Write, obj, old kinds.Object) error {
-	manager, err := f.newManager(door)
+func (f *Fields) track(write Write, obj, old kinds.Object) error {
+	manager, err := f.newManager(write)
 	if err != nil {
 		return err
 	}
-	before, err := f.copyLive(door, old)
+	before, err := f.copyLive(write, old)
 	if err != nil {
 		return err
 	}
-	_, err = manager.Update(before, obj, door.Manager)
+	_, err = manager.Update(before, obj, write.Manager)
 	return err
 }
 
@@ -187,9 +187,9 @@ func managedFieldsOf(obj kinds.Object) []metav1.ManagedFieldsEntry {
 
 // copyLive returns a copy of live, or an empty object if live is nil. The library changes the
 // object that it is given.
-func (f *Fields) copyLive(door Write, live kinds.Object) (kinds.Object, error) {
+func (f *Fields) copyLive(write Write, live kinds.Object) (kinds.Object, error) {
 	if live == nil {
-		obj, err := newEmpty(door.Kind, door.Kind.GroupVersionKind)
+		obj, err := newEmpty(write.Kind, write.Kind.GroupVersionKind)
 		if err != nil {
 			return nil, apierrors.NewInternalError(err)
 		}
@@ -269,14 +269,14 @@ func onlyManagedFieldsDiffer(obj, old kinds.Object) bool {
 }
 
 // newManager returns the library's field manager for a write.
-func (f *Fields) newManager(door Write) (*managedfields.FieldManager, error) {
-	hub := kinds.Preferred(door.Kind).GroupVersion()
+func (f *Fields) newManager(write Write) (*managedfields.FieldManager, error) {
+	hub := kinds.Preferred(write.Kind).GroupVersion()
 	build := managedfields.NewDefaultFieldManager
-	if door.Kind.Custom {
+	if write.Kind.Custom {
 		build = managedfields.NewDefaultCRDFieldManager
 	}
-	manager, err := build(typeConverter{f.converters, door.Kind}, versions{door.Kind}, noDefaults{}, versions{door.Kind},
-		door.Kind.GroupVersionKind, hub, door.Subresource, f.resetFields(door))
+	manager, err := build(typeConverter{f.converters, write.Kind}, versions{write.Kind}, noDefaults{}, versions{write.Kind},
+		write.Kind.GroupVersionKind, hub, write.Subresource, f.resetFields(write))
 	if err != nil {
 		return nil, apierrors.NewInternalError(err)
 	}

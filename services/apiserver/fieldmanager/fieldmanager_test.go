@@ -45,8 +45,8 @@ func (r *rig) apply(manager, manifest string) error {
 	r.Helper()
 	name, force := strings.CutSuffix(manager, "!")
 	name, sub, _ := strings.Cut(name, "/")
-	door := fieldmanager.Write{Kind: r.kind, Manager: name, Subresource: sub}
-	obj, _, err := r.fields.Apply(door, r.obj, fieldmanager.Patch{Data: []byte(manifest), Force: force})
+	write := fieldmanager.Write{Kind: r.kind, Manager: name, Subresource: sub}
+	obj, _, err := r.fields.Apply(write, r.obj, fieldmanager.Patch{Data: []byte(manifest), Force: force})
 	if err != nil {
 		return err
 	}
@@ -178,11 +178,11 @@ func TestListsOfEachType(t *testing.T) {
 // statusOf is a refusal.
 func statusOf(t *testing.T, err error) metav1.Status {
 	t.Helper()
-	var said apierrors.APIStatus
-	if !errors.As(err, &said) {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
 		t.Fatalf("got %v, want a refusal", err)
 	}
-	return said.Status()
+	return status.Status()
 }
 
 // TestConflict: a field that somebody else has set is theirs until it is taken by force.
@@ -236,7 +236,7 @@ func TestUpdates(t *testing.T) {
 	if want := `Apply failed with 1 conflict: conflict with "kubectl-edit" using apps/v1: .spec.replicas`; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
-	// The status has a door of its own.
+	// The status has a subresource of its own.
 	r.update("kubelet/status", func(obj kinds.Object) {
 		d, _ := obj.(*appsv1.Deployment)
 		d.Status.Replicas, d.Spec.Replicas = 4, new(int32(2))
@@ -385,8 +385,8 @@ func TestRefusals(t *testing.T) {
 func TestTwice(t *testing.T) {
 	r := newRig(t, "configmaps")
 	patch := fieldmanager.Patch{Data: []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c, namespace: d}\ndata:\n  k: \"1\"\n  k: \"2\"\n")}
-	const said = "error converting YAML to JSON: yaml: unmarshal errors:\n  line 6: key \"k\" already set in map"
-	for mode, want := range map[string]string{"Ignore": "", "Warn": said, "": said, "Strict": "error strict decoding patch: " + said} {
+	const duplicateKey = "error converting YAML to JSON: yaml: unmarshal errors:\n  line 6: key \"k\" already set in map"
+	for mode, want := range map[string]string{"Ignore": "", "Warn": duplicateKey, "": duplicateKey, "Strict": "error strict decoding patch: " + duplicateKey} {
 		patch.FieldValidation = mode
 		_, warnings, err := r.fields.Apply(fieldmanager.Write{Kind: r.kind, Manager: "m"}, nil, patch)
 		got := strings.Join(warnings, "")

@@ -11,23 +11,23 @@ import (
 
 // resetFields returns the fields that a write leaves unchanged whatever is sent. A manager that
 // sends them does not come to own them (upstream's GetResetFields).
-func (f *Fields) resetFields(door Write) map[fieldpath.APIVersion]fieldpath.Filter {
+func (f *Fields) resetFields(write Write) map[fieldpath.APIVersion]fieldpath.Filter {
 	left := fieldpath.NewSet()
 	switch {
-	case door.Subresource == "status":
+	case write.Subresource == "status":
 		left.Insert(fieldpath.MakePathOrDie("spec"))
 		left.Insert(fieldpath.MakePathOrDie("metadata", "deletionTimestamp"))
 		left.Insert(fieldpath.MakePathOrDie("metadata", "ownerReferences"))
-		if door.Kind.Custom { // of which a status update changes nothing but the status
+		if write.Kind.Custom { // of which a status update changes nothing but the status
 			left.Insert(fieldpath.MakePathOrDie("metadata"))
 		}
-	case f.hasStatusSubresource(door.Kind):
+	case f.hasStatusSubresource(write.Kind):
 		left.Insert(fieldpath.MakePathOrDie("status"))
 	default:
 		return nil
 	}
 	byVersion := map[fieldpath.APIVersion]*fieldpath.Set{}
-	for _, version := range f.versionsOf(door.Kind) {
+	for _, version := range f.versionsOf(write.Kind) {
 		byVersion[fieldpath.APIVersion(version.String())] = left
 	}
 	return fieldpath.NewExcludeFilterSetMap(byVersion)

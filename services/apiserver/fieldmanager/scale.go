@@ -25,15 +25,15 @@ type Scaled struct {
 }
 
 // ApplyScale returns scale, the Scale of parent, with the patch merged into it. Neither is changed.
-func (f *Fields) ApplyScale(door Write, parent kinds.Object, scale *autoscalingv1.Scale, patch Patch) (Scaled, error) {
-	handler := managedfields.NewScaleHandler(parent.GetManagedFields(), door.Kind.GroupVersion(), f.replicasPaths(door.Kind))
+func (f *Fields) ApplyScale(write Write, parent kinds.Object, scale *autoscalingv1.Scale, patch Patch) (Scaled, error) {
+	handler := managedfields.NewScaleHandler(parent.GetManagedFields(), write.Kind.GroupVersion(), f.replicasPaths(write.Kind))
 	live := scale.DeepCopy()
 	var err error
 	if live.ManagedFields, err = handler.ToSubresource(); err != nil {
 		return Scaled{}, apierrors.NewInternalError(err)
 	}
-	door.Kind = kinds.Kind{GroupVersionKind: autoscalingv1.SchemeGroupVersion.WithKind("Scale"), Resource: "scales", Namespaced: true}
-	merged, warnings, err := f.Apply(door, live, patch)
+	write.Kind = kinds.Kind{GroupVersionKind: autoscalingv1.SchemeGroupVersion.WithKind("Scale"), Resource: "scales", Namespaced: true}
+	merged, warnings, err := f.Apply(write, live, patch)
 	if err != nil {
 		return Scaled{}, err
 	}

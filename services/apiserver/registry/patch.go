@@ -149,8 +149,8 @@ func patchJSON(kind kinds.Kind, old kinds.Object, patchType types.PatchType, pat
 // nothing.
 func recoverPatchPanic[T any](apply func() (T, error)) (patched T, err error) {
 	defer func() {
-		if stumbled := recover(); stumbled != nil {
-			err = fmt.Errorf("the patch cannot be applied: %v", stumbled)
+		if cause := recover(); cause != nil {
+			err = fmt.Errorf("the patch cannot be applied: %v", cause)
 		}
 	}()
 	return apply()

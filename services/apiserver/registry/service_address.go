@@ -103,17 +103,17 @@ func allocateIP(svc *corev1.Service, taken UsedAddresses) field.ErrorList {
 		svc.Spec.ClusterIP, svc.Spec.ClusterIPs = ip, []string{ip}
 		return nil
 	}
-	asked := svc.Spec.ClusterIP
-	ip, err := netip.ParseAddr(asked)
+	wanted := svc.Spec.ClusterIP
+	ip, err := netip.ParseAddr(wanted)
 	switch {
 	case err != nil:
 		return nil // validation has its words for that
 	case !netip.MustParsePrefix(serviceNet).Contains(ip):
 		return field.ErrorList{field.Invalid(at, svc.Spec.ClusterIPs, fmt.Sprintf(
-			"failed to allocate IP %s: the provided IP (%s) is not in the valid range. The range of valid IPs is %s", asked, asked, serviceNet))}
-	case taken.IPs[asked]:
+			"failed to allocate IP %s: the provided IP (%s) is not in the valid range. The range of valid IPs is %s", wanted, wanted, serviceNet))}
+	case taken.IPs[wanted]:
 		return field.ErrorList{field.Invalid(at, svc.Spec.ClusterIPs, fmt.Sprintf(
-			"failed to allocate IP %s: provided IP is already allocated", asked))}
+			"failed to allocate IP %s: provided IP is already allocated", wanted))}
 	}
 	return nil
 }

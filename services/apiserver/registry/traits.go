@@ -57,21 +57,21 @@ func Subresources(kind kinds.Kind) []string {
 	if kind.Custom {
 		return kind.Subresources
 	}
-	var doors []string
+	var subresources []string
 	switch kind.GroupResource().String() {
 	case "pods":
-		doors = []string{"binding", "ephemeralcontainers", "eviction", "resize"}
+		subresources = []string{"binding", "ephemeralcontainers", "eviction", "resize"}
 	case "namespaces":
-		doors = []string{"finalize"}
+		subresources = []string{"finalize"}
 	case "serviceaccounts":
-		doors = []string{"token"}
+		subresources = []string{"token"}
 	case "replicationcontrollers", "deployments.apps", "replicasets.apps", "statefulsets.apps":
-		doors = []string{"scale"}
+		subresources = []string{"scale"}
 	}
 	if hasStatus(kind) {
-		doors = append(doors, "status")
+		subresources = append(subresources, "status")
 	}
-	return doors
+	return subresources
 }
 
 // hasStatus reports whether objects of the kind have a status, which only the status subresource

@@ -163,9 +163,9 @@ func validateClaimUpdate(claim, old *corev1.PersistentVolumeClaim) field.ErrorLi
 		rest.StorageClassName = nil // a default class that came later
 	}
 	if old.Status.Phase == corev1.ClaimBound {
-		if asked, ok := rest.Resources.Requests[corev1.ResourceStorage]; ok {
+		if requested, ok := rest.Resources.Requests[corev1.ResourceStorage]; ok {
 			had := old.Spec.Resources.Requests[corev1.ResourceStorage]
-			if asked.Cmp(had) < 0 {
+			if requested.Cmp(had) < 0 {
 				f.forbidden(at.Child("resources", "requests", "storage"), "field can not be less than previous value")
 			}
 			rest.Resources.Requests[corev1.ResourceStorage] = had

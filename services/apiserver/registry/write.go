@@ -94,8 +94,8 @@ func MatchRequest(kind kinds.Kind, obj kinds.Object, namespace, name string) err
 // CheckUID refuses to replace an object with one that has another UID (API-63). It does not apply
 // to patches: their UID is validated like any immutable field (API-64).
 func CheckUID(kind kinds.Kind, obj, old kinds.Object) error {
-	asked, have := obj.GetUID(), old.GetUID()
-	if asked == "" || asked == have {
+	want, have := obj.GetUID(), old.GetUID()
+	if want == "" || want == have {
 		return nil
 	}
 	key := "/registry/" + kind.Resource
@@ -104,7 +104,7 @@ func CheckUID(kind kinds.Kind, obj, old kinds.Object) error {
 	}
 	return apierrors.NewConflict(kind.GroupResource(), old.GetName(), fmt.Errorf(
 		"StorageError: invalid object, Code: 4, Key: %s/%s, ResourceVersion: 0, AdditionalErrorMsg: "+
-			"Precondition failed: UID in precondition: %s, UID in object meta: %s", key, old.GetName(), asked, have))
+			"Precondition failed: UID in precondition: %s, UID in object meta: %s", key, old.GetName(), want, have))
 }
 
 // CheckVersion refuses an update that was made from another version than old (API-65). An object

@@ -21,7 +21,7 @@ func TestPanicInACollection(t *testing.T) {
 	}
 }
 
-func TestAPanicIsTheWorst(t *testing.T) {
+func TestDeleteCollectionReportsAPanicFirst(t *testing.T) {
 	refusal, other, crash := errors.New("refused"), errors.New("refused too"), &PanicError{Cause: "oops"}
 	for _, row := range []struct{ first, second, want error }{
 		{nil, nil, nil},

@@ -86,8 +86,8 @@ func readReview(response *http.Response) (*admissionv1.AdmissionReview, error) {
 		return nil, err
 	}
 	if response.StatusCode < http.StatusOK || response.StatusCode >= http.StatusMultipleChoices {
-		said := strings.TrimSpace(string(data[:min(len(data), maxErrorText)]))
-		return nil, apierrors.NewGenericServerResponse(response.StatusCode, http.MethodPost, schema.GroupResource{}, "", said, 0, true)
+		message := strings.TrimSpace(string(data[:min(len(data), maxErrorText)]))
+		return nil, apierrors.NewGenericServerResponse(response.StatusCode, http.MethodPost, schema.GroupResource{}, "", message, 0, true)
 	}
 	answer := &admissionv1.AdmissionReview{}
 	if err := json.Unmarshal(data, answer); err != nil {

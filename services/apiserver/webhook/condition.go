@@ -57,12 +57,12 @@ func (e *conditionError) Unwrap() error { return e.err }
 
 // conditionsHold reports whether all conditions of a hook hold for a request. One that is false
 // decides, even if others fail (upstream's matchconditions.Matcher).
-func (h *Hook) conditionsHold(question *admissionv1.AdmissionRequest) (bool, error) {
+func (h *Hook) conditionsHold(request *admissionv1.AdmissionRequest) (bool, error) {
 	conditions, err := h.conditions()
 	if err != nil || len(conditions) == 0 {
 		return err == nil, err
 	}
-	variables, err := variablesOf(question)
+	variables, err := variablesOf(request)
 	if err != nil {
 		return false, err
 	}
@@ -81,9 +81,9 @@ func (h *Hook) conditionsHold(question *admissionv1.AdmissionRequest) (bool, err
 }
 
 // variablesOf returns what conditions see of a request.
-func variablesOf(question *admissionv1.AdmissionRequest) (map[string]any, error) {
+func variablesOf(request *admissionv1.AdmissionRequest) (map[string]any, error) {
 	variables := map[string]any{"object": nil, "oldObject": nil}
-	for name, raw := range map[string][]byte{"object": question.Object.Raw, "oldObject": question.OldObject.Raw} {
+	for name, raw := range map[string][]byte{"object": request.Object.Raw, "oldObject": request.OldObject.Raw} {
 		if len(raw) == 0 {
 			continue
 		}
@@ -93,7 +93,7 @@ func variablesOf(question *admissionv1.AdmissionRequest) (map[string]any, error)
 		}
 		variables[name] = value
 	}
-	bare := question.DeepCopy()
+	bare := request.DeepCopy()
 	bare.Object.Raw, bare.OldObject.Raw = nil, nil
 	data, err := json.Marshal(bare)
 	if err != nil {

@@ -80,7 +80,7 @@ func (d *Dispatcher) callMutating(
 	ctx context.Context, e Event, outcome *Outcome, only map[*Hook]bool,
 ) (again map[*Hook]bool, err error) {
 	again = map[*Hook]bool{}
-	var asked []*Hook
+	var seen []*Hook
 	for _, h := range d.Catalog.Mutating() {
 		if only != nil && !only[h] {
 			continue
@@ -92,13 +92,13 @@ func (d *Dispatcher) callMutating(
 		}
 		if changed {
 			outcome.Changed = true
-			for _, earlier := range asked {
+			for _, earlier := range seen {
 				again[earlier] = true
 			}
-			asked = nil
+			seen = nil
 		}
 		if h.Reinvoke {
-			asked = append(asked, h)
+			seen = append(seen, h)
 		}
 	}
 	return again, nil
@@ -174,7 +174,7 @@ func (d *Dispatcher) Validate(ctx context.Context, e Event) ([]string, error) {
 		}
 	}
 	verdicts, failures, uids := make([]Verdict, len(matches)), make([]error, len(matches)), make([]types.UID, len(matches))
-	for i := range uids { // in order, whoever is asked first
+	for i := range uids { // in order, whichever hook is called first
 		uids[i] = d.NewUID()
 	}
 	runParallel(len(matches), func(i int) { verdicts[i], failures[i] = d.call(ctx, matches[i], e, uids[i]) })
@@ -254,30 +254,30 @@ func (d *Dispatcher) recordVerdict(e Event, h *Hook, verdict Verdict, failed err
 	if !verdict.called {
 		return
 	}
-	said := history.WebhookCall{
+	call := history.WebhookCall{
 		Hook: h.Configuration + "/" + h.Name, Resource: e.Kind.GroupResource().String(), Key: e.Name,
 		Answer: history.HookAllowed, Ignore: h.ignoresFailure(),
 	}
 	if e.Namespace != "" {
-		said.Key = e.Namespace + "/" + e.Name
+		call.Key = e.Namespace + "/" + e.Name
 	}
 	switch {
 	case failed != nil:
-		said.Answer = history.HookFailed
+		call.Answer = history.HookFailed
 	case verdict.Refused != nil:
-		said.Answer = history.HookDenied
+		call.Answer = history.HookDenied
 	}
-	d.History.Record(e.Operation, said)
+	d.History.Record(e.Operation, call)
 }
 
 var errBadPatch = errors.New("received undecodable patch in webhook response: it is not JSON")
 
 // applyFailurePolicy is [Hook.applyFailurePolicy], and logs an error that is ignored.
 func (d *Dispatcher) applyFailurePolicy(ctx context.Context, h *Hook, err error) error {
-	settled := h.applyFailurePolicy(err)
+	unignored := h.applyFailurePolicy(err)
 	switch {
-	case err == nil || settled != nil:
-		return settled
+	case err == nil || unignored != nil:
+		return unignored
 	case ctx.Err() != nil:
 		return apierrors.NewTimeoutError("request did not complete within requested timeout", 0)
 	}

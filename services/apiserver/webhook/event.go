@@ -50,11 +50,11 @@ func (e Event) admissionOperation() admissionv1.Operation {
 }
 
 // bodyKind returns the kind of the object that is sent.
-func (e Event) bodyKind(asked kinds.Kind) schema.GroupVersionKind {
+func (e Event) bodyKind(matched kinds.Kind) schema.GroupVersionKind {
 	if e.Body.Kind != "" {
 		return e.Body
 	}
-	return asked.GroupVersionKind
+	return matched.GroupVersionKind
 }
 
 // encodeAs returns an object in JSON, in the version of gvk; nil for nil.

@@ -21,7 +21,7 @@ import (
 
 // newReview returns the review that a hook gets for an event.
 func (m Match) newReview(e Event, uid types.UID) (*admissionv1.AdmissionReview, error) {
-	question := &admissionv1.AdmissionRequest{
+	request := &admissionv1.AdmissionRequest{
 		UID:             uid,
 		Kind:            metav1.GroupVersionKind(e.bodyKind(m.Kind)),
 		Resource:        metav1.GroupVersionResource(m.Kind.GroupVersionResource()),
@@ -37,21 +37,21 @@ func (m Match) newReview(e Event, uid types.UID) (*admissionv1.AdmissionReview, 
 		DryRun:             new(e.DryRun),
 	}
 	if e.Kind.GroupResource() == corev1.Resource("namespaces") {
-		question.Namespace = e.Name // as upstream's path has it
+		request.Namespace = e.Name // as upstream's path has it
 	}
 	var err error
-	if question.Object.Raw, err = encodeAs(e.Object, e.bodyKind(m.Kind)); err != nil {
+	if request.Object.Raw, err = encodeAs(e.Object, e.bodyKind(m.Kind)); err != nil {
 		return nil, err
 	}
-	if question.OldObject.Raw, err = encodeAs(e.Old, e.bodyKind(m.Kind)); err != nil {
+	if request.OldObject.Raw, err = encodeAs(e.Old, e.bodyKind(m.Kind)); err != nil {
 		return nil, err
 	}
-	if question.Options.Raw, err = optionsJSON(e.Options); err != nil {
+	if request.Options.Raw, err = optionsJSON(e.Options); err != nil {
 		return nil, err
 	}
 	return &admissionv1.AdmissionReview{
 		TypeMeta: metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "AdmissionReview"},
-		Request:  question,
+		Request:  request,
 	}, nil
 }
 
@@ -114,41 +114,41 @@ var (
 
 // parseResponse checks and decodes an answer. It is pure. The error says why the answer is invalid.
 func (h *Hook) parseResponse(uid types.UID, answer *admissionv1.AdmissionReview) (Verdict, error) {
-	said := answer.Response
-	if said == nil {
+	response := answer.Response
+	if response == nil {
 		return Verdict{}, errNoResponse
 	}
-	if said.UID != uid {
-		return Verdict{}, fmt.Errorf("expected response.uid=%q, got %q", uid, said.UID)
+	if response.UID != uid {
+		return Verdict{}, fmt.Errorf("expected response.uid=%q, got %q", uid, response.UID)
 	}
 	if want := admissionv1.SchemeGroupVersion.WithKind("AdmissionReview"); answer.GroupVersionKind() != want {
 		return Verdict{}, fmt.Errorf("expected webhook response of %s, got %s", want, answer.GroupVersionKind())
 	}
-	if err := h.checkPatch(said); err != nil {
+	if err := h.checkPatch(response); err != nil {
 		return Verdict{}, err
 	}
-	verdict := Verdict{Warnings: said.Warnings, Patch: said.Patch}
-	if bytes.Equal(bytes.TrimSpace(said.Patch), []byte("[]")) {
+	verdict := Verdict{Warnings: response.Warnings, Patch: response.Patch}
+	if bytes.Equal(bytes.TrimSpace(response.Patch), []byte("[]")) {
 		verdict.Patch = nil
 	}
-	if !said.Allowed {
-		verdict.Refused = deniedError(h.Name, said.Result)
+	if !response.Allowed {
+		verdict.Refused = deniedError(h.Name, response.Result)
 	}
 	return verdict, nil
 }
 
-func (h *Hook) checkPatch(said *admissionv1.AdmissionResponse) error {
+func (h *Hook) checkPatch(response *admissionv1.AdmissionResponse) error {
 	switch {
-	case !h.Mutating && len(said.Patch) > 0:
+	case !h.Mutating && len(response.Patch) > 0:
 		return errPatch
-	case !h.Mutating && said.PatchType != nil:
+	case !h.Mutating && response.PatchType != nil:
 		return errPatchType
-	case len(said.Patch) > 0 && said.PatchType == nil:
+	case len(response.Patch) > 0 && response.PatchType == nil:
 		return errNoPatchType
-	case len(said.Patch) == 0 && said.PatchType != nil:
+	case len(response.Patch) == 0 && response.PatchType != nil:
 		return errNoPatch
-	case said.PatchType != nil && *said.PatchType != admissionv1.PatchTypeJSONPatch:
-		return fmt.Errorf("unsupported patch type %q", *said.PatchType)
+	case response.PatchType != nil && *response.PatchType != admissionv1.PatchTypeJSONPatch:
+		return fmt.Errorf("unsupported patch type %q", *response.PatchType)
 	}
 	return nil
 }

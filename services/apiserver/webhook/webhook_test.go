@@ -261,7 +261,7 @@ func http3(code int32) string {
 	return string([]byte{byte('0' + code/100), byte('0' + code/10%10), byte('0' + code%10)})
 }
 
-func TestSettle(t *testing.T) {
+func TestApplyFailurePolicy(t *testing.T) {
 	t.Parallel()
 	closed, open := &Hook{}, &Hook{}
 	open.FailurePolicy = new(ar.Ignore)

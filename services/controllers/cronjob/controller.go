@@ -17,7 +17,7 @@ import (
 	"github.com/podfall/podfall/services/controllers/view"
 )
 
-// Controller makes Jobs on time.
+// Controller creates Jobs on time.
 type Controller struct {
 	cronJobs  *view.Copy[*batchv1.CronJob]
 	jobs      *view.Copy[*batchv1.Job]
@@ -31,7 +31,7 @@ type Controller struct {
 
 const workers = 5
 
-// New is the controller of CronJobs.
+// New returns the controller of CronJobs.
 func New(base control.Base) *Controller {
 	c := &Controller{
 		cronJobs:  view.Of[*batchv1.CronJob](base.Views, "cronjobs.batch"),
@@ -46,62 +46,62 @@ func New(base control.Base) *Controller {
 	})
 	c.jobs.OnChange(func(old, now *batchv1.Job) {
 		job := view.Either(old, now)
-		if maker := Maker(job); maker != "" {
+		if maker := OwnerName(job); maker != "" {
 			c.loop.Add(view.Key{Namespace: job.Namespace, Name: maker})
 		}
 	})
 	return c
 }
 
-// Run makes Jobs until ctx ends.
+// Run creates Jobs until ctx ends.
 func (c *Controller) Run(ctx context.Context) error { return c.loop.Run(ctx) }
 
-// sync looks at one CronJob.
+// sync processes one CronJob.
 func (c *Controller) sync(ctx context.Context, key view.Key) error {
 	shown, ok := c.cronJobs.Get(key)
 	if !ok {
 		c.memory.Forget(key)
 		return nil
 	}
-	v := c.memory.ViewOf(shown, c.jobs.ControlledBy(shown.UID))
+	v := c.memory.NewView(shown, c.jobs.ControlledBy(shown.UID))
 	cronJob := v.CronJob
-	for _, ref := range v.Unseen() {
+	for _, ref := range v.UnseenActive() {
 		job, err := c.jobWrites.Get(ctx, cronJob.Namespace, ref.Name)
-		if err := v.Learn(ref, job, err); err != nil {
+		if err := v.RecordLookup(ref, job, err); err != nil {
 			return err
 		}
 	}
 	plan := Decide(v, c.clock.Now())
-	for _, event := range plan.Tell {
+	for _, event := range plan.Events {
 		c.events.Event(cronJob, event.Type, event.Reason, event.Message)
 	}
-	failed := c.carryOut(ctx, cronJob, &plan)
+	failed := c.deleteAndCreate(ctx, cronJob, &plan)
 	switch {
 	case failed != nil: // it still says which Jobs have ended, as upstream's
-		plan.Status, plan.Again = plan.Seen, 0
+		plan.Status, plan.RequeueAfter = plan.StatusIfFailed, 0
 	case plan.Create != nil:
-		c.memory.Handled(cronJob, plan.Status)
+		c.memory.RecordHandled(cronJob, plan.Status)
 	}
-	if !kinds.Equal(v.Said, plan.Status) {
+	if !kinds.Equal(v.StoredStatus, plan.Status) {
 		changed := cronJob.DeepCopy()
 		changed.Status = plan.Status
 		stored, err := c.writes.UpdateStatus(ctx, changed)
 		if err != nil {
 			return errors.Join(failed, err)
 		}
-		c.memory.Stored(stored)
+		c.memory.RecordStored(stored)
 	}
-	if plan.Again > 0 {
-		c.loop.AddAfter(key, plan.Again)
+	if plan.RequeueAfter > 0 {
+		c.loop.AddAfter(key, plan.RequeueAfter)
 	}
 	return failed
 }
 
-// carryOut deletes and makes Jobs.
-func (c *Controller) carryOut(ctx context.Context, cronJob *batchv1.CronJob, plan *Plan) error {
+// deleteAndCreate deletes and creates the Jobs of a plan.
+func (c *Controller) deleteAndCreate(ctx context.Context, cronJob *batchv1.CronJob, plan *Plan) error {
 	for _, jobs := range [][]*batchv1.Job{plan.Delete, plan.Replace} {
 		for _, job := range jobs {
-			if err := c.remove(ctx, cronJob, job); err != nil {
+			if err := c.deleteJob(ctx, cronJob, job); err != nil {
 				return err
 			}
 		}
@@ -115,7 +115,7 @@ func (c *Controller) carryOut(ctx context.Context, cronJob *batchv1.CronJob, pla
 		if made, err = c.jobWrites.Get(ctx, plan.Create.Namespace, plan.Create.Name); err != nil {
 			return err
 		}
-		if runs, err := Runs(cronJob, made); !runs {
+		if runs, err := IsUnfinishedJobOf(cronJob, made); !runs {
 			return err
 		}
 	case control.IsNamespaceTerminating(err):
@@ -126,12 +126,12 @@ func (c *Controller) carryOut(ctx context.Context, cronJob *batchv1.CronJob, pla
 	default:
 		c.events.Event(cronJob, corev1.EventTypeNormal, "SuccessfulCreate", "Created job "+made.Name)
 	}
-	plan.Status = Started(plan.Status, made)
+	plan.Status = WithActive(plan.Status, made)
 	return nil
 }
 
-// remove deletes a Job and, in the background, its pods.
-func (c *Controller) remove(ctx context.Context, cronJob *batchv1.CronJob, job *batchv1.Job) error {
+// deleteJob deletes a Job and, in the background, its pods.
+func (c *Controller) deleteJob(ctx context.Context, cronJob *batchv1.CronJob, job *batchv1.Job) error {
 	background := metav1.DeletePropagationBackground
 	err := c.jobWrites.Delete(ctx, job, metav1.DeleteOptions{PropagationPolicy: &background})
 	switch {

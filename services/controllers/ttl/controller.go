@@ -12,7 +12,7 @@ import (
 	"github.com/podfall/podfall/services/controllers/view"
 )
 
-// Controller deletes Jobs whose time is over.
+// Controller deletes finished Jobs whose TTL has passed.
 type Controller struct {
 	jobs   *view.Copy[*batchv1.Job]
 	writes control.Resource[*batchv1.Job]
@@ -22,7 +22,7 @@ type Controller struct {
 
 const workers = 5
 
-// New is the controller of the time that Jobs stay after their end.
+// New returns the controller of the TTL of finished Jobs.
 func New(base control.Base) *Controller {
 	c := &Controller{
 		jobs:   view.Of[*batchv1.Job](base.Views, "jobs.batch"),
@@ -40,8 +40,8 @@ func New(base control.Base) *Controller {
 // Run deletes until ctx ends.
 func (c *Controller) Run(ctx context.Context) error { return c.loop.Run(ctx) }
 
-// sync looks at one Job. Before it is deleted it is read from the API, where its time may have
-// been made longer.
+// sync processes one Job. It reads the Job from the API before it deletes it, because its TTL may
+// have been raised.
 func (c *Controller) sync(ctx context.Context, key view.Key) error {
 	job, ok := c.jobs.Get(key)
 	if !ok {

@@ -13,7 +13,7 @@ import (
 )
 
 // TestAllowlist is T8: only allowed programs run, however they are named.
-func TestAllowance(t *testing.T) {
+func TestAllowlist(t *testing.T) {
 	dir := t.TempDir()
 	outside := filepath.Join(dir, "outside")
 	inside := filepath.Join(dir, "inside")

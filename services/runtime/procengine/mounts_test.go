@@ -10,7 +10,7 @@ import (
 
 // TestMountsEnv: a program without its own mounts gets the paths of its volumes, and a manifest
 // cannot override them.
-func TestWhereMounts(t *testing.T) {
+func TestMountsEnv(t *testing.T) {
 	mounts := []*proto.Mount{{HostPath: "/host/a", ContainerPath: "/data"}, {HostPath: "/host/b", ContainerPath: "/etc/conf", ReadOnly: true}}
 	if got, want := mountsEnv(mounts), []string{"PODFALL_MOUNTS=/data=/host/a\n/etc/conf=/host/b"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)

@@ -49,7 +49,7 @@ func TestSince(t *testing.T) {
 }
 
 // TestNextTime: record times are unique, whatever the clock does.
-func TestStamps(t *testing.T) {
+func TestNextTime(t *testing.T) {
 	dir := open(t)
 	noon := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 	steps := []time.Duration{0, 0, -time.Hour, 0, time.Second}
