@@ -150,6 +150,7 @@ func (c *Cluster) setUpGateway(config *inprocess.Config) error {
 	c.access = kubeconfig.Access{
 		Cluster: "test", URL: "https://" + c.listener.Addr().String(), Authority: authority.Certificate, Token: rand.Text(),
 	}
+	config.Controllers.RootCA = authority.Certificate
 	config.Gateway = &inprocess.Gateway{Listen: c.listener.newListener, Config: gateway.Config{
 		TLS:   &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12},
 		Token: c.access.Token,

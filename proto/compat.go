@@ -36,6 +36,8 @@ type Compat struct {
 	// PublishesTerminalPhase makes the kubelet store a terminal phase before its
 	// final delete (KBL-64; since 1.27).
 	PublishesTerminalPhase bool
+	// ReportsUnusedClaims gives a bound claim the condition Unused (KEP-5541; since 1.37).
+	ReportsUnusedClaims bool
 }
 
 // compatTable lists the releases. One entry a release reads better than one a difference, because
@@ -52,6 +54,7 @@ func compatTable() []Compat {
 			TracksGeneration:       true,
 			MultiAttachErrors:      false,
 			PublishesTerminalPhase: true,
+			ReportsUnusedClaims:    true,
 		},
 		{
 			Release:                "v1.22",
@@ -63,6 +66,7 @@ func compatTable() []Compat {
 			TracksGeneration:       false,
 			MultiAttachErrors:      true,
 			PublishesTerminalPhase: false,
+			ReportsUnusedClaims:    false,
 		},
 	}
 }

@@ -309,6 +309,7 @@ func controllersCommand() *cli.Command {
 			busFlag(),
 			&cli.StringSliceFlag{Name: "controllers", Usage: "the `CONTROLLERS` to run: * for all, a name, or -name for all but that one"},
 			&cli.StringFlag{Name: "volumes", Usage: "the `DIRECTORY` of the persistent volumes, which all nodes share; none removes no volume's files"},
+			&cli.StringFlag{Name: "root-ca-file", Usage: "the `FILE` of the gateway's authority, published in every namespace as kube-root-ca.crt; none publishes nothing"},
 		),
 		Action: func(c *cli.Context) error {
 			s, err := newService(c, "controllers")
@@ -325,11 +326,17 @@ func controllersCommand() *cli.Command {
 				return err
 			}
 			defer recorder.Close()
+			var authority []byte
+			if file := c.String("root-ca-file"); file != "" {
+				if authority, err = os.ReadFile(file); err != nil {
+					return err
+				}
+			}
 			return s.serve(c, func(ctx context.Context, agent *mgmt.Agent) error {
 				cfg := controllers.Config{
 					Board: stateClient(agent), Bus: conn, Observers: observers[inspect.Controllers](s, recorder), Clock: s.clock, Boot: s.boot, Compat: s.compat, Log: s.log, Select: c.StringSlice("controllers"), Ready: s.ready,
 				}
-				cfg.Ask, cfg.Faults, cfg.Storage = inspectFunc(agent), s.managed.faults, c.String("volumes")
+				cfg.Ask, cfg.Faults, cfg.Storage, cfg.RootCA = inspectFunc(agent), s.managed.faults, c.String("volumes"), authority
 				return controllers.Run(ctx, cfg)
 			})
 		},

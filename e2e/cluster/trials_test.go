@@ -37,6 +37,13 @@ func trials() map[string]trial {
 			},
 			func(r *rig) { r.delete("namespaces shop", metav1.DeleteOptions{}) },
 		}},
+		"root-ca-certificate-publisher-controller": {own: "namespaces shop", steps: []func(*rig){
+			func(r *rig) {
+				r.create("namespaces", &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
+			},
+			func(r *rig) { r.delete("configmaps shop/kube-root-ca.crt", metav1.DeleteOptions{}) },
+			func(r *rig) { r.patch("configmaps shop/kube-root-ca.crt", map[string]any{"data": map[string]any{"ca.crt": nil}}) },
+		}},
 		"serviceaccount-controller": {own: "namespaces shop", steps: []func(*rig){
 			func(r *rig) {
 				r.create("namespaces", &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})

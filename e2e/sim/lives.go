@@ -46,6 +46,7 @@ const eventsAnHour = 25_000
 // the same script.
 func Live(script Script, trace io.Writer) Lived {
 	c := begin(script)
+	defer c.End()
 	c.trace = newTrace(trace)
 	err := errors.Join(c.Run(script.Lasts), c.trace.end())
 	store := StoreLog(c.Kept(APIServer, diskStore))

@@ -105,6 +105,7 @@ func play(t *testing.T, acts []act, arrange, check func(l *life)) {
 		l.Add("runtime/node-1", func() Process { return newRuntime("node-1", l.kernel) }, time.Second)
 		l.Add("kubelet/node-1", func() Process { return newKubelet("node-1", l.kernel, kubelet.Default()) }, time.Second)
 		l.Add("user", func() Process { return l.user }, 0)
+		defer l.End()
 		if arrange != nil {
 			arrange(l)
 		}

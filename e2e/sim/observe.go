@@ -20,7 +20,6 @@ import (
 	"github.com/podfall/podfall/services/apiserver/store"
 	"github.com/podfall/podfall/services/controllers/explain"
 	"github.com/podfall/podfall/services/kubelet"
-	"github.com/podfall/podfall/services/kubelet/podworker"
 )
 
 // What observers of a cluster are told. The management connection is no link of the network:
@@ -217,13 +216,8 @@ func (k *kubeletProcess) inspect(now, shown time.Time) any {
 		Self: inspect.Self{Process: "kubelet/" + k.of.node, Boot: k.begun.boot, Began: k.begun.at, Now: shown},
 		Node: k.of.node, Problems: k.runtime.views.Problems(now, k.of.timing.Relist), PodsRevision: k.api.set.Taken(),
 	}
-	for _, uid := range k.uids() {
-		w := k.workers[uid]
-		m := w.machine
-		view := podworker.View{UID: uid, State: m.State(), Pod: m.Pod(), Removed: m.Removed(), Restart: m.Restart(), Cause: m.Cause()}
-		view.Doing, view.Since, view.Grace = w.work.Step, w.work.Since, w.work.Grace
-		view.Err, view.Failed, view.First = w.work.Err, w.work.Failed, w.work.First
-		said.Pods = append(said.Pods, kubelet.WorkOf(view, w.stays))
+	for _, view := range k.workers.All() {
+		said.Pods = append(said.Pods, kubelet.WorkOf(view, k.volumes.stays(view.UID)))
 	}
 	k.api.contacts.Tell(&said)
 	return said

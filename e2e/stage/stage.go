@@ -116,6 +116,9 @@ func (c *Cluster) compose() inprocess.Config {
 	}
 	composed.APIServer.Keep, composed.APIServer.DisablePlugins = c.cfg.History, c.pluginsOff()
 	composed.Controllers.Select, composed.Controllers.Valve = c.cfg.Controllers, c.cfg.Valve
+	if slices.Contains(c.cfg.Controllers, rootCAPublisher) { // no other stage has its ConfigMaps
+		composed.Controllers.RootCA = []byte("authority")
+	}
 	if c.cfg.Controllers == nil {
 		composed.Controllers.Select = []string{"scheduler"}
 	}
@@ -214,6 +217,8 @@ func Align(offset time.Duration) {
 
 // Settle waits until nothing moves any more without time passing.
 func (c *Cluster) Settle() { synctest.Wait() }
+
+const rootCAPublisher = "root-ca-certificate-publisher-controller"
 
 // pluginsOff are the admission plugins that were not asked for.
 func (c *Cluster) pluginsOff() []string {

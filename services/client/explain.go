@@ -8,8 +8,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
-
-	"github.com/podfall/podfall/internal/terminal"
 )
 
 // Explain is err as kubectl prints it, without a newline: "Error from server
@@ -44,12 +42,12 @@ func plain(err error) string {
 
 func fromServer(status metav1.Status) string {
 	if status.Reason == metav1.StatusReasonUnauthorized {
-		return fmt.Sprintf("error: You must be logged in to the server (%s)", terminal.Line(status.Message))
+		return fmt.Sprintf("error: You must be logged in to the server (%s)", status.Message)
 	}
 	if status.Reason == metav1.StatusReasonUnknown {
-		return "Error from server: " + terminal.Line(status.Message)
+		return "Error from server: " + status.Message
 	}
-	return fmt.Sprintf("Error from server (%s): %s", status.Reason, terminal.Line(status.Message))
+	return fmt.Sprintf("Error from server (%s): %s", status.Reason, status.Message)
 }
 
 // explainInvalid names the fields that are wrong, each once.
@@ -58,18 +56,18 @@ func explainInvalid(status metav1.Status) string {
 	details := status.Details
 	switch {
 	case details == nil && status.Message != "":
-		return text + ": " + terminal.Line(status.Message)
+		return text + ": " + status.Message
 	case details == nil:
 		return text
 	case details.Kind != "" || details.Name != "":
-		text = fmt.Sprintf("The %s %q is invalid", terminal.Line(details.Kind), details.Name)
+		text = fmt.Sprintf("The %s %q is invalid", details.Kind, details.Name)
 	case status.Message != "" && len(details.Causes) == 0:
-		text += ": " + terminal.Line(status.Message)
+		text += ": " + status.Message
 	}
 	var causes []string
 	seen := map[string]bool{}
 	for _, cause := range details.Causes {
-		line := terminal.Line(cause.Field + ": " + cause.Message)
+		line := cause.Field + ": " + cause.Message
 		if !seen[line] {
 			seen[line] = true
 			causes = append(causes, line)

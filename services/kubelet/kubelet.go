@@ -206,8 +206,8 @@ func assemble(cfg Config, api API, rt runtimeapi.Runtime) (*parts, error) {
 			}),
 			Volumes: mounting{p.volumes, cfg.History}, Cgroups: p.cgroups, Claims: claims{cfg.Machine.Faults}, Objects: p.objects, IP: node.HostIP, Allocatable: p.capacity,
 		},
-		Clock: cfg.Clock, Timing: cfg.Timing.Worker, Compat: cfg.Compat, Log: cfg.Log, Seed: cfg.Machine.Seed,
-		History: cfg.History,
+		Driver: podworker.Driver{Clock: cfg.Clock, History: cfg.History},
+		Timing: cfg.Timing.Worker, Compat: cfg.Compat, Log: cfg.Log, Seed: cfg.Machine.Seed,
 	})
 	p.guards = p.openGuards()
 	return p, nil

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -91,7 +92,7 @@ func controllers(layout Layout, options Options) Member {
 	return Member{Name: "controllers", Arguments: func(at Addresses) []string {
 		return append([]string{
 			"controllers", "--bus", at.Bus.Links["controllers"], "--hub", at.hub(), "--keys", layout.Keys(), "--history", layout.History(), "--compat", options.Compat,
-			"--volumes", layout.volumesDir(),
+			"--volumes", layout.volumesDir(), "--root-ca-file", filepath.Join(layout.gatewayDir(), authorityCertificate),
 		}, append(timeArguments(options), chosen...)...)
 	}}
 }

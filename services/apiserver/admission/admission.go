@@ -52,7 +52,7 @@ func Authorize(a Attributes, fieldSelector string, related Related) error {
 		return authorizeLease(a, node)
 	case "secrets", "configmaps", "persistentvolumeclaims", "persistentvolumes", "serviceaccounts", "volumeattachments.storage.k8s.io":
 		return authorizeRelated(a, node, fieldSelector, related)
-	case "services":
+	case "services", "runtimeclasses.node.k8s.io":
 		if a.Subresource == "" && slices.Contains([]proto.Verb{proto.VerbGet, proto.VerbList, proto.VerbWatch}, a.Verb) {
 			return nil
 		}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
@@ -26,17 +27,26 @@ const (
 	// StorageObjectInUseProtection gives claims and volumes the finalizers that keep them
 	// while they are used.
 	StorageObjectInUseProtection = "StorageObjectInUseProtection"
+	// ServiceAccount refuses pods of an account that is not there, and gives pods the pull secrets of
+	// their account. It mounts no token.
+	ServiceAccount = "ServiceAccount"
+	// RuntimeClass refuses pods of an unknown class, and gives pods what their class says of overhead
+	// and scheduling.
+	RuntimeClass = "RuntimeClass"
 )
 
 // Plugins returns the plugins in the order in which they run.
 func Plugins() []string {
-	return []string{Priority, DefaultTolerationSeconds, DefaultStorageClass, StorageObjectInUseProtection}
+	return []string{ServiceAccount, Priority, DefaultTolerationSeconds, DefaultStorageClass, StorageObjectInUseProtection, RuntimeClass}
 }
 
 // Classes returns the objects that plugins look up.
 type Classes interface {
 	PriorityClasses() []*schedulingv1.PriorityClass
 	StorageClasses() []*storagev1.StorageClass
+	RuntimeClasses() []*nodev1.RuntimeClass
+	// ServiceAccount is nil when there is none of the name.
+	ServiceAccount(namespace, name string) *corev1.ServiceAccount
 }
 
 // SetDefaults runs the enabled plugins on obj, which is about to be written; they change obj. The
@@ -49,12 +59,11 @@ func SetDefaults(enabled []string, a Attributes, obj kinds.Object, classes Class
 	on := func(plugin string) bool { return slices.Contains(enabled, plugin) }
 	switch obj := obj.(type) {
 	case *corev1.Pod:
-		if on(Priority) && create {
-			if err := setPriority(obj, classes.PriorityClasses()); err != nil {
+		if create {
+			if err := setPodDefaults(on, a, obj, classes); err != nil {
 				return forbid(a, err)
 			}
-		}
-		if on(DefaultTolerationSeconds) {
+		} else if on(DefaultTolerationSeconds) {
 			addDefaultTolerations(obj)
 		}
 	case *corev1.PersistentVolumeClaim:
@@ -68,6 +77,39 @@ func SetDefaults(enabled []string, a Attributes, obj kinds.Object, classes Class
 		if on(StorageObjectInUseProtection) && create {
 			obj.Finalizers = addFinalizer(obj.Finalizers, "kubernetes.io/pv-protection")
 		}
+	}
+	return nil
+}
+
+// setPodDefaults runs the enabled plugins on a new pod, in the order of Plugins.
+func setPodDefaults(on func(plugin string) bool, a Attributes, pod *corev1.Pod, classes Classes) error {
+	if on(ServiceAccount) {
+		if err := applyServiceAccount(a.Namespace, pod, classes); err != nil {
+			return err
+		}
+	}
+	if on(Priority) {
+		if err := setPriority(pod, classes.PriorityClasses()); err != nil {
+			return err
+		}
+	}
+	if on(DefaultTolerationSeconds) {
+		addDefaultTolerations(pod)
+	}
+	if on(RuntimeClass) {
+		return applyRuntimeClass(pod, classes.RuntimeClasses())
+	}
+	return nil
+}
+
+// Check refuses what the enabled plugins do not allow, after webhooks have changed obj. The error is a 403.
+func Check(enabled []string, a Attributes, obj kinds.Object, classes Classes) error {
+	pod, is := obj.(*corev1.Pod)
+	if !is || a.Verb != proto.VerbCreate || a.Subresource != "" || !slices.Contains(enabled, ServiceAccount) {
+		return nil
+	}
+	if err := checkServiceAccount(a.Namespace, pod, classes); err != nil {
+		return forbid(a, err)
 	}
 	return nil
 }

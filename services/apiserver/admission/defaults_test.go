@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,10 +19,21 @@ import (
 type classes struct {
 	priority []*schedulingv1.PriorityClass
 	storage  []*storagev1.StorageClass
+	runtime  []*nodev1.RuntimeClass
+	accounts []*corev1.ServiceAccount
 }
 
 func (c classes) PriorityClasses() []*schedulingv1.PriorityClass { return c.priority }
 func (c classes) StorageClasses() []*storagev1.StorageClass      { return c.storage }
+func (c classes) RuntimeClasses() []*nodev1.RuntimeClass         { return c.runtime }
+func (c classes) ServiceAccount(namespace, name string) *corev1.ServiceAccount {
+	for _, account := range c.accounts {
+		if account.Namespace == namespace && account.Name == name {
+			return account
+		}
+	}
+	return nil
+}
 
 // TestDefaultTolerationSeconds is CTL-04.
 func TestDefaultTolerationSeconds(t *testing.T) {

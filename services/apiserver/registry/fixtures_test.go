@@ -14,6 +14,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -95,8 +96,10 @@ func complete(t testing.TB, kind kinds.Kind, obj kinds.Object) {
 // noClasses is a cluster without classes of its own.
 type noClasses struct{}
 
-func (noClasses) PriorityClasses() []*schedulingv1.PriorityClass { return nil }
-func (noClasses) StorageClasses() []*storagev1.StorageClass      { return nil }
+func (noClasses) PriorityClasses() []*schedulingv1.PriorityClass    { return nil }
+func (noClasses) StorageClasses() []*storagev1.StorageClass         { return nil }
+func (noClasses) RuntimeClasses() []*nodev1.RuntimeClass            { return nil }
+func (noClasses) ServiceAccount(_, _ string) *corev1.ServiceAccount { return nil }
 
 // storedPod is the usual Pod, changed.
 func storedPod(t testing.TB, changes ...string) *corev1.Pod {

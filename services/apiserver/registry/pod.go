@@ -25,7 +25,7 @@ type podStrategy struct {
 func (s podStrategy) PrepareForCreate(obj kinds.Object, now time.Time) {
 	pod := as[*corev1.Pod](obj)
 	defaultPod(pod)
-	admitPod(&pod.Spec)
+	admitPod(pod)
 	if s.compat.TracksGeneration {
 		pod.Generation = 1 // whatever was asked for (API-12)
 	}

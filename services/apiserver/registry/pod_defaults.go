@@ -52,12 +52,15 @@ func defaultPodSpec(spec *corev1.PodSpec) {
 	roundUp(spec.Overhead)
 }
 
-// admitPod sets the default service account, as upstream's admission does. The account's token
-// volume is left out, because podfall has no tokens. The other defaults of admission are in
+// admitPod names the service account that a new Pod runs as, as upstream's admission does; a mirror pod
+// has none. The volume of the account's token is left out. The other defaults of admission are in
 // admission/defaults.go.
-func admitPod(spec *corev1.PodSpec) {
-	fill(&spec.ServiceAccountName, "default")
-	spec.DeprecatedServiceAccount = spec.ServiceAccountName
+func admitPod(pod *corev1.Pod) {
+	if _, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
+		return
+	}
+	fill(&pod.Spec.ServiceAccountName, "default")
+	pod.Spec.DeprecatedServiceAccount = pod.Spec.ServiceAccountName
 }
 
 func defaultContainer(c *corev1.Container) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -16,8 +17,9 @@ import (
 	"github.com/podfall/podfall/services/apiserver/store"
 )
 
-// Bootstrap creates what every cluster has, if it is missing: the first namespaces, the Service of
-// the API server, and the system's priority classes.
+// Bootstrap creates what every cluster has, if it is missing: the first namespaces, the
+// Service of the API server, the priority classes of the system, and a runtime class for each handler of
+// podfall's runtime.
 func (a *API) Bootstrap(ctx context.Context) error {
 	if err := a.EnsureNamespaces(ctx); err != nil {
 		return err
@@ -27,6 +29,12 @@ func (a *API) Bootstrap(ctx context.Context) error {
 	}
 	for _, class := range registry.SystemPriorityClasses() {
 		if err := a.ensure(ctx, "priorityclasses.scheduling.k8s.io", class); err != nil {
+			return err
+		}
+	}
+	for _, handler := range []string{"process", "scripted"} {
+		class := &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: handler}, Handler: handler}
+		if err := a.ensure(ctx, "runtimeclasses.node.k8s.io", class); err != nil {
 			return err
 		}
 	}

@@ -3,6 +3,8 @@ package verbs
 import (
 	"context"
 
+	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
@@ -34,6 +36,21 @@ func (c classes) PriorityClasses() []*schedulingv1.PriorityClass {
 // StorageClasses implements admission.Classes.
 func (c classes) StorageClasses() []*storagev1.StorageClass {
 	return listAll[*storagev1.StorageClass](c.Snapshot, "storageclasses.storage.k8s.io")
+}
+
+// RuntimeClasses implements admission.Classes.
+func (c classes) RuntimeClasses() []*nodev1.RuntimeClass {
+	return listAll[*nodev1.RuntimeClass](c.Snapshot, "runtimeclasses.node.k8s.io")
+}
+
+// ServiceAccount implements admission.Classes.
+func (c classes) ServiceAccount(namespace, name string) *corev1.ServiceAccount {
+	record := c.Get(store.Key{Resource: "serviceaccounts", Namespace: namespace, Name: name})
+	if record == nil {
+		return nil
+	}
+	account, _ := record.Object.(*corev1.ServiceAccount)
+	return account
 }
 
 func listAll[T kinds.Object](snapshot *store.Snapshot, resource string) []T {

@@ -115,9 +115,12 @@ func (r Request) fieldWrite(by author) fieldmanager.Write {
 	return fieldmanager.Write{Kind: r.Kind, Subresource: r.Subresource, Manager: manager}
 }
 
-// admit checks whether the identity may write the object.
+// admit checks whether the identity may write the object, and what the plugins refuse.
 func (a *API) admit(_ context.Context, w *write) error {
-	return admission.Admit(w.Attributes, w.obj, w.old)
+	if err := admission.Admit(w.Attributes, w.obj, w.old); err != nil {
+		return err
+	}
+	return admission.Check(a.Plugins, w.Attributes, w.obj, classes{w.snapshot})
 }
 
 // validate calls the kind's validation.

@@ -58,6 +58,8 @@ type Machine struct {
 	// Storage is the directory of the persistent volumes, which all nodes share. If it is empty,
 	// the files of volumes are not removed.
 	Storage string
+	// RootCA is the authority of the gateway's certificate, as PEM; empty publishes none.
+	RootCA []byte
 }
 
 // API is the part of the API that controllers use besides their views. *podapi.Client implements

@@ -49,7 +49,7 @@ func TestReportsByTheTimeThatPasses(t *testing.T) {
 				t.Fatal(err)
 			}
 			movement, told := clock.NewDriver(face), &api{}
-			n := New(Config{API: told, Clock: movement.Clock(), Timing: Timing{Report: 5 * time.Minute}, Name: "n", Health: well{}, Volumes: well{}})
+			n := New(Config{API: told, Driver: Driver{Clock: movement.Clock()}, Timing: Timing{Report: 5 * time.Minute}, Name: "n", Health: well{}, Volumes: well{}})
 			report := func() {
 				if err := n.Report(t.Context()); err != nil {
 					t.Fatal(err)

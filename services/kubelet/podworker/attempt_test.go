@@ -118,7 +118,7 @@ func TestWorkByTheSteadyClock(t *testing.T) {
 		movement := clock.NewDriver(face)
 		now := movement.Clock().Steady()
 		movement.SetSkew(clock.Skew{Since: now, Offset: -time.Hour})
-		w := newWorker(Config{Clock: movement.Clock()})
+		w := newWorker(Config{Driver: Driver{Clock: movement.Clock()}})
 		w.at("stop pod")
 		w.came(errors.New("no answer"))
 		if !w.Since.Equal(now) || !w.First.Equal(now) {

@@ -40,6 +40,8 @@ func (k kept) Secret(_ context.Context, _, name string) (*corev1.Secret, error) 
 
 func (k kept) Services(context.Context, string) ([]*corev1.Service, error) { return k.services, nil }
 
+func (k kept) RuntimeHandler(context.Context, *corev1.Pod) (string, error) { return "", nil }
+
 // files is a volume with one file of variables.
 type files struct{ Volumes }
 

@@ -119,14 +119,23 @@ func (w *worker) reportLaunch(ctx context.Context, pod *corev1.Pod, seen podstat
 	return Synced{After: plan.After}
 }
 
+// runSandbox has the runtime make a sandbox, by the handler of the pod's class.
+func (w *worker) runSandbox(ctx context.Context, pod *corev1.Pod, attempt uint32) (*proto.Sandbox, error) {
+	handler, err := w.cfg.Objects.RuntimeHandler(ctx, pod)
+	if err != nil {
+		return nil, err
+	}
+	return w.cfg.Runtime.RunPodSandbox(ctx, &proto.RunPodSandboxRequest{
+		PodName: pod.Name, PodNamespace: pod.Namespace, PodUid: string(pod.UID), Attempt: attempt,
+		Labels: podLabels(pod), Annotations: pod.Annotations, RuntimeHandler: handler,
+	})
+}
+
 // launch carries out a plan; it returns the pod with the sandboxes that it has now. A pull
 // that is held back is no error: the plan is to be looked at again when it may be tried.
 func (w *worker) launch(ctx context.Context, pod *corev1.Pod, seen podstate.Pod, plan *StartPlan) (podstate.Pod, error) {
 	if plan.Sandbox {
-		sandbox, err := w.cfg.Runtime.RunPodSandbox(ctx, &proto.RunPodSandboxRequest{
-			PodName: pod.Name, PodNamespace: pod.Namespace, PodUid: string(pod.UID), Attempt: plan.Attempt,
-			Labels: podLabels(pod), Annotations: pod.Annotations, RuntimeHandler: deref(pod.Spec.RuntimeClassName),
-		})
+		sandbox, err := w.runSandbox(ctx, pod, plan.Attempt)
 		if err != nil {
 			w.cfg.Events.Event(pod, corev1.EventTypeWarning, "FailedCreatePodSandBox", "Failed to create pod sandbox: "+err.Error())
 			return seen, fmt.Errorf("failed to \"CreatePodSandbox\" for %q with CreatePodSandboxError: %w", podstate.Key(pod), err)
@@ -341,11 +350,4 @@ func podLabels(pod *corev1.Pod) map[string]string {
 	return map[string]string{
 		podstate.LabelPodName: pod.Name, podstate.LabelPodNamespace: pod.Namespace, podstate.LabelPodUID: string(pod.UID),
 	}
-}
-
-func deref(text *string) string {
-	if text == nil {
-		return ""
-	}
-	return *text
 }

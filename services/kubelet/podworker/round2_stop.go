@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/podfall/podfall/internal/task"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/services/kubelet/podstate"
 )
@@ -82,31 +82,24 @@ func specOf(pod *corev1.Pod, name string) *corev1.Container {
 
 // stopPod carries out a plan. Its error is upstream's text of what went wrong (KBL-31).
 func (w *worker) stopPod(ctx context.Context, pod *corev1.Pod, plan StopPlan) error {
-	var works sync.WaitGroup
+	works := w.cfg.Tasks.Group()
 	defer works.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	for _, stop := range plan.Containers {
 		w.announce(pod, stop)
 	}
-	outcomes := make(chan Outcome)
+	outcomes := task.NewQueue[Outcome](w.cfg.Tasks)
 	attempt := NewAttempt(plan, w.cfg.Clock.Steady())
 	for !attempt.Over() {
 		for _, work := range attempt.Work() {
-			works.Go(func() {
-				outcome := w.carryOutStop(ctx, pod, plan, work)
-				select {
-				case outcomes <- outcome:
-				case <-ctx.Done():
-				}
-			})
+			works.Go(func() { outcomes.Put(w.carryOutStop(ctx, pod, plan, work)) })
 		}
-		select {
-		case outcome := <-outcomes:
-			attempt.Step(outcome, w.cfg.Clock.Steady())
-		case <-ctx.Done():
-			return ctx.Err() // the kubelet leaves: what still runs lives on
+		outcome, err := outcomes.Take(ctx)
+		if err != nil {
+			return err // the kubelet leaves: what still runs lives on
 		}
+		attempt.Step(outcome, w.cfg.Clock.Steady())
 	}
 	return attempt.Err(string(pod.UID))
 }

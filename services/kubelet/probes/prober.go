@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/internal/task"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/services/kubelet/podstate"
 )
@@ -37,11 +38,13 @@ type Config struct {
 	Runtime Runtime
 	Cache   Cache
 	Events  Events
-	Clock   clock.Clock
-	Log     *slog.Logger
+	// Clock is the wall's if it is nil, and Tasks are goroutines.
+	Clock task.Clock
+	Tasks task.Scheduler
+	Log   *slog.Logger
 }
 
-// Prober runs the probes of a node's pods, a goroutine each.
+// Prober runs the probes of a node's pods, a task each.
 //
 // # Blocking
 //
@@ -52,7 +55,7 @@ type Prober struct {
 	mu      sync.Mutex
 	ctx     context.Context //nolint:containedctx // Run's: probes begin and end while it lasts
 	pods    map[types.UID]*pod
-	running sync.WaitGroup
+	running task.Group
 	changed map[types.UID]bool
 	wake    chan struct{}
 }
@@ -78,7 +81,13 @@ type probe struct {
 
 // New probes nothing yet.
 func New(cfg Config) *Prober {
-	return &Prober{cfg: cfg, pods: map[types.UID]*pod{}, changed: map[types.UID]bool{}, wake: make(chan struct{}, 1)}
+	if cfg.Clock == nil {
+		cfg.Clock = clock.Clock{}
+	}
+	cfg.Tasks = task.OrGoroutines(cfg.Tasks)
+	return &Prober{
+		cfg: cfg, pods: map[types.UID]*pod{}, changed: map[types.UID]bool{}, wake: make(chan struct{}, 1), running: cfg.Tasks.Group(),
+	}
 }
 
 // Changes has a token when the result of some probe has changed; see Take.
@@ -101,7 +110,7 @@ func (p *Prober) Run(ctx context.Context) error {
 		p.begin(probed) //nolint:contextcheck // p.ctx is ctx
 	}
 	p.mu.Unlock()
-	<-ctx.Done()
+	_ = p.cfg.Tasks.Wait(ctx) // until its end
 	p.mu.Lock()
 	p.pods = map[types.UID]*pod{}
 	p.mu.Unlock()
@@ -205,15 +214,10 @@ func (p *Prober) run(ctx context.Context, uid types.UID, at key) {
 
 // pause waits for the next tick; false means that there is none.
 func (p *Prober) pause(ctx context.Context, period time.Duration, nudge <-chan struct{}) bool {
-	timer := p.cfg.Clock.Timer(period)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-nudge:
-	case <-timer.C:
-	}
-	return true
+	waiting, cancel := p.cfg.Clock.Timeout(ctx, period)
+	defer cancel()
+	_ = p.cfg.Tasks.Wait(waiting, nudge) // the end of the period is as good as a nudge
+	return ctx.Err() == nil
 }
 
 func (p *Prober) look(uid types.UID, at key) (*corev1.Pod, *probe) {

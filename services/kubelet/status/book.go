@@ -106,17 +106,6 @@ func (b *Book) Requeue(copies Copies) bool {
 	return len(b.queue) > 0
 }
 
-// Settled reports whether the API has accepted everything, so that Requeue would queue
-// nothing.
-func (b *Book) Settled(copies Copies) bool {
-	for uid, e := range b.entries {
-		if e.version != e.accepted || b.due(uid, e, copies) {
-			return false
-		}
-	}
-	return true
-}
-
 // due reports whether a pod may go that is finished, and has been marked since.
 func (b *Book) due(uid types.UID, e *entry, copies Copies) bool {
 	if !e.finished {

@@ -47,7 +47,7 @@ func containerStatuses(in Input, specs []corev1.Container, old []corev1.Containe
 	out := make([]corev1.ContainerStatus, 0, len(specs))
 	for _, spec := range specs {
 		c := containerStatus(in, spec, find(old, spec.Name), waiting)
-		if reason, ok := in.Facts.Waiting[spec.Name]; ok && c.State.Running == nil {
+		if reason, ok := in.Facts.Waiting[spec.Name]; ok && c.State.Running == nil && mayRun(in, &spec) {
 			if c.State.Terminated != nil {
 				c.LastTerminationState = c.State
 			}
@@ -59,6 +59,17 @@ func containerStatuses(in Input, specs []corev1.Container, old []corev1.Containe
 		return nil
 	}
 	return out
+}
+
+// mayRun reports whether a container that does not run may run later: it has not ended, or
+// is restarted (upstream's ShouldContainerBeRestarted). Otherwise it stays terminated, and
+// the apiserver refuses any other state.
+func mayRun(in Input, spec *corev1.Container) bool {
+	latest := in.Seen.Latest(spec.Name)
+	if latest.GetState() != proto.ContainerState_CONTAINER_STATE_EXITED {
+		return true
+	}
+	return in.Pod.DeletionTimestamp == nil && podstate.Restarts(in.Pod, spec, latest.GetExitCode())
 }
 
 // containerStatus is the status of one container (KBL-70).

@@ -309,3 +309,21 @@ func TestReadinessGates(t *testing.T) {
 		t.Errorf("with containers that are not ready: %+v", got)
 	}
 }
+
+// TestNoReasonRevivesAContainer keeps a container terminated that could not be started well
+// and will not run again: the apiserver refuses another state.
+func TestNoReasonRevivesAContainer(t *testing.T) {
+	waiting := map[string]corev1.ContainerStateWaiting{"a": {Reason: "PostStartHookError"}}
+	for policy, want := range map[corev1.RestartPolicy]string{always: "waiting", corev1.RestartPolicyNever: "terminated"} {
+		pod := twoContainers(policy)
+		in := Input{Pod: pod, Compat: current(t), Now: time.Unix(1e9, 0), Facts: Facts{MayRun: true, Waiting: waiting}}
+		in.Seen = podstate.New("u", nil, []*proto.Container{{Id: "c1", Name: "a", State: proto.ContainerState_CONTAINER_STATE_EXITED, ExitCode: 143}})
+		got := "terminated"
+		if Derive(in).ContainerStatuses[0].State.Waiting != nil {
+			got = "waiting"
+		}
+		if got != want {
+			t.Errorf("with restartPolicy %s it is %s, want %s", policy, got, want)
+		}
+	}
+}
