@@ -37,8 +37,8 @@ type operations struct {
 // answer is what a request that succeeded was answered.
 type answer struct {
 	request digest
-	parts []*proto.Response
-	size  int
+	parts   []*proto.Response
+	size    int
 }
 
 // The bounds of what turns remember.
