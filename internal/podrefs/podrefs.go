@@ -72,21 +72,21 @@ func (l *collector) add(resource, name string) {
 	}
 }
 
-func (l *collector) addVolume(pod *corev1.Pod, addVolume *corev1.Volume) {
-	l.add(Claims, ClaimName(pod, addVolume))
-	if addVolume.Secret != nil {
-		l.add(Secrets, addVolume.Secret.SecretName)
+func (l *collector) addVolume(pod *corev1.Pod, volume *corev1.Volume) {
+	l.add(Claims, ClaimName(pod, volume))
+	if volume.Secret != nil {
+		l.add(Secrets, volume.Secret.SecretName)
 	}
-	if addVolume.ConfigMap != nil {
-		l.add(ConfigMaps, addVolume.ConfigMap.Name)
+	if volume.ConfigMap != nil {
+		l.add(ConfigMaps, volume.ConfigMap.Name)
 	}
-	if addVolume.CSI != nil && addVolume.CSI.NodePublishSecretRef != nil {
-		l.add(Secrets, addVolume.CSI.NodePublishSecretRef.Name)
+	if volume.CSI != nil && volume.CSI.NodePublishSecretRef != nil {
+		l.add(Secrets, volume.CSI.NodePublishSecretRef.Name)
 	}
-	if addVolume.Projected == nil {
+	if volume.Projected == nil {
 		return
 	}
-	for _, source := range addVolume.Projected.Sources {
+	for _, source := range volume.Projected.Sources {
 		if source.Secret != nil {
 			l.add(Secrets, source.Secret.Name)
 		}

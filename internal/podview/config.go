@@ -39,59 +39,59 @@ func configPrinter(gvk schema.GroupVersionKind) (printer, bool) {
 // unset is printed for a field without a value.
 const unset = "<unset>"
 
-func (v View) claimCells(claimCells *corev1.PersistentVolumeClaim) []any {
-	status := string(claimCells.Status.Phase)
-	if claimCells.DeletionTimestamp != nil {
+func (v View) claimCells(claim *corev1.PersistentVolumeClaim) []any {
+	status := string(claim.Status.Phase)
+	if claim.DeletionTimestamp != nil {
 		status = terminating
 	}
 	capacity, modes := "", ""
-	if claimCells.Spec.VolumeName != "" {
-		size := claimCells.Status.Capacity[corev1.ResourceStorage]
-		capacity, modes = size.String(), accessModes(claimCells.Status.AccessModes)
+	if claim.Spec.VolumeName != "" {
+		size := claim.Status.Capacity[corev1.ResourceStorage]
+		capacity, modes = size.String(), accessModes(claim.Status.AccessModes)
 	}
-	class, annotated := claimCells.Annotations[corev1.BetaStorageClassAnnotation]
+	class, annotated := claim.Annotations[corev1.BetaStorageClassAnnotation]
 	if !annotated {
-		class = valueOr(claimCells.Spec.StorageClassName, "")
+		class = valueOr(claim.Spec.StorageClassName, "")
 	}
 	return []any{
-		claimCells.Name,
+		claim.Name,
 		status,
-		claimCells.Spec.VolumeName,
+		claim.Spec.VolumeName,
 		capacity,
 		modes,
 		class,
-		valueOr(claimCells.Spec.VolumeAttributesClassName, unset),
-		v.objectAge(claimCells),
-		string(valueOr(claimCells.Spec.VolumeMode, unset)),
+		valueOr(claim.Spec.VolumeAttributesClassName, unset),
+		v.objectAge(claim),
+		string(valueOr(claim.Spec.VolumeMode, unset)),
 	}
 }
 
-func (v View) volumeCells(volumeCells *corev1.PersistentVolume) []any {
-	status := string(volumeCells.Status.Phase)
-	if volumeCells.DeletionTimestamp != nil {
+func (v View) volumeCells(volume *corev1.PersistentVolume) []any {
+	status := string(volume.Status.Phase)
+	if volume.DeletionTimestamp != nil {
 		status = terminating
 	}
 	claim := ""
-	if ref := volumeCells.Spec.ClaimRef; ref != nil {
+	if ref := volume.Spec.ClaimRef; ref != nil {
 		claim = ref.Namespace + "/" + ref.Name
 	}
-	class, annotated := volumeCells.Annotations[corev1.BetaStorageClassAnnotation]
+	class, annotated := volume.Annotations[corev1.BetaStorageClassAnnotation]
 	if !annotated {
-		class = volumeCells.Spec.StorageClassName
+		class = volume.Spec.StorageClassName
 	}
-	size := volumeCells.Spec.Capacity[corev1.ResourceStorage]
+	size := volume.Spec.Capacity[corev1.ResourceStorage]
 	return []any{
-		volumeCells.Name,
+		volume.Name,
 		size.String(),
-		accessModes(volumeCells.Spec.AccessModes),
-		string(volumeCells.Spec.PersistentVolumeReclaimPolicy),
+		accessModes(volume.Spec.AccessModes),
+		string(volume.Spec.PersistentVolumeReclaimPolicy),
 		status,
 		claim,
 		class,
-		valueOr(volumeCells.Spec.VolumeAttributesClassName, unset),
-		volumeCells.Status.Reason,
-		v.objectAge(volumeCells),
-		string(valueOr(volumeCells.Spec.VolumeMode, unset)),
+		valueOr(volume.Spec.VolumeAttributesClassName, unset),
+		volume.Status.Reason,
+		v.objectAge(volume),
+		string(valueOr(volume.Spec.VolumeMode, unset)),
 	}
 }
 

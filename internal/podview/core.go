@@ -40,20 +40,20 @@ func corePrinter(gvk schema.GroupVersionKind) (printer, bool) {
 	}
 }
 
-func (v View) nodeCells(nodeCells *corev1.Node) []any {
-	info := nodeCells.Status.NodeInfo
+func (v View) nodeCells(node *corev1.Node) []any {
+	info := node.Status.NodeInfo
 	kernel := orUnknown(info.KernelVersion)
 	if info.Architecture != "" {
 		kernel += " (" + info.Architecture + ")"
 	}
 	return []any{
-		nodeCells.Name,
-		nodeStatus(nodeCells),
-		orNone(strings.Join(NodeRoles(nodeCells), ",")),
-		v.objectAge(nodeCells),
+		node.Name,
+		nodeStatus(node),
+		orNone(strings.Join(NodeRoles(node), ",")),
+		v.objectAge(node),
 		info.KubeletVersion,
-		nodeAddress(nodeCells, corev1.NodeInternalIP),
-		nodeAddress(nodeCells, corev1.NodeExternalIP),
+		nodeAddress(node, corev1.NodeInternalIP),
+		nodeAddress(node, corev1.NodeExternalIP),
 		orUnknown(info.OSImage),
 		kernel,
 		orUnknown(info.ContainerRuntimeVersion),
@@ -112,23 +112,23 @@ func eventPrinter() printer {
 	)
 }
 
-func (v View) eventCells(eventCells *corev1.Event) []any {
-	first, last := EventTimes(eventCells)
-	object := strings.ToLower(eventCells.InvolvedObject.Kind)
-	if eventCells.InvolvedObject.Name != "" {
-		object += "/" + eventCells.InvolvedObject.Name
+func (v View) eventCells(event *corev1.Event) []any {
+	first, last := EventTimes(event)
+	object := strings.ToLower(event.InvolvedObject.Kind)
+	if event.InvolvedObject.Name != "" {
+		object += "/" + event.InvolvedObject.Name
 	}
 	return []any{
 		v.Since(last),
-		eventCells.Type,
-		eventCells.Reason,
+		event.Type,
+		event.Reason,
 		object,
-		eventCells.InvolvedObject.FieldPath,
-		eventSource(eventCells),
-		strings.TrimSpace(eventCells.Message),
+		event.InvolvedObject.FieldPath,
+		eventSource(event),
+		strings.TrimSpace(event.Message),
 		v.Since(first),
-		int64(EventCount(eventCells)),
-		eventCells.Name,
+		int64(EventCount(event)),
+		event.Name,
 	}
 }
 

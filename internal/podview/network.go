@@ -53,14 +53,14 @@ func networkPrinter(gvk schema.GroupVersionKind) (printer, bool) {
 	}
 }
 
-func (v View) ingressCells(ingressCells *networkingv1.Ingress) []any {
+func (v View) ingressCells(ingress *networkingv1.Ingress) []any {
 	var hosts, addresses []string
-	for _, rule := range ingressCells.Spec.Rules {
+	for _, rule := range ingress.Spec.Rules {
 		if rule.Host != "" {
 			hosts = append(hosts, rule.Host)
 		}
 	}
-	for _, at := range ingressCells.Status.LoadBalancer.Ingress {
+	for _, at := range ingress.Status.LoadBalancer.Ingress {
 		if address := at.IP + at.Hostname; at.IP == "" || at.Hostname == "" {
 			addresses = append(addresses, address)
 		} else {
@@ -68,13 +68,13 @@ func (v View) ingressCells(ingressCells *networkingv1.Ingress) []any {
 		}
 	}
 	ports := "80"
-	if len(ingressCells.Spec.TLS) > 0 {
+	if len(ingress.Spec.TLS) > 0 {
 		ports = "80, 443"
 	}
 	slices.Sort(addresses)
 	return []any{
-		ingressCells.Name, valueOr(ingressCells.Spec.IngressClassName, none), joinFew(hosts, "*"), strings.Join(slices.Compact(addresses), ","), ports,
-		v.objectAge(ingressCells),
+		ingress.Name, valueOr(ingress.Spec.IngressClassName, none), joinFew(hosts, "*"), strings.Join(slices.Compact(addresses), ","), ports,
+		v.objectAge(ingress),
 	}
 }
 
@@ -90,26 +90,26 @@ func (v View) ingressClassCells(class *networkingv1.IngressClass) []any {
 	return []any{class.Name, class.Spec.Controller, parameters, v.objectAge(class)}
 }
 
-func (v View) serviceCells(serviceCells *corev1.Service) []any {
+func (v View) serviceCells(service *corev1.Service) []any {
 	ip := none
-	if len(serviceCells.Spec.ClusterIPs) > 0 {
-		ip = serviceCells.Spec.ClusterIPs[0]
+	if len(service.Spec.ClusterIPs) > 0 {
+		ip = service.Spec.ClusterIPs[0]
 	}
-	ports := make([]string, len(serviceCells.Spec.Ports))
-	for i, port := range serviceCells.Spec.Ports {
+	ports := make([]string, len(service.Spec.Ports))
+	for i, port := range service.Spec.Ports {
 		ports[i] = fmt.Sprintf("%d/%s", port.Port, port.Protocol)
 		if port.NodePort > 0 {
 			ports[i] = fmt.Sprintf("%d:%d/%s", port.Port, port.NodePort, port.Protocol)
 		}
 	}
 	return []any{
-		serviceCells.Name,
-		string(serviceCells.Spec.Type),
+		service.Name,
+		string(service.Spec.Type),
 		ip,
-		externalIP(serviceCells),
+		externalIP(service),
 		orNone(strings.Join(ports, ",")),
-		v.objectAge(serviceCells),
-		labels.FormatLabels(serviceCells.Spec.Selector),
+		v.objectAge(service),
+		labels.FormatLabels(service.Spec.Selector),
 	}
 }
 

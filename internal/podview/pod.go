@@ -28,22 +28,22 @@ func podPrinter() printer {
 }
 
 // podCells returns the row of PRN-01 and, for -o wide, PRN-14.
-func (v View) podCells(podCells *corev1.Pod) []any {
-	count := countContainers(podCells)
+func (v View) podCells(pod *corev1.Pod) []any {
+	count := countContainers(pod)
 	ip := ""
-	if len(podCells.Status.PodIPs) > 0 {
-		ip = podCells.Status.PodIPs[0].IP
+	if len(pod.Status.PodIPs) > 0 {
+		ip = pod.Status.PodIPs[0].IP
 	}
 	return []any{
-		podCells.Name,
+		pod.Name,
 		fmt.Sprintf("%d/%d", count.ready, count.all),
-		v.overallStatus(podCells, count.status),
+		v.overallStatus(pod, count.status),
 		v.formatRestarts(count),
-		v.objectAge(podCells),
+		v.objectAge(pod),
 		orNone(ip),
-		orNone(podCells.Spec.NodeName),
-		orNone(podCells.Status.NominatedNodeName),
-		readinessGates(podCells),
+		orNone(pod.Spec.NodeName),
+		orNone(pod.Status.NominatedNodeName),
+		readinessGates(pod),
 	}
 }
 

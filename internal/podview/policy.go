@@ -104,10 +104,10 @@ func createdAtColumn() metav1.TableColumnDefinition {
 	return column
 }
 
-func (v View) quotaCells(quotaCells *corev1.ResourceQuota) []any {
+func (v View) quotaCells(quota *corev1.ResourceQuota) []any {
 	var requests, limits []string
-	for name := range quotaCells.Status.Hard {
-		hard, used := quotaCells.Status.Hard[name], quotaCells.Status.Used[name]
+	for name := range quota.Status.Hard {
+		hard, used := quota.Status.Hard[name], quota.Status.Used[name]
 		line := fmt.Sprintf("%s: %s/%s", name, used.String(), hard.String())
 		if strings.HasPrefix(string(name), "limits.") {
 			limits = append(limits, line)
@@ -117,19 +117,19 @@ func (v View) quotaCells(quotaCells *corev1.ResourceQuota) []any {
 	}
 	slices.Sort(requests)
 	slices.Sort(limits)
-	return []any{quotaCells.Name, strings.Join(requests, ", "), strings.Join(limits, ", "), v.objectAge(quotaCells)}
+	return []any{quota.Name, strings.Join(requests, ", "), strings.Join(limits, ", "), v.objectAge(quota)}
 }
 
-func (v View) revisionCells(revisionCells *appsv1.ControllerRevision) []any {
+func (v View) revisionCells(revision *appsv1.ControllerRevision) []any {
 	controller := none
-	if owner := metav1.GetControllerOf(revisionCells); owner != nil {
+	if owner := metav1.GetControllerOf(revision); owner != nil {
 		group := schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind)
 		controller = strings.ToLower(group.Kind) + "/" + owner.Name
 		if group.Group != "" {
 			controller = strings.ToLower(group.Kind) + "." + group.Group + "/" + owner.Name
 		}
 	}
-	return []any{revisionCells.Name, controller, revisionCells.Revision, v.objectAge(revisionCells)}
+	return []any{revision.Name, controller, revision.Revision, v.objectAge(revision)}
 }
 
 func bindingColumns(docs map[string]string) []metav1.TableColumnDefinition {

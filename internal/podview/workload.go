@@ -159,16 +159,16 @@ func (v View) daemonSetCells(set *appsv1.DaemonSet) []any {
 	return append(append(cells, templateCells(set.Spec.Template.Spec)...), selectorText(set.Spec.Selector))
 }
 
-func (v View) jobCells(jobCells *batchv1.Job) []any {
+func (v View) jobCells(job *batchv1.Job) []any {
 	took := ""
-	if started := jobCells.Status.StartTime; started != nil {
+	if started := job.Status.StartTime; started != nil {
 		took = v.Since(started.Time)
-		if ended := jobCells.Status.CompletionTime; ended != nil {
+		if ended := job.Status.CompletionTime; ended != nil {
 			took = duration.HumanDuration(ended.Sub(started.Time))
 		}
 	}
-	cells := []any{jobCells.Name, jobStatus(jobCells), jobCompletions(jobCells), took, v.objectAge(jobCells)}
-	return append(append(cells, templateCells(jobCells.Spec.Template.Spec)...), selectorText(jobCells.Spec.Selector))
+	cells := []any{job.Name, jobStatus(job), jobCompletions(job), took, v.objectAge(job)}
+	return append(append(cells, templateCells(job.Spec.Template.Spec)...), selectorText(job.Spec.Selector))
 }
 
 func jobCompletions(job *batchv1.Job) string {

@@ -149,12 +149,12 @@ var errPanic = &proto.RuntimeError{Code: proto.CodeUnknown, Desc: "this call mad
 
 // invoke makes one call and encodes its answer. A panic becomes an error, so that no call ends the
 // process.
-func (s *server) invoke(ctx context.Context, call *bus.Call, m method, point fault.Point) (invoke []byte, err error) {
+func (s *server) invoke(ctx context.Context, call *bus.Call, m method, point fault.Point) (reply []byte, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			s.log.ErrorContext(ctx, "a call made the container runtime panic",
 				"subject", call.Subject, "cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
-			invoke, err = nil, errPanic
+			reply, err = nil, errPanic
 		}
 	}()
 	answer, err := s.decodeAndServe(ctx, call, m, point)

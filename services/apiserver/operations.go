@@ -41,7 +41,7 @@ type answer struct {
 	size    int
 }
 
-// The bounds of what turns remember.
+// The limits of the remembered answers.
 const (
 	maxAnswered      = 10_000
 	maxAnsweredBytes = 16 << 20

@@ -66,19 +66,19 @@ func (l *lookup) addPart(part *proto.Response) {
 }
 
 // addEvent adds an event of a watch.
-func (l *lookup) addEvent(addEvent *proto.Event) {
-	switch addEvent.GetType() {
+func (l *lookup) addEvent(event *proto.Event) {
+	switch event.GetType() {
 	case proto.EventType_EVENT_TYPE_BOOKMARK:
-		l.InitialEventsEnd = int64(addEvent.GetRevision())
+		l.InitialEventsEnd = int64(event.GetRevision())
 	case proto.EventType_EVENT_TYPE_ERROR:
-		if status, err := kinds.DecodeAny(addEvent.GetObject()); err == nil {
+		if status, err := kinds.DecodeAny(event.GetObject()); err == nil {
 			if failure, is := status.(*metav1.Status); is {
 				l.Code = failure.Code
 			}
 		}
 	case proto.EventType_EVENT_TYPE_ADDED, proto.EventType_EVENT_TYPE_MODIFIED, proto.EventType_EVENT_TYPE_DELETED:
-		l.sum.Add(strings.TrimPrefix(addEvent.GetType().String(), "EVENT_TYPE_"), int64(addEvent.GetRevision()))
-		l.Revision = int64(addEvent.GetRevision())
+		l.sum.Add(strings.TrimPrefix(event.GetType().String(), "EVENT_TYPE_"), int64(event.GetRevision()))
+		l.Revision = int64(event.GetRevision())
 	case proto.EventType_EVENT_TYPE_UNSPECIFIED: // nobody makes one
 	}
 }

@@ -60,13 +60,13 @@ func validateCronJob(job, old *batchv1.CronJob) field.ErrorList {
 
 // checkSchedule checks a cron schedule (validateScheduleFormat). Time zones are refused before
 // parsing, because cron.ParseStandard panics for some.
-func (f *findings) checkSchedule(at *field.Path, checkSchedule string) {
-	if strings.Contains(checkSchedule, "TZ") {
-		f.invalid(at, checkSchedule, "cannot use TZ or CRON_TZ in schedule, use timeZone field instead")
+func (f *findings) checkSchedule(at *field.Path, schedule string) {
+	if strings.Contains(schedule, "TZ") {
+		f.invalid(at, schedule, "cannot use TZ or CRON_TZ in schedule, use timeZone field instead")
 		return
 	}
-	if _, err := cron.ParseStandard(checkSchedule); err != nil {
-		f.invalid(at, checkSchedule, err.Error())
+	if _, err := cron.ParseStandard(schedule); err != nil {
+		f.invalid(at, schedule, err.Error())
 	}
 }
 

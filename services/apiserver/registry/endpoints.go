@@ -30,14 +30,14 @@ func endpointsRules() rules[*corev1.Endpoints] { //nolint:staticcheck // depreca
 	}
 }
 
-func (f *findings) checkSubset(at *field.Path, checkSubset *corev1.EndpointSubset) { //nolint:staticcheck // as above
-	if len(checkSubset.Addresses) == 0 && len(checkSubset.NotReadyAddresses) == 0 {
+func (f *findings) checkSubset(at *field.Path, subset *corev1.EndpointSubset) { //nolint:staticcheck // as above
+	if len(subset.Addresses) == 0 && len(subset.NotReadyAddresses) == 0 {
 		f.required(at, "must specify `addresses` or `notReadyAddresses`")
 	}
 	for _, list := range []struct {
 		name      string
 		addresses []corev1.EndpointAddress
-	}{{"addresses", checkSubset.Addresses}, {"notReadyAddresses", checkSubset.NotReadyAddresses}} {
+	}{{"addresses", subset.Addresses}, {"notReadyAddresses", subset.NotReadyAddresses}} {
 		for i, address := range list.addresses {
 			item := at.Child(list.name).Index(i)
 			f.add(validation.IsValidIPForLegacyField(item.Child("ip"), address.IP, false, nil)...)
@@ -46,9 +46,9 @@ func (f *findings) checkSubset(at *field.Path, checkSubset *corev1.EndpointSubse
 			}
 		}
 	}
-	for i, port := range checkSubset.Ports {
+	for i, port := range subset.Ports {
 		item := at.Child("ports").Index(i)
-		if port.Name == "" && len(checkSubset.Ports) > 1 {
+		if port.Name == "" && len(subset.Ports) > 1 {
 			f.required(item.Child("name"), "")
 		} else if port.Name != "" {
 			f.checkLabel(item.Child("name"), port.Name)
@@ -118,15 +118,15 @@ func validateEndpointSlice(slice *discoveryv1.EndpointSlice) field.ErrorList {
 	return f.errs
 }
 
-func (f *findings) checkEndpoint(at *field.Path, checkEndpoint *discoveryv1.Endpoint, family discoveryv1.AddressType) {
+func (f *findings) checkEndpoint(at *field.Path, endpoint *discoveryv1.Endpoint, family discoveryv1.AddressType) {
 	addresses := at.Child("addresses")
-	switch n := len(checkEndpoint.Addresses); {
+	switch n := len(endpoint.Addresses); {
 	case n == 0:
 		f.required(addresses, "must contain at least 1 address")
 	case n > maxAddresses:
 		f.add(field.TooMany(addresses, n, maxAddresses))
 	}
-	for i, address := range checkEndpoint.Addresses {
+	for i, address := range endpoint.Addresses {
 		switch family {
 		case discoveryv1.AddressTypeIPv4:
 			f.add(validation.IsValidIPForLegacyField(addresses.Index(i), address, false, nil)...)
@@ -138,10 +138,10 @@ func (f *findings) checkEndpoint(at *field.Path, checkEndpoint *discoveryv1.Endp
 			f.invalid(addresses.Index(i), address, fmt.Sprintf("not an address of type %s", family))
 		}
 	}
-	if checkEndpoint.NodeName != nil {
-		f.invalid(at.Child("nodeName"), *checkEndpoint.NodeName, validation.IsDNS1123Subdomain(*checkEndpoint.NodeName)...)
+	if endpoint.NodeName != nil {
+		f.invalid(at.Child("nodeName"), *endpoint.NodeName, validation.IsDNS1123Subdomain(*endpoint.NodeName)...)
 	}
-	if checkEndpoint.Hostname != nil && *checkEndpoint.Hostname != "" {
-		f.checkLabel(at.Child("hostname"), *checkEndpoint.Hostname)
+	if endpoint.Hostname != nil && *endpoint.Hostname != "" {
+		f.checkLabel(at.Child("hostname"), *endpoint.Hostname)
 	}
 }

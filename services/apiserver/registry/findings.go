@@ -65,12 +65,12 @@ func (f *findings) checkQualifiedName(at *field.Path, value string) {
 }
 
 // checkPort requires the number or the name of a port.
-func (f *findings) checkPort(at *field.Path, checkPort intstr.IntOrString) {
-	if checkPort.Type == intstr.String {
-		f.invalid(at, checkPort.StrVal, validation.IsValidPortName(checkPort.StrVal)...)
+func (f *findings) checkPort(at *field.Path, port intstr.IntOrString) {
+	if port.Type == intstr.String {
+		f.invalid(at, port.StrVal, validation.IsValidPortName(port.StrVal)...)
 		return
 	}
-	f.invalid(at, checkPort.IntValue(), validation.IsValidPortNum(checkPort.IntValue())...)
+	f.invalid(at, port.IntValue(), validation.IsValidPortNum(port.IntValue())...)
 }
 
 // checkFileMode requires the permission bits of a file.

@@ -105,13 +105,13 @@ func (f *findings) checkNodeResource(name corev1.ResourceName, list corev1.Resou
 }
 
 // checkTaints requires taints to be well formed, and unique by key and effect.
-func (f *findings) checkTaints(checkTaints []corev1.Taint, at *field.Path) {
+func (f *findings) checkTaints(taints []corev1.Taint, at *field.Path) {
 	type identity struct {
 		key    string
 		effect corev1.TaintEffect
 	}
 	seen := map[identity]bool{}
-	for i, taint := range checkTaints {
+	for i, taint := range taints {
 		item := at.Index(i)
 		f.add(unversioned.ValidateLabelName(taint.Key, item.Child("key"))...)
 		if wrong := validation.IsValidLabelValue(taint.Value); len(wrong) > 0 {

@@ -53,9 +53,9 @@ func (f *findings) checkNodeAffinity(at *field.Path, affinity *corev1.NodeAffini
 	}
 }
 
-func (f *findings) checkWeight(at *field.Path, checkWeight int32) {
-	if checkWeight <= 0 || checkWeight > 100 {
-		f.invalid(at, checkWeight, "must be in the range 1-100")
+func (f *findings) checkWeight(at *field.Path, weight int32) {
+	if weight <= 0 || weight > 100 {
+		f.invalid(at, weight, "must be in the range 1-100")
 	}
 }
 
@@ -203,8 +203,8 @@ func (f *findings) checkContainerSecurity(at *field.Path, context *corev1.Securi
 }
 
 // checkID checks the number of a user or of a group.
-func (f *findings) checkID(at *field.Path, checkID *int64) {
-	if checkID != nil {
-		f.invalid(at, *checkID, validation.IsValidUserID(*checkID)...)
+func (f *findings) checkID(at *field.Path, id *int64) {
+	if id != nil {
+		f.invalid(at, *id, validation.IsValidUserID(*id)...)
 	}
 }

@@ -64,20 +64,20 @@ func (f *findings) checkUnique(taken map[string]bool, name string, at *field.Pat
 }
 
 // checkContainer checks what all containers have in common.
-func (c *podValidator) checkContainer(checkContainer *corev1.Container, at *field.Path) {
-	c.checkLabel(at.Child("name"), checkContainer.Name)
-	c.checkNotEmpty(at.Child("image"), checkContainer.Image)
-	checkOneOf(&c.findings, at.Child("terminationMessagePolicy"), checkContainer.TerminationMessagePolicy,
+func (c *podValidator) checkContainer(container *corev1.Container, at *field.Path) {
+	c.checkLabel(at.Child("name"), container.Name)
+	c.checkNotEmpty(at.Child("image"), container.Image)
+	checkOneOf(&c.findings, at.Child("terminationMessagePolicy"), container.TerminationMessagePolicy,
 		corev1.TerminationMessageReadFile, corev1.TerminationMessageFallbackToLogsOnError)
-	c.checkPorts(checkContainer.Ports, at.Child("ports"))
-	c.checkEnv(checkContainer.Env, at.Child("env"))
-	c.checkEnvFrom(checkContainer.EnvFrom, at.Child("envFrom"))
-	c.checkMounts(checkContainer, at.Child("volumeMounts"))
-	c.checkDevices(checkContainer, at.Child("volumeDevices"))
-	checkOneOf(&c.findings, at.Child("imagePullPolicy"), checkContainer.ImagePullPolicy,
+	c.checkPorts(container.Ports, at.Child("ports"))
+	c.checkEnv(container.Env, at.Child("env"))
+	c.checkEnvFrom(container.EnvFrom, at.Child("envFrom"))
+	c.checkMounts(container, at.Child("volumeMounts"))
+	c.checkDevices(container, at.Child("volumeDevices"))
+	checkOneOf(&c.findings, at.Child("imagePullPolicy"), container.ImagePullPolicy,
 		corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever)
-	c.add(validateResources(checkContainer.Resources, at.Child("resources"))...)
-	c.checkContainerSecurity(at.Child("securityContext"), checkContainer.SecurityContext)
+	c.add(validateResources(container.Resources, at.Child("resources"))...)
+	c.checkContainerSecurity(at.Child("securityContext"), container.SecurityContext)
 }
 
 // checkRestartRules checks a container's own restart policy and rules.
@@ -107,9 +107,9 @@ func (c *podValidator) checkRestartRules(container *corev1.Container, at *field.
 	}
 }
 
-func (c *podValidator) checkPorts(checkPorts []corev1.ContainerPort, at *field.Path) {
+func (c *podValidator) checkPorts(ports []corev1.ContainerPort, at *field.Path) {
 	taken := map[string]bool{}
-	for i, port := range checkPorts {
+	for i, port := range ports {
 		item := at.Index(i)
 		if port.Name != "" {
 			if wrong := validation.IsValidPortName(port.Name); len(wrong) > 0 {

@@ -58,14 +58,14 @@ func (c *podValidator) forbidHooksAndProbes(container *corev1.Container, at *fie
 	}
 }
 
-func (c *podValidator) checkProbe(checkProbe *corev1.Probe, at *field.Path) {
-	c.checkHandler(probeHandler(&checkProbe.ProbeHandler), at)
-	c.checkNotNegative(at.Child("initialDelaySeconds"), int64(checkProbe.InitialDelaySeconds))
-	c.checkNotNegative(at.Child("timeoutSeconds"), int64(checkProbe.TimeoutSeconds))
-	c.checkNotNegative(at.Child("periodSeconds"), int64(checkProbe.PeriodSeconds))
-	c.checkNotNegative(at.Child("successThreshold"), int64(checkProbe.SuccessThreshold))
-	c.checkNotNegative(at.Child("failureThreshold"), int64(checkProbe.FailureThreshold))
-	if grace := checkProbe.TerminationGracePeriodSeconds; grace != nil && *grace <= 0 {
+func (c *podValidator) checkProbe(probe *corev1.Probe, at *field.Path) {
+	c.checkHandler(probeHandler(&probe.ProbeHandler), at)
+	c.checkNotNegative(at.Child("initialDelaySeconds"), int64(probe.InitialDelaySeconds))
+	c.checkNotNegative(at.Child("timeoutSeconds"), int64(probe.TimeoutSeconds))
+	c.checkNotNegative(at.Child("periodSeconds"), int64(probe.PeriodSeconds))
+	c.checkNotNegative(at.Child("successThreshold"), int64(probe.SuccessThreshold))
+	c.checkNotNegative(at.Child("failureThreshold"), int64(probe.FailureThreshold))
+	if grace := probe.TerminationGracePeriodSeconds; grace != nil && *grace <= 0 {
 		c.invalid(at.Child("terminationGracePeriodSeconds"), *grace, "must be greater than 0")
 	}
 }

@@ -28,48 +28,48 @@ func (c *podValidator) checkVolumes(at *field.Path) {
 }
 
 // checkVolume requires one source, and checks the sources that podfall knows.
-func (c *podValidator) checkVolume(checkVolume *corev1.Volume, at *field.Path) {
+func (c *podValidator) checkVolume(volume *corev1.Volume, at *field.Path) {
 	s := &exclusiveFields{findings: &c.findings, tooMany: "may not specify more than 1 volume type"}
-	if source := checkVolume.EmptyDir; source != nil {
+	if source := volume.EmptyDir; source != nil {
 		s.add(at.Child("emptyDir"), func(at *field.Path) {
 			if limit := source.SizeLimit; limit != nil && limit.Sign() < 0 {
 				c.forbidden(at.Child("sizeLimit"), "SizeLimit field must be a valid resource quantity")
 			}
 		})
 	}
-	if source := checkVolume.HostPath; source != nil {
+	if source := volume.HostPath; source != nil {
 		s.add(at.Child("hostPath"), func(at *field.Path) { c.checkHostPath(source, at) })
 	}
-	if source := checkVolume.Secret; source != nil {
+	if source := volume.Secret; source != nil {
 		s.add(at.Child("secret"), func(at *field.Path) {
 			c.checkNotEmpty(at.Child("secretName"), source.SecretName)
 			c.checkFiles(source.DefaultMode, source.Items, at)
 		})
 	}
-	if source := checkVolume.PersistentVolumeClaim; source != nil {
+	if source := volume.PersistentVolumeClaim; source != nil {
 		s.add(at.Child("persistentVolumeClaim"), func(at *field.Path) {
 			c.checkNotEmpty(at.Child("claimName"), source.ClaimName)
 		})
 	}
-	if source := checkVolume.DownwardAPI; source != nil {
+	if source := volume.DownwardAPI; source != nil {
 		s.add(at.Child("downwardAPI"), func(at *field.Path) {
 			c.checkFileMode(at.Child("defaultMode"), source.DefaultMode)
 			c.checkDownwardFiles(source.Items, at)
 		})
 	}
-	if source := checkVolume.ConfigMap; source != nil {
+	if source := volume.ConfigMap; source != nil {
 		s.add(at.Child("configMap"), func(at *field.Path) {
 			c.checkNotEmpty(at.Child("name"), source.Name)
 			c.checkFiles(source.DefaultMode, source.Items, at)
 		})
 	}
-	if source := checkVolume.Projected; source != nil {
+	if source := volume.Projected; source != nil {
 		s.add(at.Child("projected"), func(at *field.Path) { c.checkProjected(source, at) })
 	}
-	if source := checkVolume.Ephemeral; source != nil {
-		s.add(at.Child("ephemeral"), func(at *field.Path) { c.checkClaimTemplate(checkVolume.Name, source, at) })
+	if source := volume.Ephemeral; source != nil {
+		s.add(at.Child("ephemeral"), func(at *field.Path) { c.checkClaimTemplate(volume.Name, source, at) })
 	}
-	for _, name := range uncheckedSources(&checkVolume.VolumeSource) {
+	for _, name := range uncheckedSources(&volume.VolumeSource) {
 		s.add(at.Child(name), noCheck)
 	}
 	if s.count == 0 {

@@ -53,26 +53,26 @@ func templateWarnings(obj kinds.Object) []string {
 	return w
 }
 
-func (w *warnings) addSpec(at *field.Path, addSpec *corev1.PodSpec) {
-	for _, key := range slices.Sorted(maps.Keys(addSpec.NodeSelector)) {
+func (w *warnings) addSpec(at *field.Path, spec *corev1.PodSpec) {
+	for _, key := range slices.Sorted(maps.Keys(spec.NodeSelector)) {
 		if now := renamedLabel(key); now != "" {
 			w.add(at.Child("nodeSelector").Key(key), "%s", now)
 		}
 	}
-	for i := range addSpec.InitContainers {
-		w.addContainer(at.Child("initContainers").Index(i), &addSpec.InitContainers[i])
+	for i := range spec.InitContainers {
+		w.addContainer(at.Child("initContainers").Index(i), &spec.InitContainers[i])
 	}
-	for i := range addSpec.Containers {
-		w.addContainer(at.Child("containers").Index(i), &addSpec.Containers[i])
+	for i := range spec.Containers {
+		w.addContainer(at.Child("containers").Index(i), &spec.Containers[i])
 	}
-	if grace := addSpec.TerminationGracePeriodSeconds; grace != nil && *grace < 0 {
+	if grace := spec.TerminationGracePeriodSeconds; grace != nil && *grace < 0 {
 		w.add(at.Child("terminationGracePeriodSeconds"), "must be >= 0; negative values are invalid and will be treated as 1")
 	}
-	if context, class := addSpec.SecurityContext, addSpec.RuntimeClassName; context != nil && context.FSGroup != nil && class != nil && *class == processRuntimeClass {
+	if context, class := spec.SecurityContext, spec.RuntimeClassName; context != nil && context.FSGroup != nil && class != nil && *class == processRuntimeClass {
 		w.add(at.Child("securityContext", "fsGroup"), "podfall gives volumes to no group: their files keep the owner that they have")
 	}
 	seen := map[string]bool{}
-	for i, secret := range addSpec.ImagePullSecrets {
+	for i, secret := range spec.ImagePullSecrets {
 		item := at.Child("imagePullSecrets").Index(i).Child("name")
 		switch {
 		case secret.Name == "":

@@ -124,8 +124,8 @@ func (f *findings) checkAtMost(at *field.Path, limit int32, of string, named ...
 }
 
 // checkSelector requires a valid label selector. The caller decides about an empty one.
-func (f *findings) checkSelector(at *field.Path, checkSelector *metav1.LabelSelector) {
-	f.add(sortPerField(unversioned.ValidateLabelSelector(checkSelector, unversioned.LabelSelectorValidationOptions{}, at))...)
+func (f *findings) checkSelector(at *field.Path, selector *metav1.LabelSelector) {
+	f.add(sortPerField(unversioned.ValidateLabelSelector(selector, unversioned.LabelSelectorValidationOptions{}, at))...)
 }
 
 func isEmptySelector(selector *metav1.LabelSelector) bool {

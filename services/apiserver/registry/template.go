@@ -45,12 +45,12 @@ func PodTemplate(obj kinds.Object) *corev1.PodTemplateSpec {
 }
 
 // checkTemplate returns what is wrong with the pod template of any workload.
-func (f *findings) checkTemplate(at *field.Path, checkTemplate *corev1.PodTemplateSpec) {
-	f.checkTemplateMeta(at, checkTemplate)
-	c := &podValidator{pod: &corev1.Pod{ObjectMeta: checkTemplate.ObjectMeta, Spec: checkTemplate.Spec}}
+func (f *findings) checkTemplate(at *field.Path, template *corev1.PodTemplateSpec) {
+	f.checkTemplateMeta(at, template)
+	c := &podValidator{pod: &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}}
 	c.checkSharedSpec(at.Child("spec"))
 	f.add(c.errs...)
-	if len(checkTemplate.Spec.EphemeralContainers) > 0 {
+	if len(template.Spec.EphemeralContainers) > 0 {
 		f.forbidden(at.Child("spec", "ephemeralContainers"), "ephemeral containers not allowed in pod template")
 	}
 }

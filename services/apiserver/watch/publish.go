@@ -157,7 +157,7 @@ func (h *Hub) recordEvent(g *group, event store.Event, watchEvent *proto.Event) 
 }
 
 // appendFrames appends the frames of g's pending events.
-func (h *Hub) appendFrames(appendFrames []frame, g *group) []frame {
+func (h *Hub) appendFrames(frames []frame, g *group) []frame {
 	for from, size, i := 0, 0, 0; i < len(g.pending); i++ {
 		size += len(g.pending[i].GetObject())
 		last := i == len(g.pending)-1
@@ -168,10 +168,10 @@ func (h *Hub) appendFrames(appendFrames []frame, g *group) []frame {
 		if last {
 			until = h.revision
 		}
-		appendFrames = append(appendFrames, h.newFrame(g, until, g.pending[from:i+1]))
+		frames = append(frames, h.newFrame(g, until, g.pending[from:i+1]))
 		from, size = i+1, 0
 	}
-	return appendFrames
+	return frames
 }
 
 func (h *Hub) newFrame(g *group, revision int64, events []*proto.Event) frame {

@@ -158,20 +158,20 @@ func isOutOfService(node *corev1.Node) bool {
 
 // planAttach plans to attach a volume for a pod, unless it is attached or planned already. A volume
 // for one node that is attached elsewhere, or being detached there, blocks the pod.
-func (p *Plan) planAttach(view View, planAttach Use) {
-	here := func(attachment *storagev1.VolumeAttachment) bool { return attachmentServes(attachment, planAttach) }
+func (p *Plan) planAttach(view View, use Use) {
+	here := func(attachment *storagev1.VolumeAttachment) bool { return attachmentServes(attachment, use) }
 	elsewhere := func(attachment *storagev1.VolumeAttachment) bool {
-		return attachesVolume(attachment, planAttach.Volume.Name)
+		return attachesVolume(attachment, use.Volume.Name)
 	}
 	planned := func(other Use) bool {
-		return other.Volume.Name == planAttach.Volume.Name && (isExclusive(planAttach.Volume) || other.Pod.Spec.NodeName == planAttach.Pod.Spec.NodeName)
+		return other.Volume.Name == use.Volume.Name && (isExclusive(use.Volume) || other.Pod.Spec.NodeName == use.Pod.Spec.NodeName)
 	}
 	switch {
 	case slices.ContainsFunc(view.Attachments, here):
-	case isExclusive(planAttach.Volume) && slices.ContainsFunc(view.Attachments, elsewhere):
-		p.Blocked = append(p.Blocked, Blocked{Use: planAttach, Message: blockedMessage(view, planAttach)})
+	case isExclusive(use.Volume) && slices.ContainsFunc(view.Attachments, elsewhere):
+		p.Blocked = append(p.Blocked, Blocked{Use: use, Message: blockedMessage(view, use)})
 	case !slices.ContainsFunc(p.Attach, planned):
-		p.Attach = append(p.Attach, planAttach)
+		p.Attach = append(p.Attach, use)
 	}
 }
 

@@ -58,12 +58,12 @@ func (c *Controller) Run(ctx context.Context) error { return c.loop.Run(ctx) }
 
 // sync processes one CronJob.
 func (c *Controller) sync(ctx context.Context, key view.Key) error {
-	informed, ok := c.cronJobs.Get(key)
+	cached, ok := c.cronJobs.Get(key)
 	if !ok {
 		c.memory.Forget(key)
 		return nil
 	}
-	v := c.memory.NewView(informed, c.jobs.ControlledBy(informed.UID))
+	v := c.memory.NewView(cached, c.jobs.ControlledBy(cached.UID))
 	cronJob := v.CronJob
 	for _, ref := range v.UnseenActive() {
 		job, err := c.jobWrites.Get(ctx, cronJob.Namespace, ref.Name)

@@ -187,7 +187,7 @@ func (s *planning) annotate(set *appsv1.ReplicaSet, next int64) bool {
 	}
 	changed := false
 	for key, value := range s.Deployment.Annotations {
-		if kept, existing := set.Annotations[key]; !isCopiedAnnotation(key) || (existing && kept == value) {
+		if kept, exists := set.Annotations[key]; !isCopiedAnnotation(key) || (exists && kept == value) {
 			continue
 		}
 		set.Annotations[key] = value

@@ -67,11 +67,11 @@ func (c *Controller) updateGraph(with func(*Graph) Work) {
 }
 
 // lookup returns what the graph has about an item.
-func (c *Controller) lookup(uid types.UID) (item Item, dependents []Item, lookup bool) {
+func (c *Controller) lookup(uid types.UID) (item Item, dependents []Item, known bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	item, _, lookup = c.graph.Get(uid)
-	return item, c.graph.Dependents(uid), lookup
+	item, _, known = c.graph.Get(uid)
+	return item, c.graph.Dependents(uid), known
 }
 
 // checkSeen is [Graph.CheckSeen].

@@ -32,8 +32,8 @@ type anyCopy interface {
 }
 
 // NewSet returns a set without copies. The gate is for tests; nil means none.
-func NewSet(api Follower, valve *EventGate) *Set {
-	return &Set{api: api, gate: valve, copies: map[string]anyCopy{}}
+func NewSet(api Follower, gate *EventGate) *Set {
+	return &Set{api: api, gate: gate, copies: map[string]anyCopy{}}
 }
 
 // Of returns the set's copy of a kind, named by its group resource: "pods", "deployments.apps". It
