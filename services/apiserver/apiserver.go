@@ -144,7 +144,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	})
 	keeper.Load(kept.Snapshot())
 	server.fence.load(kept.Snapshot())
-	cfg.Observers.ProvideInspect(server.inspect)
+	cfg.ProvideInspect(server.inspect)
 	if err := daemon.Run(ctx, recordStoreError(cfg.History, kept.Run), hub.Run, janitor.Run, keeper.Run, server.run); err != nil {
 		return fmt.Errorf("apiserver: %w", err)
 	}

@@ -84,7 +84,7 @@ func Run(ctx context.Context, cfg Config) error {
 		begin = append(begin, faults.New(base, cfg.Board).Run)
 	}
 	began := cfg.Clock.Now()
-	cfg.Observers.ProvideInspect(func(context.Context) inspect.Controllers {
+	cfg.ProvideInspect(func(context.Context) inspect.Controllers {
 		self := inspect.Self{Process: "controllers", Boot: cfg.Boot, Began: began, Now: cfg.Clock.Now()}
 		return inspect.Controllers{Self: self, Running: names(rows)}
 	})
