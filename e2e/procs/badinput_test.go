@@ -49,8 +49,8 @@ func (m malformed) withSubject(subject func(*proto.APISubject)) malformed {
 
 func (m malformed) withRequest(request func(*proto.Request)) malformed { request(m.request); return m }
 
-func (m malformed) withBody(contentType, withBody string) malformed {
-	return m.withRequest(func(r *proto.Request) { r.ContentType, r.Body = contentType, []byte(withBody) })
+func (m malformed) withBody(contentType, body string) malformed {
+	return m.withRequest(func(r *proto.Request) { r.ContentType, r.Body = contentType, []byte(body) })
 }
 
 func (m malformed) expect(code int32, want ...string) malformed {

@@ -147,7 +147,7 @@ func (p *parser) rejectDuplicate(about, reason string) string {
 }
 
 // readExit reads "N [after D]".
-func (p *parser) readExit(readExit *Exit) (reason string) {
+func (p *parser) readExit(exit *Exit) (reason string) {
 	if len(p.words) == 0 {
 		return "want an exit code"
 	}
@@ -156,11 +156,11 @@ func (p *parser) readExit(readExit *Exit) (reason string) {
 		return fmt.Sprintf("exit code %q: want 0 to 255", p.words[0])
 	}
 	p.words = p.words[1:]
-	readExit.Code, readExit.Reason = int32(code), engine.ReasonFor(int32(code))
+	exit.Code, exit.Reason = int32(code), engine.ReasonFor(int32(code))
 	if len(p.words) == 0 {
 		return ""
 	}
-	return p.readDuration("after", &readExit.After)
+	return p.readDuration("after", &exit.After)
 }
 
 // readDuration reads "<word> D", which ends the clause.

@@ -47,8 +47,8 @@ func (p *peer) send(m message) {
 
 // sendFrame sends a frame of a conversation and waits until the client receives it. After the write
 // deadline it sends only what the connection takes at once.
-func (p *peer) sendFrame(sendFrame []byte) error {
-	text, err := json.Marshal(message{Frame: sendFrame})
+func (p *peer) sendFrame(frame []byte) error {
+	text, err := json.Marshal(message{Frame: frame})
 	if err != nil {
 		return err
 	}
