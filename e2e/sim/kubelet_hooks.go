@@ -11,7 +11,6 @@ import (
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/services/kubelet/podstate"
 	"github.com/podfall/podfall/services/kubelet/podworker"
-	"github.com/podfall/podfall/services/kubelet/status"
 )
 
 var errHandler = errors.New("invalid handler: want exec, httpGet or sleep")
@@ -106,27 +105,34 @@ func (k *kubeletProcess) stopOne(now time.Time, pod *corev1.Pod, stop podworker.
 	kill(now, out)
 }
 
-// killFailed stops containers whose probes have failed, one after the other; that they are
-// gone is seen at the next look.
-func (k *kubeletProcess) killFailed(now time.Time, w *podWorker, kills []podworker.ContainerStop, out Out, then synced) {
+// stopFirst carries out what a plan stops before it starts anything, one after the other, and goes
+// on. If the plan starts nothing, the next look tells what is gone.
+func (k *kubeletProcess) stopFirst(now time.Time, w *podWorker, plan podworker.StartPlan, out Out, then synced, on func(time.Time, Out)) {
 	pod := w.machine.Pod()
-	seen, _ := k.runtime.views.Last(pod.UID)
-	k.book.Report(pod, seen, k.facts(pod, seen, status.Facts{MayRun: true}), out.Shows(now))
+	kills := plan.Kills
+	if plan.KillPod {
+		seen, _ := k.runtime.views.Last(pod.UID)
+		kills = podworker.PlanStop(pod, seen, nil).Containers
+	}
 	var next func(now time.Time, left []podworker.ContainerStop, out Out)
 	next = func(now time.Time, left []podworker.ContainerStop, out Out) {
-		if len(left) == 0 {
+		switch {
+		case len(left) > 0:
+			k.of.kernel.met.count("killed for a probe")
+			k.stopOne(now, pod, left[0], out, func(now time.Time, err error, out Out) {
+				if err != nil {
+					w.blind = true
+					then(now, podworker.Synced{Err: err, After: time.Nanosecond}, out)
+					return
+				}
+				next(now, left[1:], out)
+			})
+		case len(kills) > 0 && !plan.Starts():
 			w.blind = true
 			then(now, podworker.Synced{After: time.Nanosecond}, out)
-			return
+		default:
+			on(now, out)
 		}
-		k.of.kernel.met.count("killed for a probe")
-		k.stopOne(now, pod, left[0], out, func(now time.Time, err error, out Out) {
-			if err != nil {
-				then(now, podworker.Synced{Err: err}, out)
-				return
-			}
-			next(now, left[1:], out)
-		})
 	}
 	next(now, kills, out)
 }

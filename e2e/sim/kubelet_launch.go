@@ -21,38 +21,44 @@ func (k *kubeletProcess) sync(now time.Time, w *podWorker, pod *corev1.Pod, out 
 	timing := k.of.timing.Worker
 	k.look(now, w, out, func(now time.Time, seen podstate.Pod, out Out) {
 		k.probe(now, pod, out)
+		facts := k.facts(pod, seen, status.Facts{MayRun: true, Waiting: w.waiting})
+		derived := k.book.Derive(pod, seen, facts, out.Shows(now))
 		plan := podworker.PlanStart(pod, podworker.Standing{
-			Seen: seen, Crashes: w.crashes, Failed: k.failedProbes(pod, seen), Now: out.Shows(now),
+			Seen: seen, Crashes: w.crashes, Probed: k.probedOf(pod, seen), RestartAll: status.RestartsAll(derived), Now: out.Shows(now),
 		}, timing.Crash)
-		w.waiting = plan.Waiting
-		if len(plan.Kills) > 0 {
-			k.killFailed(now, w, plan.Kills, out, then)
-			return
+		final := status.IsFinal(derived.Phase)
+		if final || !plan.Starts() || timing.AwaitRelist {
+			k.book.Report(pod, seen, facts, out.Shows(now))
 		}
-		starts := len(plan.Containers) > 0
-		if !starts || timing.AwaitRelist {
-			k.book.Report(pod, seen, k.facts(pod, seen, status.Facts{Ended: plan.Ended, MayRun: true, Waiting: plan.Waiting}), out.Shows(now))
-		}
-		if plan.Ended {
+		if final {
 			then(now, podworker.Synced{Ended: true}, out)
 			return
 		}
 		k.prepare(now, w, pod, out, func(now time.Time, missing *volumes.NotReadyError, out Out) {
-			switch {
-			case missing != nil:
+			if missing != nil {
 				then(now, podworker.Synced{Err: missing, After: missing.After}, out)
-			case !starts:
-				then(now, podworker.Synced{After: plan.After}, out)
-			default:
-				l := &launch{k: k, w: w, pod: pod, plan: plan, box: seen.Sandbox()}
-				l.then = func(now time.Time, err error, out Out) {
-					w.blind = true // the next run waits for a later look
-					then(now, podworker.Synced{After: plan.After, Err: err}, out)
-				}
-				l.next(now, out)
+				return
 			}
+			k.stopFirst(now, w, plan, out, then, func(now time.Time, out Out) { k.launch(now, w, pod, seen, plan, out, then) })
 		})
 	})
+}
+
+// launch starts what a plan starts, and remembers why the others wait.
+func (k *kubeletProcess) launch(now time.Time, w *podWorker, pod *corev1.Pod, seen podstate.Pod, plan podworker.StartPlan, out Out, then synced) {
+	timing := k.of.timing.Worker
+	w.waiting = plan.Waiting
+	after := timing.Hold(plan.After, k.begun.seed, w.uid, w.failures)
+	if !plan.Starts() {
+		then(now, podworker.Synced{After: after}, out)
+		return
+	}
+	l := &launch{k: k, w: w, pod: pod, plan: plan, box: seen.Sandbox()}
+	l.then = func(now time.Time, err error, out Out) {
+		w.blind = true // the next run waits for a later look
+		then(now, podworker.Synced{After: after, Err: err}, out)
+	}
+	l.next(now, out)
 }
 
 // launch carries out a StartPlan, one call after the other.
@@ -80,6 +86,7 @@ func (l *launch) next(now time.Time, out Out) {
 				return
 			}
 			l.box = made
+			l.k.book.SandboxReady(l.pod, out.Shows(now))
 			l.next(now, out)
 		})
 	case len(l.plan.Containers) > 0:

@@ -149,7 +149,7 @@ func (k *kubeletProcess) refresh(now time.Time, uid types.UID, out Out) {
 	}
 	pod := w.machine.Pod()
 	k.book.Report(pod, seen, k.facts(pod, seen, status.Facts{MayRun: true, Waiting: w.waiting}), out.Shows(now))
-	if w.machine.State() == podworker.Syncing && len(k.failedProbes(pod, seen)) > 0 {
+	if w.machine.State() == podworker.Syncing {
 		k.tell(now, uid, podworker.Changed{}, out)
 	}
 }
@@ -183,16 +183,11 @@ func (k *kubeletProcess) facts(pod *corev1.Pod, seen podstate.Pod, facts status.
 	return facts
 }
 
-// failedProbes are the probes for which containers are to be killed, by container id.
-func (k *kubeletProcess) failedProbes(pod *corev1.Pod, seen podstate.Pod) map[string]probes.Kind {
-	if k.runtime.probes[pod.UID] == nil {
-		return nil
-	}
-	failed := map[string]probes.Kind{}
+// probedOf is what the probes say of the running containers, by container id.
+func (k *kubeletProcess) probedOf(pod *corev1.Pod, seen podstate.Pod) map[string]probes.State {
+	said := map[string]probes.State{}
 	for _, c := range seen.Running() {
-		if kind := k.probeState(pod.UID, c.GetName(), c.GetId()).Failed; kind != nil {
-			failed[c.GetId()] = *kind
-		}
+		said[c.GetId()] = k.probeState(pod.UID, c.GetName(), c.GetId())
 	}
-	return failed
+	return said
 }

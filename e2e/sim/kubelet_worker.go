@@ -152,7 +152,7 @@ func (k *kubeletProcess) came(now time.Time, w *podWorker, doing string, err err
 }
 
 func (w *podWorker) endFacts() status.Facts {
-	facts := status.Facts{Ended: true}
+	facts := status.Facts{Ended: true, Waiting: w.waiting}
 	if cause := w.machine.Cause(); cause != nil {
 		facts.Reason, facts.Message, facts.Disrupted = cause.Reason, cause.Message, cause.Disrupts
 	}

@@ -18,18 +18,19 @@ func Disruption(reason, message string) corev1.PodCondition {
 	}
 }
 
-// The reasons that a kubelet gives in the readiness conditions of a pod that it has ended: no
-// container of it runs again.
+// The reasons that a kubelet gives in the readiness conditions of a pod whose containers have ended:
+// no container of it runs again.
 const (
 	Completed = "PodCompleted"
 	Failed    = "PodFailed"
 )
 
-// Final reports whether its kubelet has said that the pod has ended. Others may have given it
-// a final phase before.
+// Final reports whether its kubelet has said that the pod has ended: by the reason, and by the final
+// phase, which follows once nothing runs. Others may have given it that phase before.
 func Final(pod *corev1.Pod) bool {
 	c := Find(pod, corev1.ContainersReady)
-	return c != nil && (c.Reason == Completed || c.Reason == Failed)
+	final := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+	return final && c != nil && (c.Reason == Completed || c.Reason == Failed)
 }
 
 // Find is the pod's condition of that type, nil when it has none.

@@ -3,6 +3,7 @@ package podworker
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -118,7 +119,7 @@ func TestWorkByTheSteadyClock(t *testing.T) {
 		movement := clock.NewMovement(face)
 		now := movement.Clock().Steady()
 		movement.Mislead(clock.Error{Since: now, Ahead: -time.Hour})
-		w := newWorker(Config{Clock: movement.Clock()})
+		w := newWorker(Config{Clock: movement.Clock()}, &sync.WaitGroup{})
 		w.at("stop pod")
 		w.came(errors.New("no answer"))
 		if !w.Since.Equal(now) || !w.First.Equal(now) {

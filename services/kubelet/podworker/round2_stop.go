@@ -84,6 +84,7 @@ func specOf(pod *corev1.Pod, name string) *corev1.Container {
 func (w *worker) stopPod(ctx context.Context, pod *corev1.Pod, plan StopPlan) error {
 	var works sync.WaitGroup
 	defer works.Wait()
+	leaving := ctx // of hooks, which may outlive the stop
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	for _, stop := range plan.Containers {
@@ -94,7 +95,13 @@ func (w *worker) stopPod(ctx context.Context, pod *corev1.Pod, plan StopPlan) er
 	for !attempt.Over() {
 		for _, work := range attempt.Work() {
 			works.Go(func() {
-				outcome := w.carryOutStop(ctx, pod, plan, work)
+				var outcome Outcome
+				if hook, is := work.(Hook); is {
+					w.preStop(leaving, pod, plan.Containers[hook.Container])
+					outcome = HookOver(hook)
+				} else {
+					outcome = w.carryOutStop(ctx, pod, plan, work)
+				}
 				select {
 				case outcomes <- outcome:
 				case <-ctx.Done():
@@ -114,9 +121,7 @@ func (w *worker) stopPod(ctx context.Context, pod *corev1.Pod, plan StopPlan) er
 // carryOutStop does one thing of an attempt.
 func (w *worker) carryOutStop(ctx context.Context, pod *corev1.Pod, plan StopPlan, work Work) Outcome {
 	switch work := work.(type) {
-	case Hook:
-		w.preStop(ctx, pod, plan.Containers[work.Container])
-		return HookOver(work)
+	case Hook: // stopPod runs it
 	case Await:
 		_ = w.cfg.Clock.Sleep(ctx, work.Until.Sub(w.cfg.Clock.Steady())) // ended early it is no outcome
 		return AwaitOver{work.Container}

@@ -203,6 +203,9 @@ func (p *Prober) run(ctx context.Context, uid types.UID, at key) {
 	}
 }
 
+// nudged is how soon a nudged probe asks. In it the status that the nudge came from is sent.
+const nudged = 10 * time.Millisecond
+
 // pause waits for the next tick; false means that there is none.
 func (p *Prober) pause(ctx context.Context, period time.Duration, nudge <-chan struct{}) bool {
 	timer := p.cfg.Clock.Timer(period)
@@ -211,6 +214,7 @@ func (p *Prober) pause(ctx context.Context, period time.Duration, nudge <-chan s
 	case <-ctx.Done():
 		return false
 	case <-nudge:
+		return p.cfg.Clock.Sleep(ctx, nudged) == nil
 	case <-timer.C:
 	}
 	return true
