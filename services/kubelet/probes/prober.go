@@ -2,6 +2,7 @@ package probes
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -246,9 +247,14 @@ func (p *Prober) tick(ctx context.Context, object *corev1.Pod, spec *corev1.Cont
 		return true
 	case Ask:
 	}
-	outcome, output := p.ask(ctx, object, spec, target.ID, what)
+	outcome, output, err := p.ask(ctx, object, spec, target.ID, what)
 	if ctx.Err() != nil {
 		return false
+	}
+	if err != nil {
+		p.cfg.Events.Container(object, spec.Name, corev1.EventTypeWarning, "Unhealthy",
+			fmt.Sprintf("%s probe errored and resulted in unknown state: %v", at.kind, err))
+		return true
 	}
 	if outcome == Failure {
 		p.cfg.Events.Container(object, spec.Name, corev1.EventTypeWarning, "Unhealthy", at.kind.String()+" probe failed: "+output)
