@@ -301,6 +301,13 @@ func apiserverCommand() *cli.Command {
 // pluginsFlag is kube-apiserver's, here and at up.
 const pluginsFlag = "disable-admission-plugins"
 
+// stuckEvents is a flag of the controllers, here and at up.
+const stuckEvents = "stuck-events"
+
+func stuckEventsFlag() cli.Flag {
+	return &cli.BoolFlag{Name: stuckEvents, Usage: "record an Event StuckTerminating on each pod that is there 10 s after its grace; no real cluster has them"}
+}
+
 func controllersCommand() *cli.Command {
 	return &cli.Command{
 		Name: "controllers", Usage: "the controllers: " + strings.Join(controllers.Names(), ", "), Category: "processes",
@@ -308,6 +315,7 @@ func controllersCommand() *cli.Command {
 			busFlag(),
 			&cli.StringSliceFlag{Name: "controllers", Usage: "the `CONTROLLERS` to run: * for all, a name, or -name for all but that one"},
 			&cli.StringFlag{Name: "volumes", Usage: "the `DIRECTORY` of the persistent volumes, which all nodes share; none removes no volume's files"},
+			stuckEventsFlag(),
 		),
 		Action: func(c *cli.Context) error {
 			s, err := newSelf(c, "controllers")
@@ -329,6 +337,7 @@ func controllersCommand() *cli.Command {
 					Board: changing(station), Bus: conn, Observers: observers[inspect.Controllers](s, recorder), Clock: s.clock, Boot: s.boot, Compat: s.compat, Log: s.log, Select: c.StringSlice("controllers"), Ready: s.ready,
 				}
 				cfg.Ask, cfg.Faults, cfg.Storage = asking(station), s.managed.faults, c.String("volumes")
+				cfg.StuckEvents = c.Bool(stuckEvents)
 				return controllers.Run(ctx, cfg)
 			})
 		},

@@ -110,6 +110,8 @@ type ControlPlane struct {
 	Controllers []string `json:"controllers,omitempty"`
 	// DisablePlugins are the apiserver's admission plugins that are left out.
 	DisablePlugins []string `json:"disableAdmissionPlugins,omitempty"`
+	// StuckEvents has an event tell why a pod stays in Terminating.
+	StuckEvents bool `json:"stuckEvents,omitempty"`
 }
 
 // ErrNoCluster says that the data directory holds no cluster.

@@ -57,6 +57,9 @@ type Machine struct {
 	// Storage is the directory of the persistent volumes, which all nodes share; empty when
 	// it cannot be reached, and then no volume's files are removed.
 	Storage string
+	// StuckEvents records an event on each pod that stays in Terminating, which no real cluster
+	// does.
+	StuckEvents bool
 }
 
 // API is what controllers ask of the cluster besides their views. *podapi.Client is one.

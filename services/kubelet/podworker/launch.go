@@ -255,7 +255,19 @@ func (w *worker) createRequest(
 	ctx context.Context, pod *corev1.Pod, sandbox *proto.Sandbox, start ContainerStart,
 ) (*proto.CreateContainerRequest, error) {
 	spec := start.Spec
-	env, err := w.variables(ctx, pod, spec, sandbox.GetIp())
+	if err := verifyRunAsNonRoot(pod, spec); err != nil {
+		return nil, err
+	}
+	left := budget(maxEnvironment)
+	env, err := w.variables(ctx, pod, spec, sandbox.GetIp(), &left)
+	if err != nil {
+		return nil, err
+	}
+	command, err := expandAll("command", spec.Command, env, &left)
+	if err != nil {
+		return nil, err
+	}
+	args, err := expandAll("args", spec.Args, env, &left)
 	if err != nil {
 		return nil, err
 	}
@@ -275,7 +287,7 @@ func (w *worker) createRequest(
 	}
 	return &proto.CreateContainerRequest{
 		SandboxId: sandbox.GetId(), Name: spec.Name, Attempt: start.Attempt, Image: spec.Image,
-		Command: expandAll(spec.Command, env), Args: expandAll(spec.Args, env), WorkingDir: spec.WorkingDir, Env: env, Mounts: mounts,
+		Command: command, Args: args, WorkingDir: spec.WorkingDir, Env: env, Mounts: mounts,
 		Labels: labels, Annotations: annotations, Script: pod.Annotations[scriptAnnotation+spec.Name],
 		Resources: resourcesOf(spec), CgroupParent: cgroupOf(pod), StopSignal: stopSignalOf(spec),
 		Stdin: spec.Stdin, StdinOnce: spec.StdinOnce, Tty: spec.TTY, Ports: podstate.Ports(pod),
