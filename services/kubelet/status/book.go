@@ -144,6 +144,15 @@ func (b *Book) Requeue(copies Copies) bool {
 	return len(b.queue) > 0
 }
 
+// Status is what was reported last of a pod; false for nothing.
+func (b *Book) Status(uid types.UID) (corev1.PodStatus, bool) {
+	e := b.entries[uid]
+	if e == nil || e.version == 0 {
+		return corev1.PodStatus{}, false
+	}
+	return e.status, true
+}
+
 // Settled reports whether the API has accepted everything, so that Requeue would queue
 // nothing.
 func (b *Book) Settled(copies Copies) bool {

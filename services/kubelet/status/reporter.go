@@ -99,6 +99,13 @@ func (r *Reporter) Derive(pod *corev1.Pod, seen podstate.Pod, facts Facts) corev
 	return r.book.Derive(pod, seen, facts, r.cfg.Clock.Now())
 }
 
+// Status is what was reported last of a pod; false for nothing.
+func (r *Reporter) Status(uid types.UID) (corev1.PodStatus, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.book.Status(uid)
+}
+
 // SandboxReady reports that the sandbox of the pod is there, before any of its containers
 // starts.
 func (r *Reporter) SandboxReady(pod *corev1.Pod) {
