@@ -96,9 +96,13 @@ func (n *instant) Report(_ *corev1.Pod, seen podstate.Pod, facts status.Facts) c
 	return corev1.PodStatus{}
 }
 
-func (n *instant) Finish(*corev1.Pod) { n.finished <- struct{}{} }
-func (n *instant) Watch(*corev1.Pod)  {}
-func (n *instant) Forget(types.UID)   {}
+func (n *instant) Derive(*corev1.Pod, podstate.Pod, status.Facts) corev1.PodStatus {
+	return corev1.PodStatus{Phase: corev1.PodRunning}
+}
+func (n *instant) SandboxReady(*corev1.Pod) {}
+func (n *instant) Finish(*corev1.Pod)       { n.finished <- struct{}{} }
+func (n *instant) Watch(*corev1.Pod)        {}
+func (n *instant) Forget(types.UID)         {}
 func (n *instant) Container(types.UID, string, string) probes.State {
 	return probes.State{Started: true, Ready: true}
 }
@@ -115,7 +119,7 @@ func (n *instant) Mounts(context.Context, *corev1.Pod, *corev1.Container, []stri
 type silent struct{ Objects }
 
 func (silent) Event(kinds.Object, string, string, string)                  {}
-func (silent) Container(*corev1.Pod, string, string, string, string)       {}
+func (silent) ContainerEvent(*corev1.Pod, string, string, string, string)       {}
 func (silent) Register(context.Context, *corev1.Pod)                       {}
 func (silent) Forget(types.UID)                                            {}
 func (silent) Services(context.Context, string) ([]*corev1.Service, error) { return nil, nil }
