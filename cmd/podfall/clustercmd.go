@@ -74,6 +74,7 @@ func clusterFlags() []cli.Flag {
 		&cli.StringSliceFlag{Name: "kubelet-arg", Usage: "give every kubelet this `ARGUMENT`, such as --relist-period=100ms"},
 		&cli.StringSliceFlag{Name: "controllers", Usage: "the `CONTROLLERS` to run: * for all, a name, or -name for all but that one"},
 		&cli.StringSliceFlag{Name: pluginsFlag, Usage: "the admission `PLUGINS` to leave out, such as DefaultTolerationSeconds"},
+		stuckEventsFlag(),
 		&cli.IntFlag{Name: "port", Usage: "the `PORT` of the Kubernetes API; 0 means a free one, the same after a restart"},
 		&cli.StringSliceFlag{Name: "bus", Usage: "use the NATS server at this `URL` instead of an own one"},
 		hostPathFlag(),
@@ -86,7 +87,7 @@ func parseOptions(c *cli.Context) (cluster.Options, error) {
 		Name: c.String("name"), Speed: c.Float64("speed"), Origin: clock.Clock{}.Now(),
 		Compat: c.String("compat"), Timing: c.String("timing"), ExternalBus: c.StringSlice("bus"),
 		KubeletArguments: c.StringSlice("kubelet-arg"), Port: c.Int("port"),
-		ControlPlane: cluster.ControlPlane{Controllers: c.StringSlice("controllers"), DisablePlugins: c.StringSlice(pluginsFlag)},
+		ControlPlane: cluster.ControlPlane{Controllers: c.StringSlice("controllers"), DisablePlugins: c.StringSlice(pluginsFlag), StuckEvents: c.Bool(stuckEvents)},
 	}
 	var err error
 	if options.Containers, err = parseContainers(c); err != nil {
@@ -133,6 +134,7 @@ func keepStored(c *cli.Context, requested, stored cluster.Options) cluster.Optio
 		"kubelet-arg": func() { requested.KubeletArguments = stored.KubeletArguments },
 		"controllers": func() { requested.Controllers = stored.Controllers },
 		pluginsFlag:   func() { requested.DisablePlugins = stored.DisablePlugins },
+		stuckEvents:   func() { requested.StuckEvents = stored.StuckEvents },
 		"port":        func() { requested.Port = stored.Port },
 		"bus":         func() { requested.ExternalBus = stored.ExternalBus },
 		"allow-exec images engine pid1 isolation exec-user i-am-in-a-container host-path-root": func() { requested.Containers = stored.Containers },

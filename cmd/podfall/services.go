@@ -302,6 +302,13 @@ func apiserverCommand() *cli.Command {
 // pluginsFlag is kube-apiserver's flag, also used by up.
 const pluginsFlag = "disable-admission-plugins"
 
+// stuckEvents is a flag of the controllers, here and at up.
+const stuckEvents = "stuck-events"
+
+func stuckEventsFlag() cli.Flag {
+	return &cli.BoolFlag{Name: stuckEvents, Usage: "record an Event StuckTerminating on each pod that is there 10 s after its grace; no real cluster has them"}
+}
+
 func controllersCommand() *cli.Command {
 	return &cli.Command{
 		Name: "controllers", Usage: "the controllers: " + strings.Join(controllers.Names(), ", "), Category: "processes",
@@ -310,6 +317,7 @@ func controllersCommand() *cli.Command {
 			&cli.StringSliceFlag{Name: "controllers", Usage: "the `CONTROLLERS` to run: * for all, a name, or -name for all but that one"},
 			&cli.StringFlag{Name: "volumes", Usage: "the `DIRECTORY` of the persistent volumes, which all nodes share; none removes no volume's files"},
 			&cli.StringFlag{Name: "root-ca-file", Usage: "the `FILE` of the gateway's authority, published in every namespace as kube-root-ca.crt; none publishes nothing"},
+			stuckEventsFlag(),
 		),
 		Action: func(c *cli.Context) error {
 			s, err := newService(c, "controllers")
@@ -337,6 +345,7 @@ func controllersCommand() *cli.Command {
 					Board: stateClient(agent), Bus: conn, Observers: observers[inspect.Controllers](s, recorder), Clock: s.clock, Boot: s.boot, Compat: s.compat, Log: s.log, Select: c.StringSlice("controllers"), Ready: s.ready,
 				}
 				cfg.Ask, cfg.Faults, cfg.Storage, cfg.RootCA = inspectFunc(agent), s.managed.faults, c.String("volumes"), authority
+				cfg.StuckEvents = c.Bool(stuckEvents)
 				return controllers.Run(ctx, cfg)
 			})
 		},

@@ -42,7 +42,9 @@ func trials() map[string]trial {
 				r.create("namespaces", &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
 			},
 			func(r *rig) { r.delete("configmaps shop/kube-root-ca.crt", metav1.DeleteOptions{}) },
-			func(r *rig) { r.patch("configmaps shop/kube-root-ca.crt", map[string]any{"data": map[string]any{"ca.crt": nil}}) },
+			func(r *rig) {
+				r.patch("configmaps shop/kube-root-ca.crt", map[string]any{"data": map[string]any{"ca.crt": nil}})
+			},
 		}},
 		"serviceaccount-controller": {own: "namespaces shop", steps: []func(*rig){
 			func(r *rig) {

@@ -26,9 +26,9 @@ import (
 	"github.com/podfall/podfall/services/kubelet/volumes"
 )
 
-// kubeletProcess is a node's kubelet: the product's podset, workers' machines, attempts to
-// stop, views of the runtime, book of statuses and housekeeping, driven by one goroutine.
-// It has no images, cgroups, static pods and admission.
+// kubeletProcess is a node's kubelet: the product's pod workers, reporter, prober and node as
+// tasks, between a twin of its sync loop and its relister. It has no images, cgroups, static
+// pods and admission.
 //
 // Where the product looks every second or two, this looks when there is something to be
 // seen, at the instant at which the product would.
@@ -37,8 +37,6 @@ type kubeletProcess struct {
 	begun   begun
 	api     apiSide
 	runtime runtimeSide
-	book    *status.Book
-	sending int // deliveries under way
 	host
 	pods     map[types.UID]*corev1.Pod
 	ready    bool

@@ -25,11 +25,12 @@ const (
 	Failed    = "PodFailed"
 )
 
-// IsFinal reports whether the kubelet has reported the end of the pod. Other writers may have set a
-// terminal phase before.
+// IsFinal reports whether the kubelet has reported the end of the pod: by the reason, and by the final
+// phase, which follows once no container runs. Other writers may have set a terminal phase before.
 func IsFinal(pod *corev1.Pod) bool {
 	c := Find(pod, corev1.ContainersReady)
-	return c != nil && (c.Reason == Completed || c.Reason == Failed)
+	final := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+	return final && c != nil && (c.Reason == Completed || c.Reason == Failed)
 }
 
 // Find returns the pod's condition of a type; nil if there is none.

@@ -278,6 +278,19 @@ func TestExecSync(t *testing.T) {
 	})
 }
 
+// A command that runs in a container ends with it, as if killed: a kubelet tells of a preStop hook that
+// has outlived the grace (R11).
+func TestExecSyncEndsWithItsContainer(t *testing.T) {
+	bubble(t, func(t *testing.T, n *node) {
+		_, id := n.runPod("exits 0 after 10s, exec exits 0 after 5m")
+		began := time.Now()
+		got, err := n.ExecSync(t.Context(), &proto.ExecSyncRequest{ContainerId: id, Command: []string{"true"}})
+		if took := time.Since(began); err != nil || got.ExitCode != 137 || took < 10*time.Second || took > 11*time.Second {
+			t.Errorf("ExecSync: %v, %v after %v", got, err, took)
+		}
+	})
+}
+
 // TestContainerLogs checks the logs of a scripted container, and the options that select from them.
 func TestContainerLogs(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node) {

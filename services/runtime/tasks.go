@@ -2,11 +2,14 @@ package runtime
 
 import (
 	"context"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/podfall/podfall/internal/remote"
 	"github.com/podfall/podfall/internal/runtimeapi"
 	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/services/runtime/engine"
 )
 
 // ExecSync implements runtimeapi.Tasks.
@@ -19,11 +22,41 @@ func (s *service) ExecSync(ctx context.Context, req *proto.ExecSyncRequest) (*pr
 		ctx, stop = s.clock.Timeout(ctx, time.Duration(min(limit, maxTimeoutSeconds))*time.Second)
 		defer stop()
 	}
-	answer, err := s.engines.Exec(ctx, req)
-	if err != nil {
+	answer, killed, err := s.execWhileItRuns(ctx, req)
+	switch {
+	case killed && err != nil:
+		return &proto.ExecSyncResponse{ExitCode: engine.ExitKilled}, nil
+	case err != nil:
 		return nil, wrapError(err, "failed to exec in container %q", req.ContainerId)
 	}
 	return answer, nil
+}
+
+// lastWords is how long a command may outlive its container, before it counts as killed with it.
+const lastWords = 100 * time.Millisecond
+
+// execWhileItRuns runs a command until it or its container ends; killed says that the container has.
+func (s *service) execWhileItRuns(ctx context.Context, req *proto.ExecSyncRequest) (answer *proto.ExecSyncResponse, killed bool, err error) {
+	s.mu.Lock()
+	c := s.containers[req.ContainerId]
+	s.mu.Unlock()
+	if c == nil {
+		return nil, false, notFound("container", req.ContainerId)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var watch sync.WaitGroup
+	defer watch.Wait()
+	defer cancel()
+	var dead atomic.Bool
+	watch.Go(func() {
+		s.awaitChange(ctx, c, proto.ContainerState_CONTAINER_STATE_RUNNING, time.Time{})
+		if ctx.Err() == nil && s.clock.Sleep(ctx, lastWords) == nil {
+			dead.Store(true)
+			cancel()
+		}
+	})
+	answer, err = s.engines.Exec(ctx, req)
+	return answer, dead.Load(), err
 }
 
 // Stream implements runtimeapi.Streams. The stream ends when the container ends.

@@ -107,6 +107,8 @@ type ControlPlane struct {
 	Controllers []string `json:"controllers,omitempty"`
 	// DisablePlugins lists the admission plugins to disable.
 	DisablePlugins []string `json:"disableAdmissionPlugins,omitempty"`
+	// StuckEvents has an event tell why a pod stays in Terminating.
+	StuckEvents bool `json:"stuckEvents,omitempty"`
 }
 
 // ErrNoCluster means that the data directory contains no cluster.

@@ -89,6 +89,9 @@ func controllers(layout Layout, options Options) Member {
 	if len(options.Controllers) > 0 {
 		chosen = []string{"--controllers=" + strings.Join(options.Controllers, ",")}
 	}
+	if options.StuckEvents {
+		chosen = append(chosen, "--stuck-events")
+	}
 	return Member{Name: "controllers", Arguments: func(at Addresses) []string {
 		return append([]string{
 			"controllers", "--bus", at.Bus.Links["controllers"], "--hub", at.hub(), "--keys", layout.Keys(), "--history", layout.History(), "--compat", options.Compat,

@@ -60,6 +60,8 @@ type Machine struct {
 	Storage string
 	// RootCA is the authority of the gateway's certificate, as PEM; empty publishes none.
 	RootCA []byte
+	// StuckEvents records an event on each pod that stays in Terminating. No real cluster does.
+	StuckEvents bool
 }
 
 // API is the part of the API that controllers use besides their views. *podapi.Client implements

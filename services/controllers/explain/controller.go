@@ -30,7 +30,9 @@ func New(base control.Base) *Controller {
 		Rounds: &Rounds{
 			Observer: gather.Observer{API: base.API, Ask: gather.JSON(base.Ask), Clock: base.Clock},
 			Event: func(pod *corev1.Pod, text string) {
-				events.Event(pod, corev1.EventTypeWarning, "StuckTerminating", text)
+				if base.StuckEvents {
+					events.Event(pod, corev1.EventTypeWarning, "StuckTerminating", text)
+				}
 			},
 			Log: base.Log,
 		},

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/internal/task"
 	"github.com/podfall/podfall/proto"
 )
 
@@ -118,7 +119,7 @@ func TestWorkByTheSteadyClock(t *testing.T) {
 		movement := clock.NewDriver(face)
 		now := movement.Clock().Steady()
 		movement.SetSkew(clock.Skew{Since: now, Offset: -time.Hour})
-		w := newWorker(Config{Driver: Driver{Clock: movement.Clock()}})
+		w := newWorker(Config{Driver: Driver{Clock: movement.Clock()}}, task.Goroutines{}.Group())
 		w.at("stop pod")
 		w.came(errors.New("no answer"))
 		if !w.Since.Equal(now) || !w.First.Equal(now) {

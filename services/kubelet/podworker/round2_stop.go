@@ -84,6 +84,7 @@ func specOf(pod *corev1.Pod, name string) *corev1.Container {
 func (w *worker) stopPod(ctx context.Context, pod *corev1.Pod, plan StopPlan) error {
 	works := w.cfg.Tasks.Group()
 	defer works.Wait()
+	leaving := ctx // of hooks, which may outlive the stop
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	for _, stop := range plan.Containers {
@@ -93,7 +94,14 @@ func (w *worker) stopPod(ctx context.Context, pod *corev1.Pod, plan StopPlan) er
 	attempt := NewAttempt(plan, w.cfg.Clock.Steady())
 	for !attempt.Over() {
 		for _, work := range attempt.Work() {
-			works.Go(func() { outcomes.Put(w.carryOutStop(ctx, pod, plan, work)) })
+			works.Go(func() {
+				if hook, is := work.(Hook); is {
+					w.preStop(leaving, pod, plan.Containers[hook.Container])
+					outcomes.Put(HookOver(hook))
+					return
+				}
+				outcomes.Put(w.carryOutStop(ctx, pod, plan, work))
+			})
 		}
 		outcome, err := outcomes.Take(ctx)
 		if err != nil {
@@ -107,9 +115,7 @@ func (w *worker) stopPod(ctx context.Context, pod *corev1.Pod, plan StopPlan) er
 // carryOutStop does one thing of an attempt.
 func (w *worker) carryOutStop(ctx context.Context, pod *corev1.Pod, plan StopPlan, work Work) Outcome {
 	switch work := work.(type) {
-	case Hook:
-		w.preStop(ctx, pod, plan.Containers[work.Container])
-		return HookOver(work)
+	case Hook: // stopPod runs it
 	case Await:
 		_ = w.cfg.Clock.Sleep(ctx, work.Until.Sub(w.cfg.Clock.Steady())) // ended early it is no outcome
 		return AwaitOver{work.Container}

@@ -50,6 +50,9 @@ type Cache interface {
 // Status takes the pods' statuses; it never blocks.
 type Status interface {
 	Report(pod *corev1.Pod, seen podstate.Pod, facts status.Facts) corev1.PodStatus
+	// Derive is what Report would report.
+	Derive(pod *corev1.Pod, seen podstate.Pod, facts status.Facts) corev1.PodStatus
+	SandboxReady(pod *corev1.Pod)
 	Finish(pod *corev1.Pod)
 }
 
@@ -215,7 +218,7 @@ func (s *Workers) Tell(ctx context.Context, uid types.UID, e Event) {
 		default:
 			return
 		}
-		w = newWorker(s.cfg)
+		w = newWorker(s.cfg, s.group)
 		s.workers[uid] = w
 	}
 	if w.tell(e) {

@@ -2,6 +2,7 @@ package probes
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -212,11 +213,16 @@ func (p *Prober) run(ctx context.Context, uid types.UID, at key) {
 	}
 }
 
+// nudged is how soon a nudged probe asks. In it the status that the nudge came from is sent.
+const nudged = 10 * time.Millisecond
+
 // pause waits for the next tick; false means that there is none.
 func (p *Prober) pause(ctx context.Context, period time.Duration, nudge <-chan struct{}) bool {
 	waiting, cancel := p.cfg.Clock.Timeout(ctx, period)
 	defer cancel()
-	_ = p.cfg.Tasks.Wait(waiting, nudge) // the end of the period is as good as a nudge
+	if p.cfg.Tasks.Wait(waiting, nudge) == nil {
+		return p.cfg.Clock.Sleep(ctx, nudged) == nil
+	}
 	return ctx.Err() == nil
 }
 
@@ -246,9 +252,14 @@ func (p *Prober) tick(ctx context.Context, object *corev1.Pod, spec *corev1.Cont
 		return true
 	case Ask:
 	}
-	outcome, output := p.ask(ctx, object, spec, target.ID, what)
+	outcome, output, err := p.ask(ctx, object, spec, target.ID, what)
 	if ctx.Err() != nil {
 		return false
+	}
+	if err != nil {
+		p.cfg.Events.ContainerEvent(object, spec.Name, corev1.EventTypeWarning, "Unhealthy",
+			fmt.Sprintf("%s probe errored and resulted in unknown state: %v", at.kind, err))
+		return true
 	}
 	if outcome == Failure {
 		p.cfg.Events.ContainerEvent(object, spec.Name, corev1.EventTypeWarning, "Unhealthy", at.kind.String()+" probe failed: "+output)

@@ -99,6 +99,28 @@ func (r *Reporter) Report(pod *corev1.Pod, seen podstate.Pod, facts Facts) corev
 	return r.book.Report(pod, seen, facts, r.cfg.Clock.Now())
 }
 
+// Derive is the pod's status as Report would queue it.
+func (r *Reporter) Derive(pod *corev1.Pod, seen podstate.Pod, facts Facts) corev1.PodStatus {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.book.Derive(pod, seen, facts, r.cfg.Clock.Now())
+}
+
+// Status is what was reported last of a pod; false for nothing.
+func (r *Reporter) Status(uid types.UID) (corev1.PodStatus, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.book.Status(uid)
+}
+
+// SandboxReady reports that the sandbox of the pod is there, before any of its containers
+// starts.
+func (r *Reporter) SandboxReady(pod *corev1.Pod) {
+	r.mu.Lock()
+	defer r.signal()
+	r.book.SandboxReady(pod, r.cfg.Clock.Now())
+}
+
 // Reject reports that the node does not take the pod (KBL-09).
 func (r *Reporter) Reject(pod *corev1.Pod, reason, message string) {
 	r.mu.Lock()
