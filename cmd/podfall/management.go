@@ -215,7 +215,7 @@ func (p processes) Clock() clock.Schedule { return p.station.State().Clock }
 
 // stateClient returns the client with which controllers set faults and cuts; nil without a
 // management connection.
-func stateClient(agent *mgmt.Agent) faults.Board {
+func stateClient(agent *mgmt.Agent) faults.StateStore {
 	if agent == nil {
 		return nil
 	}

@@ -342,7 +342,7 @@ func controllersCommand() *cli.Command {
 			}
 			return s.serve(c, func(ctx context.Context, agent *mgmt.Agent) error {
 				cfg := controllers.Config{
-					Board: stateClient(agent), Bus: conn, Observers: observers[inspect.Controllers](s, recorder), Clock: s.clock, Boot: s.boot, Compat: s.compat, Log: s.log, Select: c.StringSlice("controllers"), Ready: s.ready,
+					FaultStore: stateClient(agent), Bus: conn, Observers: observers[inspect.Controllers](s, recorder), Clock: s.clock, Boot: s.boot, Compat: s.compat, Log: s.log, Select: c.StringSlice("controllers"), Ready: s.ready,
 				}
 				cfg.Ask, cfg.Faults, cfg.Storage, cfg.RootCA = inspectFunc(agent), s.managed.faults, c.String("volumes"), authority
 				cfg.StuckEvents = c.Bool(stuckEvents)

@@ -38,7 +38,7 @@ func (c *controllers) disruptedPodChanged(old, now *corev1.Pod) {
 	if now == nil {
 		return
 	}
-	if due := disruption.Stale(now); !due.IsZero() {
+	if due := disruption.StaleAt(now); !due.IsZero() {
 		c.lookAfter(lookDisrupted, nameOf(now), min(max(due.Sub(c.shown()), 0), disruption.StaleTimeout))
 	}
 }
@@ -54,8 +54,8 @@ func (c *controllers) syncBudget(key string, of name) {
 		return
 	}
 	decision := disruption.Decide(c.guarded(budget), c.shown())
-	if !decision.Recheck.IsZero() {
-		c.lookAfter(lookBudget, of, min(max(decision.Recheck.Sub(c.shown()), 0), disruption.DeletionTimeout)+time.Nanosecond)
+	if !decision.RecheckAt.IsZero() {
+		c.lookAfter(lookBudget, of, min(max(decision.RecheckAt.Sub(c.shown()), 0), disruption.DeletionTimeout)+time.Nanosecond)
 	}
 	done := c.begun(key)
 	if !decision.Changed {
@@ -120,7 +120,7 @@ func (c *controllers) syncDisrupted(key string, of name) {
 	if !known {
 		return
 	}
-	due := disruption.Stale(pod)
+	due := disruption.StaleAt(pod)
 	if due.IsZero() {
 		return
 	}

@@ -105,7 +105,7 @@ const (
 func (w *World) explainer(note func(history.Fact)) *explain.Rounds {
 	return &explain.Rounds{
 		Observer: gather.Observer{API: reading{w}, Ask: w.manage, Clock: w.processes[Controllers].clock},
-		Event:    func(*corev1.Pod, string) {}, Note: note, Log: slog.New(slog.DiscardHandler),
+		Event:    func(*corev1.Pod, string) {}, Record: note, Log: slog.New(slog.DiscardHandler),
 	}
 }
 
@@ -118,17 +118,17 @@ func (e *explaining) tick(now time.Time, period time.Duration) time.Time {
 func (c *controllers) observe(old, now *corev1.Pod) {
 	e := &c.observing
 	if now == nil {
-		e.rounds.Left(old)
+		e.rounds.PodRemoved(old)
 	} else if now.DeletionTimestamp != nil {
-		c.out.Wake(lookOverdue, e.tick(c.now, explain.Explains))
+		c.out.Wake(lookOverdue, e.tick(c.now, explain.ExplainPeriod))
 	}
 	c.watchGhosts()
 }
 
 // watchGhosts has the next round be done, if there is anything to haunt.
 func (c *controllers) watchGhosts() {
-	if c.observing.rounds.Haunted(c.nodeNames()) {
-		c.out.Wake(lookGhosts, c.observing.tick(c.now, explain.Haunts))
+	if c.observing.rounds.HasUnknownPods(c.nodeNames()) {
+		c.out.Wake(lookGhosts, c.observing.tick(c.now, explain.UnknownPodsPeriod))
 	}
 }
 
@@ -161,14 +161,14 @@ func (c *controllers) explain() {
 	c.observing.catchUp()
 	c.observing.rounds.Explain(unended(), marked)
 	if len(marked) > 0 {
-		c.out.Wake(lookOverdue, c.observing.tick(c.now, explain.Explains))
+		c.out.Wake(lookOverdue, c.observing.tick(c.now, explain.ExplainPeriod))
 	}
 }
 
 // haunt looks at what has become of the pods that left the API too early.
 func (c *controllers) haunt() {
 	c.observing.catchUp()
-	c.observing.rounds.Haunt(unended(), explain.Views{
+	c.observing.rounds.CheckUnknownPods(unended(), explain.Views{
 		Pod:   func(namespace, called string) (*corev1.Pod, bool) { return c.pods.get(name{namespace, called}) },
 		Nodes: c.nodeNames,
 	})

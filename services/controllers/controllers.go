@@ -55,8 +55,9 @@ type Config struct {
 	// Observers are told what the controllers decide, and may ask which run.
 	inspect.Observers[inspect.Controllers]
 	control.Machine
-	// Board is where Faults and Partitions take effect; without it they are not known.
-	Board faults.Board
+	// FaultStore holds the shared fault state for Faults and Partitions; nil if these kinds are not
+	// served.
+	FaultStore faults.StateStore
 	// Ready is called once the controllers run.
 	Ready func()
 }
@@ -79,9 +80,9 @@ func Run(ctx context.Context, cfg Config) error {
 		base.Log, base.API = cfg.Log.With("controller", row.name), control.WithHistory(api.WithName("controllers/"+row.name), cfg.History, row.name)
 		begin = append(begin, row.make(base).Run)
 	}
-	if cfg.Board != nil {
+	if cfg.FaultStore != nil {
 		base.Log, base.API = cfg.Log.With("controller", "faults"), api.WithName("controllers/faults")
-		begin = append(begin, faults.New(base, cfg.Board).Run)
+		begin = append(begin, faults.New(base, cfg.FaultStore).Run)
 	}
 	began := cfg.Clock.Now()
 	cfg.ProvideInspect(func(context.Context) inspect.Controllers {

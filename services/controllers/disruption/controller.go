@@ -23,7 +23,7 @@ import (
 	"github.com/podfall/podfall/services/controllers/view"
 )
 
-// Controller keeps the status of budgets, and takes stale conditions back.
+// Controller keeps the status of budgets, and resets stale conditions.
 type Controller struct {
 	api      control.API
 	clock    clock.Clock
@@ -45,7 +45,7 @@ type copies struct {
 	stateful    *view.Copy[*appsv1.StatefulSet]
 }
 
-// New is a controller that has not begun.
+// New returns a controller that is not running yet.
 func New(base control.Base) *Controller {
 	c := &Controller{
 		api: base.API, clock: base.Clock, kinds: base.Kinds(), recorder: base.Events("controllermanager"), log: base.Log,
@@ -60,7 +60,7 @@ func New(base control.Base) *Controller {
 		client: control.Of[*policyv1.PodDisruptionBudget](base.API, "poddisruptionbudgets.policy"),
 	}
 	c.budgets = loop.New(loop.Config{Name: "disruption", Metrics: base.Metrics, Clock: base.Clock, Log: base.Log}, c.sync)
-	c.stale = loop.New(loop.Config{Name: "stale_pod_disruption", Metrics: base.Metrics, Clock: base.Clock, Log: base.Log}, c.takeBack)
+	c.stale = loop.New(loop.Config{Name: "stale_pod_disruption", Metrics: base.Metrics, Clock: base.Clock, Log: base.Log}, c.resetStaleCondition)
 	c.copies.budgets.OnChange(func(_, now *policyv1.PodDisruptionBudget) {
 		if now != nil {
 			c.budgets.Add(view.KeyOf(now))
@@ -89,7 +89,7 @@ func (c *Controller) podChanged(old, now *corev1.Pod) {
 	if now == nil {
 		return
 	}
-	if due := Stale(now); !due.IsZero() {
+	if due := StaleAt(now); !due.IsZero() {
 		c.stale.AddAfter(view.KeyOf(now), min(c.clock.Until(due), StaleTimeout))
 	}
 }
@@ -99,8 +99,8 @@ func (c *Controller) sync(ctx context.Context, key view.Key) error {
 	if !found {
 		return nil
 	}
-	decision := Decide(c.see(ctx, budget), c.clock.Now())
-	c.tell(budget, decision)
+	decision := Decide(c.buildView(ctx, budget), c.clock.Now())
+	c.recordEvents(budget, decision)
 	if decision.Changed {
 		updated := budget.DeepCopy()
 		updated.Status = decision.Status
@@ -108,15 +108,15 @@ func (c *Controller) sync(ctx context.Context, key view.Key) error {
 			return err
 		}
 	}
-	if !decision.Recheck.IsZero() {
-		c.budgets.AddAfter(key, min(c.clock.Until(decision.Recheck), DeletionTimeout)+1)
+	if !decision.RecheckAt.IsZero() {
+		c.budgets.AddAfter(key, min(c.clock.Until(decision.RecheckAt), DeletionTimeout)+1)
 	}
 	return decision.Err
 }
 
-// tell writes the events that follow from a decision.
-func (c *Controller) tell(budget *policyv1.PodDisruptionBudget, decision Decision) {
-	for _, pod := range decision.Kept {
+// recordEvents records the events that follow from a decision.
+func (c *Controller) recordEvents(budget *policyv1.PodDisruptionBudget, decision Decision) {
+	for _, pod := range decision.NotDeleted {
 		c.recorder.Event(pod, corev1.EventTypeWarning, "NotDeleted",
 			"Pod was expected by PDB "+budget.Namespace+"/"+budget.Name+" to be deleted but it wasn't")
 	}
@@ -126,8 +126,8 @@ func (c *Controller) tell(budget *policyv1.PodDisruptionBudget, decision Decisio
 	}
 }
 
-// see gathers what a budget is about.
-func (c *Controller) see(ctx context.Context, budget *policyv1.PodDisruptionBudget) View {
+// buildView collects a budget's pods and their scales.
+func (c *Controller) buildView(ctx context.Context, budget *policyv1.PodDisruptionBudget) View {
 	seen := View{Budget: budget, Scales: map[types.UID]Scale{}}
 	for _, pod := range c.copies.pods.InNamespace(budget.Namespace) {
 		if Selects(budget, pod) {
@@ -145,7 +145,7 @@ func (c *Controller) see(ctx context.Context, budget *policyv1.PodDisruptionBudg
 		}
 		scale, found := known[owner.UID]
 		if !found {
-			scale, found = c.scale(ctx, pod.Namespace, *owner)
+			scale, found = c.findScale(ctx, pod.Namespace, *owner)
 			known[owner.UID] = scale
 		}
 		if !found {
@@ -158,18 +158,18 @@ func (c *Controller) see(ctx context.Context, budget *policyv1.PodDisruptionBudg
 	return seen
 }
 
-// scale is what a pod's controller wants, or for a ReplicaSet what its Deployment does.
-func (c *Controller) scale(ctx context.Context, namespace string, owner metav1.OwnerReference) (Scale, bool) {
+// findScale returns what a pod's controller wants, or for a ReplicaSet what its Deployment wants.
+func (c *Controller) findScale(ctx context.Context, namespace string, owner metav1.OwnerReference) (Scale, bool) {
 	key := view.Key{Namespace: namespace, Name: owner.Name}
 	group := schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).GroupKind()
 	switch group {
 	case schema.GroupKind{Kind: "ReplicationController"}:
 		if rc, ok := c.copies.controllers.Get(key); ok && rc.UID == owner.UID {
-			return Scale{owner.UID, wants(rc.Spec.Replicas)}, true
+			return Scale{owner.UID, replicasOrDefault(rc.Spec.Replicas)}, true
 		}
 	case schema.GroupKind{Group: "apps", Kind: "StatefulSet"}:
 		if set, ok := c.copies.stateful.Get(key); ok && set.UID == owner.UID {
-			return Scale{owner.UID, wants(set.Spec.Replicas)}, true
+			return Scale{owner.UID, replicasOrDefault(set.Spec.Replicas)}, true
 		}
 	case schema.GroupKind{Group: "apps", Kind: "ReplicaSet"}:
 		set, ok := c.copies.sets.Get(key)
@@ -178,19 +178,19 @@ func (c *Controller) scale(ctx context.Context, namespace string, owner metav1.O
 		}
 		above := metav1.GetControllerOf(set)
 		if above == nil || above.Kind != "Deployment" {
-			return Scale{owner.UID, wants(set.Spec.Replicas)}, true
+			return Scale{owner.UID, replicasOrDefault(set.Spec.Replicas)}, true
 		}
 		if d, ok := c.copies.deployments.Get(view.Key{Namespace: namespace, Name: above.Name}); ok && d.UID == above.UID {
-			return Scale{above.UID, wants(d.Spec.Replicas)}, true
+			return Scale{above.UID, replicasOrDefault(d.Spec.Replicas)}, true
 		}
 	default:
-		return c.anyScale(ctx, namespace, owner)
+		return c.getScale(ctx, namespace, owner)
 	}
 	return Scale{}, false
 }
 
-// anyScale asks a kind that podfall knows nothing of for its scale.
-func (c *Controller) anyScale(ctx context.Context, namespace string, owner metav1.OwnerReference) (Scale, bool) {
+// getScale reads the scale subresource of a kind without a typed view.
+func (c *Controller) getScale(ctx context.Context, namespace string, owner metav1.OwnerReference) (Scale, bool) {
 	kind, ok := c.kinds.ByGVK(schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind))
 	if !ok {
 		return Scale{}, false
@@ -208,20 +208,20 @@ func (c *Controller) anyScale(ctx context.Context, namespace string, owner metav
 	return Scale{owner.UID, scale.Spec.Replicas}, true
 }
 
-func wants(replicas *int32) int32 {
+func replicasOrDefault(replicas *int32) int32 {
 	if replicas == nil {
 		return 1
 	}
 	return *replicas
 }
 
-// takeBack makes a DisruptionTarget False that did not come true.
-func (c *Controller) takeBack(ctx context.Context, key view.Key) error {
+// resetStaleCondition sets a DisruptionTarget to False if the pod was not deleted.
+func (c *Controller) resetStaleCondition(ctx context.Context, key view.Key) error {
 	pod, found := c.copies.pods.Get(key)
 	if !found {
 		return nil
 	}
-	due := Stale(pod)
+	due := StaleAt(pod)
 	if due.IsZero() {
 		return nil
 	}

@@ -1,5 +1,5 @@
-// Package disruption keeps the status of PodDisruptionBudgets, by which the apiserver
-// decides about evictions, and takes back promises of disruption that were not kept
+// Package disruption keeps the status of PodDisruptionBudgets, by which the apiserver decides about
+// evictions. It also resets DisruptionTarget conditions that were not followed by a deletion
 // (CTL-52). decide.go counts; controller.go reads and writes.
 package disruption
 
@@ -21,24 +21,25 @@ import (
 // DeletionTimeout is how long an evicted pod may stay before the budget takes it for
 // kept, and StaleTimeout how long a pod may be a DisruptionTarget without being deleted.
 const (
+	// DeletionTimeout is how long an evicted pod may exist before the budget counts it as not
+	// deleted. StaleTimeout is how long a pod may be a DisruptionTarget without being deleted.
 	DeletionTimeout = 2 * time.Minute
 	StaleTimeout    = 2 * time.Minute
 )
 
-// Scale is how many pods the controller of a pod wants; Controller tells controllers
-// apart.
+// Scale is how many pods a pod's controller wants. Controller is the controller's UID.
 type Scale struct {
 	Controller types.UID
 	Replicas   int32
 }
 
-// View is a budget and what it is about.
+// View is a budget and its pods.
 type View struct {
 	Budget *policyv1.PodDisruptionBudget
 	// Pods are those that the budget selects.
 	Pods []*corev1.Pod
-	// Scales has the scale of each pod's controller, by the pod's UID. A pod without a
-	// controller has none; a pod whose controller is not known is in Unknown.
+	// Scales has the scale of each pod's controller, by the pod's UID. A pod without a controller
+	// has none; a pod whose controller is not found is in Unknown.
 	Scales  map[types.UID]Scale
 	Unknown []string
 }
@@ -48,24 +49,24 @@ type Decision struct {
 	// Status is the budget's; Changed is whether it must be written.
 	Status  policyv1.PodDisruptionBudgetStatus
 	Changed bool
-	// Kept are evicted pods that were not deleted in time.
-	Kept []*corev1.Pod
-	// Recheck is when an evicted pod's time will be up; zero for never.
-	Recheck time.Time
-	// Err is why the pods to expect cannot be counted; then nothing may be disrupted.
+	// NotDeleted are evicted pods that were not deleted in time.
+	NotDeleted []*corev1.Pod
+	// RecheckAt is when an evicted pod's time is up; zero for never.
+	RecheckAt time.Time
+	// Err is why the expected pods cannot be counted; then nothing may be disrupted.
 	Err error
 }
 
-// Decide counts for a budget at now (trySync).
+// Decide computes a budget's status at now (trySync).
 func Decide(view View, now time.Time) Decision {
 	budget := view.Budget
-	expected, desired, err := Expectation(view)
+	expected, desired, err := CountExpected(view)
 	if err != nil {
-		return failed(budget, err, now)
+		return failSafe(budget, err, now)
 	}
 	decision := Decision{}
-	disrupted := decision.disrupted(view, now)
-	healthy := healthyPods(view.Pods, disrupted)
+	disrupted := decision.pendingEvictions(view, now)
+	healthy := countHealthyPods(view.Pods, disrupted)
 	allowed := max(healthy-desired, 0)
 	if expected <= 0 {
 		allowed = 0
@@ -76,14 +77,14 @@ func Decide(view View, now time.Time) Decision {
 	updated.Status.DisruptedPods, updated.Status.ObservedGeneration = disrupted, budget.Generation
 	before := policyv1.PodDisruptionBudget{Status: *updated.Status.DeepCopy()}
 	poddisruptionbudget.UpdateDisruptionAllowedCondition(updated)
-	stamp(updated.Status.Conditions, before.Status.Conditions, now)
+	setTransitionTimes(updated.Status.Conditions, before.Status.Conditions, now)
 	decision.Status = updated.Status
 	decision.Changed = !kinds.Equal(budget.Status, updated.Status)
 	return decision
 }
 
-// stamp gives the conditions that changed this time instead of the machine's.
-func stamp(conditions, before []metav1.Condition, now time.Time) {
+// setTransitionTimes gives the conditions that changed this time instead of the machine's.
+func setTransitionTimes(conditions, before []metav1.Condition, now time.Time) {
 	for i := range conditions {
 		conditions[i].LastTransitionTime = metav1.Unix(now.Unix(), 0)
 		for _, was := range before {
@@ -94,8 +95,8 @@ func stamp(conditions, before []metav1.Condition, now time.Time) {
 	}
 }
 
-// failed is fail-safe: nothing may be disrupted, and the condition says why.
-func failed(budget *policyv1.PodDisruptionBudget, err error, now time.Time) Decision {
+// failSafe allows no disruption, and the condition says why.
+func failSafe(budget *policyv1.PodDisruptionBudget, err error, now time.Time) Decision {
 	updated := budget.DeepCopy()
 	updated.Status.DisruptionsAllowed = 0
 	condition := metav1.Condition{
@@ -109,25 +110,25 @@ func failed(budget *policyv1.PodDisruptionBudget, err error, now time.Time) Deci
 		}
 	}
 	updated.Status.Conditions = append(kept, condition)
-	stamp(updated.Status.Conditions, budget.Status.Conditions, now)
+	setTransitionTimes(updated.Status.Conditions, budget.Status.Conditions, now)
 	return Decision{
 		Status: updated.Status, Changed: !kinds.Equal(budget.Status, updated.Status), Err: err,
 	}
 }
 
-// Selects reports whether a budget is about a pod of its namespace.
+// Selects reports whether a budget selects a pod of its namespace.
 func Selects(budget *policyv1.PodDisruptionBudget, pod *corev1.Pod) bool {
 	selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
 	return err == nil && selector.Matches(labels.Set(pod.Labels))
 }
 
-// Expectation is how many pods there should be, and how many of them must be healthy
+// CountExpected returns how many pods there should be, and how many of them must be healthy
 // (getExpectedPodCount).
-func Expectation(view View) (expected, desired int32, err error) {
+func CountExpected(view View) (expected, desired int32, err error) {
 	spec := view.Budget.Spec
 	switch {
 	case spec.MaxUnavailable != nil:
-		if expected, err = scale(view); err != nil {
+		if expected, err = sumScales(view); err != nil {
 			return 0, 0, err
 		}
 		unavailable, err := intstr.GetScaledValueFromIntOrPercent(spec.MaxUnavailable, int(expected), true)
@@ -140,15 +141,15 @@ func Expectation(view View) (expected, desired int32, err error) {
 	case spec.MinAvailable.Type == intstr.Int:
 		return int32(len(view.Pods)), spec.MinAvailable.IntVal, nil
 	}
-	if expected, err = scale(view); err != nil {
+	if expected, err = sumScales(view); err != nil {
 		return 0, 0, err
 	}
 	available, err := intstr.GetScaledValueFromIntOrPercent(spec.MinAvailable, int(expected), true)
 	return expected, int32(available), err
 }
 
-// scale adds up what the pods' controllers want, each once (getExpectedScale).
-func scale(view View) (int32, error) {
+// sumScales adds up what the pods' controllers want, each controller once (getExpectedScale).
+func sumScales(view View) (int32, error) {
 	if len(view.Unknown) > 0 {
 		return 0, fmt.Errorf("found no controllers for pod %q", view.Unknown[0])
 	}
@@ -164,9 +165,9 @@ func scale(view View) (int32, error) {
 	return sum, nil
 }
 
-// disrupted are the evictions that are still to come true (buildDisruptedPodMap). None was later
-// than now: by upstream's, one of a clock that was a day ahead holds its pod for a day.
-func (d *Decision) disrupted(view View, now time.Time) map[string]metav1.Time {
+// pendingEvictions are the evictions without a deletion so far (buildDisruptedPodMap). Times after
+// now count as now: upstream lets a time from a clock that was a day ahead hold its pod for a day.
+func (d *Decision) pendingEvictions(view View, now time.Time) map[string]metav1.Time {
 	entries := view.Budget.Status.DisruptedPods
 	if len(entries) == 0 {
 		return nil
@@ -182,12 +183,12 @@ func (d *Decision) disrupted(view View, now time.Time) map[string]metav1.Time {
 		}
 		due := since.Add(DeletionTimeout)
 		if due.Before(now) {
-			d.Kept = append(d.Kept, pod)
+			d.NotDeleted = append(d.NotDeleted, pod)
 			continue
 		}
 		rest[pod.Name] = since
-		if d.Recheck.IsZero() || due.Before(d.Recheck) {
-			d.Recheck = due
+		if d.RecheckAt.IsZero() || due.Before(d.RecheckAt) {
+			d.RecheckAt = due
 		}
 	}
 	if len(rest) == 0 {
@@ -196,17 +197,17 @@ func (d *Decision) disrupted(view View, now time.Time) map[string]metav1.Time {
 	return rest
 }
 
-func healthyPods(pods []*corev1.Pod, disrupted map[string]metav1.Time) int32 {
+func countHealthyPods(pods []*corev1.Pod, disrupted map[string]metav1.Time) int32 {
 	var count int32
 	for _, pod := range pods {
-		if _, going := disrupted[pod.Name]; pod.DeletionTimestamp == nil && !going && ready(pod) {
+		if _, going := disrupted[pod.Name]; pod.DeletionTimestamp == nil && !going && isReady(pod) {
 			count++
 		}
 	}
 	return count
 }
 
-func ready(pod *corev1.Pod) bool {
+func isReady(pod *corev1.Pod) bool {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodReady {
 			return c.Status == corev1.ConditionTrue
@@ -215,9 +216,9 @@ func ready(pod *corev1.Pod) bool {
 	return false
 }
 
-// Stale is when the pod's condition DisruptionTarget is to be taken back; zero for never
+// StaleAt is when the pod's condition DisruptionTarget is to be reset; zero for never
 // (nonTerminatingPodHasStaleDisruptionCondition).
-func Stale(pod *corev1.Pod) time.Time {
+func StaleAt(pod *corev1.Pod) time.Time {
 	if pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 		return time.Time{}
 	}

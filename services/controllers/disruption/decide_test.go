@@ -93,11 +93,11 @@ func TestDecide(t *testing.T) {
 			text += " disrupted=" + name
 		}
 		kept, rechecks := "", ""
-		for _, pod := range got.Kept {
+		for _, pod := range got.NotDeleted {
 			kept += pod.Name
 		}
-		if !got.Recheck.IsZero() {
-			rechecks = got.Recheck.Sub(origin).String()
+		if !got.RecheckAt.IsZero() {
+			rechecks = got.RecheckAt.Sub(origin).String()
 		}
 		if text != row.want || kept != row.kept || rechecks != row.rechecks {
 			t.Errorf("%+v: %s, kept %q, recheck %q", row, text, kept, rechecks)
@@ -125,7 +125,7 @@ func TestUnknownController(t *testing.T) {
 func TestStale(t *testing.T) {
 	target := corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(origin)}
 	pod := &corev1.Pod{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{target}}}
-	if got := Stale(pod); !got.Equal(origin.Add(2 * time.Minute)) {
+	if got := StaleAt(pod); !got.Equal(origin.Add(2 * time.Minute)) {
 		t.Errorf("stale at %v", got)
 	}
 	never := map[string]func(*corev1.Pod){
@@ -137,7 +137,7 @@ func TestStale(t *testing.T) {
 	for name, change := range never {
 		other := pod.DeepCopy()
 		change(other)
-		if got := Stale(other); !got.IsZero() {
+		if got := StaleAt(other); !got.IsZero() {
 			t.Errorf("%s: stale at %v", name, got)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/podfall/podfall/services/controllers/view"
 )
 
-// Controller explains.
+// Controller runs the rounds in a cluster.
 type Controller struct {
 	*Rounds
 
@@ -23,7 +23,7 @@ type Controller struct {
 	clock clock.Clock
 }
 
-// New is a controller that has not begun.
+// New returns a controller that is not running yet.
 func New(base control.Base) *Controller {
 	events := base.Events("explain-controller")
 	c := &Controller{
@@ -39,11 +39,11 @@ func New(base control.Base) *Controller {
 		pods: view.Of[*corev1.Pod](base.Views, "pods"), nodes: view.Of[*corev1.Node](base.Views, "nodes"), clock: base.Clock,
 	}
 	if base.History != nil {
-		c.Note = func(fact history.Fact) { base.History.Record("", fact) }
+		c.Record = func(fact history.Fact) { base.History.Record("", fact) }
 	}
 	c.pods.OnChange(func(old, now *corev1.Pod) {
 		if old != nil && (now == nil || now.UID != old.UID) {
-			c.Left(old)
+			c.PodRemoved(old)
 		}
 	})
 	return c
@@ -51,25 +51,25 @@ func New(base control.Base) *Controller {
 
 // The paces of the controller, in cluster time.
 const (
-	// Explains is between two looks for pods that are overdue, and Haunts between two at what
-	// has become of those that left too early.
-	Explains = 5 * time.Second
-	Haunts   = time.Second
+	// ExplainPeriod is the time between two checks for overdue pods, and UnknownPodsPeriod between
+	// two checks of the pods that left the API too early.
+	ExplainPeriod     = 5 * time.Second
+	UnknownPodsPeriod = time.Second
 )
 
 // Run explains until ctx ends.
 func (c *Controller) Run(ctx context.Context) error {
 	return daemon.Run(ctx,
 		func(ctx context.Context) error {
-			return c.every(ctx, Explains, func(ctx context.Context) { c.Explain(ctx, c.pods.All()) })
+			return c.runEvery(ctx, ExplainPeriod, func(ctx context.Context) { c.Explain(ctx, c.pods.All()) })
 		},
 		func(ctx context.Context) error {
-			return c.every(ctx, Haunts, func(ctx context.Context) { c.Haunt(ctx, c.views()) })
+			return c.runEvery(ctx, UnknownPodsPeriod, func(ctx context.Context) { c.CheckUnknownPods(ctx, c.views()) })
 		},
 	)
 }
 
-// views are what its copies have.
+// views reads the controller's copies of the API's objects.
 func (c *Controller) views() Views {
 	return Views{
 		Pod: func(namespace, name string) (*corev1.Pod, bool) {
@@ -84,7 +84,7 @@ func (c *Controller) views() Views {
 	}
 }
 
-func (c *Controller) every(ctx context.Context, period time.Duration, do func(context.Context)) error {
+func (c *Controller) runEvery(ctx context.Context, period time.Duration, do func(context.Context)) error {
 	ticker := c.clock.Ticker(period)
 	defer ticker.Stop()
 	for {

@@ -1,7 +1,6 @@
-// Package explain tells what nobody else does: why a pod is still there that has been
-// terminating for longer than its grace and 10 s, as an Event, and that two incarnations
-// of one pod are alive, as events of the history. It changes nothing. It is podfall's
-// own: upstream has no such controller.
+// Package explain reports what upstream has no controller for. If a pod has been terminating for
+// longer than its grace and 10 s, an Event says why. If two incarnations of one pod are alive, the
+// history says so. The package changes nothing.
 package explain
 
 import (
@@ -14,34 +13,34 @@ import (
 )
 
 const (
-	// overdue is how much longer than its grace a pod may be terminating before it is
-	// explained.
+	// overdue is how much longer than its grace a pod may be terminating before it is explained.
 	overdue = 10 * time.Second
-	// again is how often a pod is looked at that is still there, and repeat how often
-	// the same is said of it.
-	again, repeat = 15 * time.Second, 5 * time.Minute
+	// checkInterval is how often an overdue pod is checked, and repeatInterval how often the same
+	// blockers are reported again.
+	checkInterval, repeatInterval = 15 * time.Second, 5 * time.Minute
 )
 
-// Said is what was last said of a pod.
-type Said struct {
-	// Looked is when it was last looked at, At when something was last said, both by a clock that
-	// nobody sets wrong: no pod is passed over for a day because of one that was a day ahead.
-	Looked, At time.Time
-	Names      []string
+// LastReport is the last check and the last report of a pod.
+type LastReport struct {
+	// CheckedAt is the last check and ReportedAt the last report, both by the steady clock: a step
+	// of the wall clock must not delay a check for a day.
+	CheckedAt, ReportedAt time.Time
+	Blockers              []string
 }
 
-// Due reports whether a pod is to be looked at, when a clock shows that, and the steady one now.
-func Due(pod *corev1.Pod, said Said, shown, now time.Time) bool {
-	return pod.DeletionTimestamp != nil && shown.Sub(pod.DeletionTimestamp.Time) > overdue && now.Sub(said.Looked) >= again
+// IsDue reports whether a pod is to be checked. shown is the clock's reading, now is the steady
+// clock's.
+func IsDue(pod *corev1.Pod, said LastReport, shown, now time.Time) bool {
+	return pod.DeletionTimestamp != nil && shown.Sub(pod.DeletionTimestamp.Time) > overdue && now.Sub(said.CheckedAt) >= checkInterval
 }
 
-// News is what is to be said of a pod whose blockers have these names; empty when they
-// have been said lately, or there are none. Now is the steady clock's.
-func News(names, texts []string, said Said, now time.Time) (text string, next Said) {
-	next = Said{Looked: now, At: said.At, Names: said.Names}
-	if len(names) == 0 || slices.Equal(names, said.Names) && now.Sub(said.At) < repeat {
+// NextReport returns the text of the next report about a pod with these blockers. It is empty if
+// they were reported lately, or there are none. now is the steady clock's.
+func NextReport(names, texts []string, said LastReport, now time.Time) (text string, next LastReport) {
+	next = LastReport{CheckedAt: now, ReportedAt: said.ReportedAt, Blockers: said.Blockers}
+	if len(names) == 0 || slices.Equal(names, said.Blockers) && now.Sub(said.ReportedAt) < repeatInterval {
 		return "", next
 	}
-	next.At, next.Names = now, names
+	next.ReportedAt, next.Blockers = now, names
 	return fmt.Sprintf("Still terminating: %s; see podfall why", strings.Join(texts, "; ")), next
 }

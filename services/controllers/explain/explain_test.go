@@ -25,17 +25,17 @@ func TestDue(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		pod  *corev1.Pod
-		said Said
+		said LastReport
 		want bool
 	}{
-		"not deleted":   {&corev1.Pod{}, Said{}, false},
-		"in its grace":  {pod(time.Minute), Said{}, false},
-		"just over":     {pod(-5 * time.Second), Said{}, false},
-		"overdue":       {pod(-11 * time.Second), Said{}, true},
-		"looked at":     {pod(-time.Minute), Said{Looked: now.Add(-5 * time.Second)}, false},
-		"looked before": {pod(-time.Minute), Said{Looked: now.Add(-15 * time.Second)}, true},
+		"not deleted":   {&corev1.Pod{}, LastReport{}, false},
+		"in its grace":  {pod(time.Minute), LastReport{}, false},
+		"just over":     {pod(-5 * time.Second), LastReport{}, false},
+		"overdue":       {pod(-11 * time.Second), LastReport{}, true},
+		"looked at":     {pod(-time.Minute), LastReport{CheckedAt: now.Add(-5 * time.Second)}, false},
+		"looked before": {pod(-time.Minute), LastReport{CheckedAt: now.Add(-15 * time.Second)}, true},
 	} {
-		if got := Due(c.pod, c.said, now, now); got != c.want {
+		if got := IsDue(c.pod, c.said, now, now); got != c.want {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
 	}
@@ -43,7 +43,7 @@ func TestDue(t *testing.T) {
 
 func TestNews(t *testing.T) {
 	names, texts := []string{"node-cut-off"}, []string{"cut"}
-	first, said := News(names, texts, Said{}, now)
+	first, said := NextReport(names, texts, LastReport{}, now)
 	if first != "Still terminating: cut; see podfall why" {
 		t.Errorf("said %q", first)
 	}
@@ -58,7 +58,7 @@ func TestNews(t *testing.T) {
 		"nothing":             {nil, now.Add(time.Hour), false},
 		"the same, at a time": {names, now, false},
 	} {
-		if got, _ := News(c.names, texts, said, c.at); (got != "") != c.says {
+		if got, _ := NextReport(c.names, texts, said, c.at); (got != "") != c.says {
 			t.Errorf("%s: %q", name, got)
 		}
 	}
@@ -96,11 +96,11 @@ func TestLeft(t *testing.T) {
 		"failed before it starts again": {"n1", corev1.PodStatus{Phase: corev1.PodFailed, ContainerStatuses: state(false), Conditions: said("ContainersNotReady")}, true},
 		"without a node":                {"", corev1.PodStatus{Phase: corev1.PodPending}, false},
 	} {
-		r := &Rounds{Note: func(history.Fact) {}}
+		r := &Rounds{Record: func(history.Fact) {}}
 		r.Observer.Ask = func(context.Context, string, any) error { return nil }
-		r.Left(&corev1.Pod{Spec: corev1.PodSpec{NodeName: c.node}, Status: c.status})
-		if r.Haunted(nil) != c.followed {
-			t.Errorf("%s: followed is %v", name, r.Haunted(nil))
+		r.PodRemoved(&corev1.Pod{Spec: corev1.PodSpec{NodeName: c.node}, Status: c.status})
+		if r.HasUnknownPods(nil) != c.followed {
+			t.Errorf("%s: followed is %v", name, r.HasUnknownPods(nil))
 		}
 	}
 }
@@ -118,8 +118,8 @@ func TestRestarts(t *testing.T) {
 		return said
 	}
 	first, sidecar := inspect.Times{Started: at(-9), Exited: at(2)}, inspect.Times{Started: at(20), Exited: at(23)}
-	g, younger := &ghost{identity: "default/web-0", uid: "old"}, map[string]life{"new": {uid: "new", alive: true, from: at(1)}}
-	g.follow("new", "n2")
+	g, younger := &unknownPod{identity: "default/web-0", uid: "old"}, map[string]runtimeState{"new": {uid: "new", alive: true, runningSince: at(1)}}
+	g.addSuccessor("new", "n2")
 	windows := func(begin int, end *time.Time) []history.Window {
 		return []history.Window{{Identity: "default/web-0", UIDs: []string{"old", "new"}, Begin: at(begin), End: end}}
 	}
@@ -135,7 +135,7 @@ func TestRestarts(t *testing.T) {
 		{runtime(first, sidecar, inspect.Times{Started: at(22)}), at(24), windows(20, nil), false},
 		{runtime(), at(30), windows(20, new(at(30))), true},
 	} {
-		told, over := g.step(lifeOf(step.said, "old"), younger, step.now)
+		told, over := g.updateWindows(newRuntimeState(step.said, "old"), younger, step.now)
 		if diff := cmp.Diff(step.want, told); diff != "" || over != step.over {
 			t.Errorf("step %d: over %v\n%s", i, over, diff)
 		}
@@ -151,7 +151,7 @@ func TestKnown(t *testing.T) {
 	} {
 		r := &Rounds{}
 		r.Observer.Ask = gather.JSON(func(context.Context, string) ([]byte, error) { return []byte(said), nil })
-		if got := r.known(t.Context(), &ghost{uid: "old", revision: "10"}, asked{}); got != want {
+		if got := r.mayStart(t.Context(), &unknownPod{uid: "old", revision: "10"}, answers{}); got != want {
 			t.Errorf("its kubelet says %q: %v, want %v", said, got, want)
 		}
 	}
@@ -161,36 +161,36 @@ func TestKnown(t *testing.T) {
 // is closed when the first of its two ends, and stays as it is while one cannot be seen.
 func TestWindow(t *testing.T) {
 	at := func(s int) time.Time { return now.Add(time.Duration(s) * time.Second) }
-	g := &ghost{identity: "default/web-0", uid: "old"}
-	g.follow("old", "n1")
-	g.follow("new", "n2")
-	g.follow("unbound", "")
-	g.follow("third", "n3")
+	g := &unknownPod{identity: "default/web-0", uid: "old"}
+	g.addSuccessor("old", "n1")
+	g.addSuccessor("new", "n2")
+	g.addSuccessor("unbound", "")
+	g.addSuccessor("third", "n3")
 	window := func(uid string, begin int, end *time.Time) history.Window {
 		return history.Window{Identity: "default/web-0", UIDs: []string{"old", uid}, Begin: at(begin), End: end}
 	}
-	old := life{uid: "old", alive: true, from: at(-100)}
-	second, third := life{uid: "new", alive: true, from: at(3)}, life{uid: "third", alive: true, from: at(6)}
+	old := runtimeState{uid: "old", alive: true, runningSince: at(-100)}
+	second, third := runtimeState{uid: "new", alive: true, runningSince: at(3)}, runtimeState{uid: "third", alive: true, runningSince: at(6)}
 	steps := []struct {
-		older   life
-		younger []life
+		older   runtimeState
+		younger []runtimeState
 		now     time.Time
 		want    []history.Window
 		over    bool
 	}{
 		{old, nil, at(0), nil, false},
-		{old, []life{second}, at(4), []history.Window{window("new", 3, nil)}, false},
-		{old, []life{second}, at(5), nil, false},
-		{old, []life{third}, at(7), []history.Window{window("third", 6, nil)}, false}, // the second's runtime does not answer
-		{old, []life{{uid: "new", from: at(3), to: at(8)}, third}, at(9), []history.Window{window("new", 3, new(at(8)))}, false},
-		{life{uid: "old", from: at(-100), to: at(9)}, nil, at(10), []history.Window{window("third", 6, new(at(9)))}, true},
+		{old, []runtimeState{second}, at(4), []history.Window{window("new", 3, nil)}, false},
+		{old, []runtimeState{second}, at(5), nil, false},
+		{old, []runtimeState{third}, at(7), []history.Window{window("third", 6, nil)}, false}, // the second's runtime does not answer
+		{old, []runtimeState{{uid: "new", runningSince: at(3), lastExit: at(8)}, third}, at(9), []history.Window{window("new", 3, new(at(8)))}, false},
+		{runtimeState{uid: "old", runningSince: at(-100), lastExit: at(9)}, nil, at(10), []history.Window{window("third", 6, new(at(9)))}, true},
 	}
 	for i, s := range steps {
-		younger := map[string]life{}
+		younger := map[string]runtimeState{}
 		for _, l := range s.younger {
 			younger[l.uid] = l
 		}
-		told, over := g.step(s.older, younger, s.now)
+		told, over := g.updateWindows(s.older, younger, s.now)
 		if diff := cmp.Diff(s.want, told); diff != "" || over != s.over {
 			t.Errorf("step %d: over %v, (-want +got)\n%s", i, over, diff)
 		}
@@ -201,15 +201,15 @@ func TestWindow(t *testing.T) {
 // and who has their names meanwhile is followed all the same.
 func TestSilentNode(t *testing.T) {
 	counts := map[string]int{}
-	r := &Rounds{Note: func(history.Fact) {}}
+	r := &Rounds{Record: func(history.Fact) {}}
 	r.Observer.Ask = func(_ context.Context, process string, _ any) error {
 		counts[process]++
 		return errors.New("no answer")
 	}
 	for i := range 10 {
-		r.Left(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("web-", i), UID: types.UID(fmt.Sprint("old-", i))}, Spec: corev1.PodSpec{NodeName: "n1"}})
+		r.PodRemoved(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("web-", i), UID: types.UID(fmt.Sprint("old-", i))}, Spec: corev1.PodSpec{NodeName: "n1"}})
 	}
-	r.Haunt(t.Context(), Views{
+	r.CheckUnknownPods(t.Context(), Views{
 		Pod: func(string, string) (*corev1.Pod, bool) {
 			return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "new"}, Spec: corev1.PodSpec{NodeName: "n2"}}, true
 		},
@@ -218,7 +218,7 @@ func TestSilentNode(t *testing.T) {
 	if counts["runtime/n1"] != 1 {
 		t.Errorf("asked %v", counts)
 	}
-	for _, g := range r.ghosts {
+	for _, g := range r.unknown {
 		if len(g.successors) != 1 {
 			t.Errorf("%s is followed by %v", g.identity, g.successors)
 		}
@@ -228,18 +228,18 @@ func TestSilentNode(t *testing.T) {
 // TestPassing has a pod come and go between two rounds: the one before it is followed by it
 // all the same.
 func TestPassing(t *testing.T) {
-	r := &Rounds{Note: func(history.Fact) {}}
+	r := &Rounds{Record: func(history.Fact) {}}
 	r.Observer.Ask = func(context.Context, string, any) error { return errors.New("no answer") }
 	for _, left := range [][2]string{{"web-0", "first"}, {"web-1", "other"}, {"web-0", "second"}} {
-		r.Left(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: left[0], UID: types.UID(left[1])}, Spec: corev1.PodSpec{NodeName: "n1"}})
+		r.PodRemoved(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: left[0], UID: types.UID(left[1])}, Spec: corev1.PodSpec{NodeName: "n1"}})
 	}
 	for i, want := range []string{"second", "", ""} {
 		var got string
-		for _, s := range r.ghosts[i].successors {
+		for _, s := range r.unknown[i].successors {
 			got += s.uid
 		}
 		if got != want {
-			t.Errorf("%s is followed by %q, want %q", r.ghosts[i].uid, got, want)
+			t.Errorf("%s is followed by %q, want %q", r.unknown[i].uid, got, want)
 		}
 	}
 }
@@ -251,21 +251,21 @@ func TestUnseenBreak(t *testing.T) {
 	windows := func(begin int, end *time.Time) history.Window {
 		return history.Window{Identity: "default/web-0", UIDs: []string{"old", "new"}, Begin: at(begin), End: end}
 	}
-	first := life{uid: "new", alive: true, from: at(1)}
-	again := life{uid: "new", alive: true, from: at(4), to: at(3)}
+	first := runtimeState{uid: "new", alive: true, runningSince: at(1)}
+	again := runtimeState{uid: "new", alive: true, runningSince: at(4), lastExit: at(3)}
 	for name, c := range map[string]struct {
-		seen, then life
+		seen, then runtimeState
 		want       []history.Window
 	}{
-		"a break":                {first, life{uid: "new", alive: true, from: at(30), to: at(20)}, []history.Window{windows(1, new(at(20))), windows(30, nil)}},
+		"a break":                {first, runtimeState{uid: "new", alive: true, runningSince: at(30), lastExit: at(20)}, []history.Window{windows(1, new(at(20))), windows(30, nil)}},
 		"ended before the look":  {again, again, nil},
-		"another has ended":      {first, life{uid: "new", alive: true, from: at(1), to: at(20)}, nil},
-		"its first is forgotten": {first, life{uid: "new", alive: true, from: at(4)}, nil},
+		"another has ended":      {first, runtimeState{uid: "new", alive: true, runningSince: at(1), lastExit: at(20)}, nil},
+		"its first is forgotten": {first, runtimeState{uid: "new", alive: true, runningSince: at(4)}, nil},
 	} {
-		g, old := &ghost{identity: "default/web-0", uid: "old"}, life{uid: "old", alive: true, from: at(-9)}
-		g.follow("new", "n2")
-		g.step(old, map[string]life{"new": c.seen}, at(5))
-		told, _ := g.step(old, map[string]life{"new": c.then}, at(40))
+		g, old := &unknownPod{identity: "default/web-0", uid: "old"}, runtimeState{uid: "old", alive: true, runningSince: at(-9)}
+		g.addSuccessor("new", "n2")
+		g.updateWindows(old, map[string]runtimeState{"new": c.seen}, at(5))
+		told, _ := g.updateWindows(old, map[string]runtimeState{"new": c.then}, at(40))
 		if diff := cmp.Diff(c.want, told); diff != "" {
 			t.Errorf("%s\n%s", name, diff)
 		}
@@ -277,17 +277,17 @@ func TestUnseenBreak(t *testing.T) {
 // may have been set back as well.
 func TestWindowByAWrongClock(t *testing.T) {
 	at := func(s int) time.Time { return now.Add(time.Duration(s) * time.Second) }
-	g := &ghost{identity: "default/web-0", uid: "old"}
-	g.follow("new", "n2")
+	g := &unknownPod{identity: "default/web-0", uid: "old"}
+	g.addSuccessor("new", "n2")
 	window := history.Window{Identity: "default/web-0", UIDs: []string{"old", "new"}, Begin: at(3)}
 	ended := window
 	ended.End = new(at(6))
 	for i, want := range [][]history.Window{{window}, nil, {ended}} {
-		old := life{uid: "old", alive: true, from: at(2), to: at(1)}
+		old := runtimeState{uid: "old", alive: true, runningSince: at(2), lastExit: at(1)}
 		if i == 2 {
-			old.alive, old.to = false, at(6)
+			old.alive, old.lastExit = false, at(6)
 		}
-		told, _ := g.step(old, map[string]life{"new": {uid: "new", alive: true, from: at(3)}}, at(4+i-3600))
+		told, _ := g.updateWindows(old, map[string]runtimeState{"new": {uid: "new", alive: true, runningSince: at(3)}}, at(4+i-3600))
 		if diff := cmp.Diff(want, told); diff != "" {
 			t.Errorf("step %d: (-want +got)\n%s", i, diff)
 		}

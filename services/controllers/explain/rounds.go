@@ -21,30 +21,30 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// Rounds is what the controller does, round by round, without its loops: whoever has pods
-// and somebody to ask can do them. Explain is called by one at a time, and Haunt too.
+// Rounds has the controller's work without its loops, so that the simulator can run it. Explain
+// must not run twice at once, and neither must CheckUnknownPods.
 type Rounds struct {
 	Observer gather.Observer
-	// Event tells people about a pod, and Note the history; Note may be nil.
-	Event func(pod *corev1.Pod, text string)
-	Note  func(fact history.Fact)
-	Log   *slog.Logger
+	// Event records an event about a pod, and Record a fact in the history; Record may be nil.
+	Event  func(pod *corev1.Pod, text string)
+	Record func(fact history.Fact)
+	Log    *slog.Logger
 
-	said map[types.UID]Said
+	lastReports map[types.UID]LastReport
 
-	mu     sync.Mutex
-	ghosts []*ghost
-	taking takingUp
+	mu      sync.Mutex
+	unknown []*unknownPod
+	survey  nodeSurvey
 }
 
-func (r *Rounds) note(fact history.Fact) {
-	if r.Note != nil {
-		r.Note(fact)
+func (r *Rounds) recordFact(fact history.Fact) {
+	if r.Record != nil {
+		r.Record(fact)
 	}
 }
 
-// kindOfPods is the row of the table. It panics when there is none: a mistake there.
-func kindOfPods() kinds.Kind {
+// mustFindPodKind returns the kind of pods. It panics if the table has none.
+func mustFindPodKind() kinds.Kind {
 	kind, ok := kinds.ByResource("pods")
 	if !ok {
 		panic("explain: no kind pods")
@@ -52,18 +52,18 @@ func kindOfPods() kinds.Kind {
 	return kind
 }
 
-// Left notes a pod that has left the API while its node may still have it.
-func (r *Rounds) Left(pod *corev1.Pod) {
-	if r.Observer.Ask == nil || r.Note == nil || pod.Spec.NodeName == "" || ended(pod) {
+// PodRemoved records that a pod has left the API while its node may still run it.
+func (r *Rounds) PodRemoved(pod *corev1.Pod) {
+	if r.Observer.Ask == nil || r.Record == nil || pod.Spec.NodeName == "" || hasEnded(pod) {
 		return
 	}
-	r.enter(&ghost{identity: pod.Namespace + "/" + pod.Name, uid: string(pod.UID), node: pod.Spec.NodeName, revision: pod.ResourceVersion})
+	r.addUnknown(&unknownPod{identity: pod.Namespace + "/" + pod.Name, uid: string(pod.UID), node: pod.Spec.NodeName, revision: pod.ResourceVersion})
 }
 
-// ended reports whether the pod's node has said that nothing of it runs any more, nor will. A
-// final phase alone is not enough: the pod garbage collector fails pods of nodes that nobody
-// hears of, whose containers may be between two runs.
-func ended(pod *corev1.Pod) bool {
+// hasEnded reports whether the pod's node has said that nothing of the pod runs or will run. A
+// terminal phase alone is not enough: the pod garbage collector fails pods of unreachable nodes,
+// and their containers may be between two runs.
+func hasEnded(pod *corev1.Pod) bool {
 	if !podcondition.IsFinal(pod) {
 		return false
 	}
@@ -77,10 +77,10 @@ func ended(pod *corev1.Pod) bool {
 	return true
 }
 
-// Explain looks at those of the pods that are overdue.
+// Explain checks the overdue pods.
 func (r *Rounds) Explain(ctx context.Context, pods []*corev1.Pod) {
-	if r.said == nil {
-		r.said = map[types.UID]Said{}
+	if r.lastReports == nil {
+		r.lastReports = map[types.UID]LastReport{}
 	}
 	there := map[types.UID]bool{}
 	for _, pod := range pods {
@@ -88,19 +88,19 @@ func (r *Rounds) Explain(ctx context.Context, pods []*corev1.Pod) {
 			continue
 		}
 		there[pod.UID] = true
-		if Due(pod, r.said[pod.UID], r.Observer.Clock.Now(), r.Observer.Clock.Steady()) {
-			r.one(ctx, pod)
+		if IsDue(pod, r.lastReports[pod.UID], r.Observer.Clock.Now(), r.Observer.Clock.Steady()) {
+			r.explainPod(ctx, pod)
 		}
 	}
-	for uid := range r.said {
+	for uid := range r.lastReports {
 		if !there[uid] {
-			delete(r.said, uid)
+			delete(r.lastReports, uid)
 		}
 	}
 }
 
-func (r *Rounds) one(ctx context.Context, pod *corev1.Pod) {
-	target := podapi.Target{Kind: kindOfPods(), Namespace: pod.Namespace, Name: pod.Name}
+func (r *Rounds) explainPod(ctx context.Context, pod *corev1.Pod) {
+	target := podapi.Target{Kind: mustFindPodKind(), Namespace: pod.Namespace, Name: pod.Name}
 	looked := r.Observer.Clock.Steady()
 	report, err := r.Observer.Why(ctx, target)
 	if err != nil {
@@ -116,102 +116,102 @@ func (r *Rounds) one(ctx context.Context, pod *corev1.Pod) {
 			names, texts = append(names, f.Name), append(texts, f.Title()+": "+f.Cause+" (who acts: "+f.Who+")")
 		}
 	}
-	text, next := News(names, texts, r.said[pod.UID], looked)
-	r.said[pod.UID] = next
-	if text == "" || r.gone(ctx, target, pod.UID) {
+	text, next := NextReport(names, texts, r.lastReports[pod.UID], looked)
+	r.lastReports[pod.UID] = next
+	if text == "" || r.isRemoved(ctx, target, pod.UID) {
 		return
 	}
 	r.Event(pod, text)
 	for _, name := range names {
-		r.note(history.Blocker{UID: string(pod.UID), Reason: name})
+		r.recordFact(history.Blocker{UID: string(pod.UID), Reason: name})
 	}
 }
 
-// gone reports whether a pod has left the API, as it may while a process is asked that takes its
-// time to answer.
-func (r *Rounds) gone(ctx context.Context, target podapi.Target, uid types.UID) bool {
+// isRemoved reports whether a pod has left the API. It may have, if a process took long to answer.
+func (r *Rounds) isRemoved(ctx context.Context, target podapi.Target, uid types.UID) bool {
 	now, err := r.Observer.API.Get(ctx, target, metav1.GetOptions{})
 	return apierrors.IsNotFound(err) || err == nil && now.GetUID() != uid
 }
 
-// Haunted reports whether there is anything to haunt: a pod that has left, or a node that is yet
-// to tell which it has.
-func (r *Rounds) Haunted(nodes []string) bool {
+// HasUnknownPods reports whether CheckUnknownPods has work: a pod that has left the API, or a node
+// that has not listed its pods yet.
+func (r *Rounds) HasUnknownPods(nodes []string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.ghosts) > 0 || len(r.taking.pending(nodes)) > 0
+	return len(r.unknown) > 0 || len(r.survey.pendingNodes(nodes)) > 0
 }
 
-// Haunt looks at what has become of the pods that left the API too early.
-func (r *Rounds) Haunt(ctx context.Context, views Views) {
-	said := asked{}
-	r.takeUp(ctx, views, said)
+// CheckUnknownPods checks the pods that left the API before their nodes had confirmed.
+func (r *Rounds) CheckUnknownPods(ctx context.Context, views Views) {
+	said := answers{}
+	r.surveyNodes(ctx, views, said)
 	r.mu.Lock()
-	ghosts := slices.Clone(r.ghosts)
+	ghosts := slices.Clone(r.unknown)
 	r.mu.Unlock()
 	for _, g := range ghosts {
 		namespace, name, _ := strings.Cut(g.identity, "/")
-		now := views.pod(namespace, name)
-		if stands(now, g.uid) { // a static pod whose mirror has come
-			r.forget(g)
+		now := views.findPod(namespace, name)
+		if isIncarnation(now, g.uid) { // a static pod whose mirror has come
+			r.dropUnknown(g)
 			continue
 		}
-		successors := r.successors(g, now)
-		there, err := ask[inspect.Runtime](ctx, r, "runtime/"+g.node, said)
+		successors := r.updateSuccessors(g, now)
+		there, err := askProcess[inspect.Runtime](ctx, r, "runtime/"+g.node, said)
 		if err != nil {
 			continue // what cannot be seen is not over
 		}
-		younger := map[string]life{}
+		younger := map[string]runtimeState{}
 		for _, s := range successors {
-			if other, err := ask[inspect.Runtime](ctx, r, "runtime/"+s.node, said); err == nil {
-				younger[s.uid] = lifeOf(other, s.uid)
+			if other, err := askProcess[inspect.Runtime](ctx, r, "runtime/"+s.node, said); err == nil {
+				younger[s.uid] = newRuntimeState(other, s.uid)
 			}
 		}
-		older := lifeOf(there, g.uid)
-		older.kept = older.kept || r.known(ctx, g, said)
+		older := newRuntimeState(there, g.uid)
+		older.kept = older.kept || r.mayStart(ctx, g, said)
 		r.mu.Lock()
-		windows, over := g.step(older, younger, r.Observer.Clock.Steady())
+		windows, over := g.updateWindows(older, younger, r.Observer.Clock.Steady())
 		r.mu.Unlock()
 		for _, w := range windows {
-			r.note(w)
+			r.recordFact(w)
 		}
 		if over {
-			r.forget(g)
+			r.dropUnknown(g)
 		}
 	}
 }
 
-// forget is the end of a ghost.
-func (r *Rounds) forget(g *ghost) {
+// dropUnknown stops watching an unknown pod.
+func (r *Rounds) dropUnknown(g *unknownPod) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.ghosts = slices.DeleteFunc(r.ghosts, func(other *ghost) bool { return other == g })
+	r.unknown = slices.DeleteFunc(r.unknown, func(other *unknownPod) bool { return other == g })
 }
 
-// successors are those of a ghost, with the pod that has its name now; nil for none.
-func (r *Rounds) successors(g *ghost, now *corev1.Pod) []*successor {
+// updateSuccessors adds the pod that has the name now, nil for none, and returns the unknown pod's
+// successors.
+func (r *Rounds) updateSuccessors(g *unknownPod, now *corev1.Pod) []*successor {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if now != nil {
-		g.follow(string(now.UID), now.Spec.NodeName)
+		g.addSuccessor(string(now.UID), now.Spec.NodeName)
 	}
 	return slices.Clone(g.successors)
 }
 
-// known reports whether a ghost's kubelet still knows it, or is yet to hear of it, and may start
-// it: one that is cut off does not hear that the pod has left, and later hears first that it
-// was there. A kubelet that does not answer may.
-func (r *Rounds) known(ctx context.Context, g *ghost, said asked) bool {
-	kubelet, err := ask[inspect.Kubelet](ctx, r, "kubelet/"+g.node, said)
-	return err != nil || g.unheard(kubelet.PodsRevision) || slices.ContainsFunc(kubelet.Pods, func(w inspect.PodWorker) bool { return w.UID == g.uid })
+// mayStart reports whether the pod's kubelet still knows the pod, or has not seen its creation yet
+// and may start it. A disconnected kubelet does not see the pod's removal, and later sees its
+// creation first. A kubelet that does not answer may start it.
+func (r *Rounds) mayStart(ctx context.Context, g *unknownPod, said answers) bool {
+	kubelet, err := askProcess[inspect.Kubelet](ctx, r, "kubelet/"+g.node, said)
+	return err != nil || g.mayBeUnseenBy(kubelet.PodsRevision) || slices.ContainsFunc(kubelet.Pods, func(w inspect.PodWorker) bool { return w.UID == g.uid })
 }
 
-// asked is what processes have said in a round, by their names: the answer, or the error of
-// one that did not give any.
-type asked map[string]any
+// answers are the processes' answers in a round, by the processes' names: the answer, or the error.
+type answers map[string]any
 
-// ask asks a process, once in a round: those that do not answer are waited for once.
-func ask[T any](ctx context.Context, r *Rounds, process string, before asked) (*T, error) {
+// askProcess asks a process once in a round, so that a process that does not answer is waited for
+// once.
+func askProcess[T any](ctx context.Context, r *Rounds, process string, before answers) (*T, error) {
 	switch said := before[process].(type) {
 	case *T:
 		return said, nil

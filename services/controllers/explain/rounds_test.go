@@ -47,7 +47,7 @@ func TestUnheard(t *testing.T) {
 			}
 			return nil
 		}},
-		Event: func(_ *corev1.Pod, said string) { text = said }, Note: func(history.Fact) { told++ }, Log: slog.New(slog.DiscardHandler),
+		Event: func(_ *corev1.Pod, said string) { text = said }, Record: func(history.Fact) { told++ }, Log: slog.New(slog.DiscardHandler),
 	}
 	for _, silent = range []bool{true, false} {
 		r.Explain(t.Context(), []*corev1.Pod{stuck()})
@@ -88,7 +88,7 @@ func TestGoneMeanwhile(t *testing.T) {
 				}
 				return errors.New("it takes its time")
 			}},
-			Event: func(*corev1.Pod, string) {}, Note: func(history.Fact) { told++ }, Log: slog.New(slog.DiscardHandler),
+			Event: func(*corev1.Pod, string) {}, Record: func(history.Fact) { told++ }, Log: slog.New(slog.DiscardHandler),
 		}
 		r.Explain(t.Context(), []*corev1.Pod{pod})
 		if (told == 0) != leaves {
@@ -132,10 +132,10 @@ func TestLivesInTheTimeOfTheCluster(t *testing.T) {
 			{UID: "u", Times: inspect.Times{Started: began.Add(ahead), Exited: ended.Add(ahead)}},
 			{UID: "u", Alive: true, Times: inspect.Times{Started: ended.Add(ahead)}},
 		}}
-		if got, want := lifeOf(said, "u"), (life{uid: "u", kept: true, alive: true, from: began, to: ended}); got != want {
+		if got, want := newRuntimeState(said, "u"), (runtimeState{uid: "u", kept: true, alive: true, runningSince: began, lastExit: ended}); got != want {
 			t.Errorf("a clock that is %v ahead: %+v, want %+v", ahead, got, want)
 		}
-		if got := incarnations(said, nil)[0].began; !got.Equal(began) {
+		if got := listIncarnations(said, nil)[0].began; !got.Equal(began) {
 			t.Errorf("a clock that is %v ahead: it began at %v, want %v", ahead, got, began)
 		}
 	}

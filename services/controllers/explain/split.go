@@ -11,41 +11,41 @@ import (
 	"github.com/podfall/podfall/internal/inspect"
 )
 
-// ghost is a pod that left the API before its node had confirmed.
-type ghost struct {
+// unknownPod is a pod that left the API before its node had confirmed.
+type unknownPod struct {
 	identity, uid, node string
-	// revision is the resourceVersion that was seen of it last.
+	// revision is the pod's last seen resourceVersion.
 	revision string
-	// takenUp is one that had left before anybody looked, and began when the first of its
-	// containers that were still kept did.
-	takenUp bool
-	began   time.Time
-	// successors are the incarnations that came after it, as far as they were seen.
+	// surveyed pods had left before the controllers began. began is the start of the oldest
+	// container that the node still has.
+	surveyed bool
+	began    time.Time
+	// successors are the later incarnations that were seen.
 	successors []*successor
 }
 
-// before reports whether a ghost was there before another of its name, which is known already:
-// those that had left before anybody looked were, and among them whose containers began first.
-func (g *ghost) before(other *ghost) bool {
-	return g.takenUp && (!other.takenUp || !g.began.IsZero() && (other.began.IsZero() || g.began.Before(other.began)))
+// isOlderThan reports whether a pod is older than a known one with the same name. Surveyed pods are
+// older than others, and among them the pod whose containers began first.
+func (g *unknownPod) isOlderThan(other *unknownPod) bool {
+	return g.surveyed && (!other.surveyed || !g.began.IsZero() && (other.began.IsZero() || g.began.Before(other.began)))
 }
 
-// successor is a later incarnation of a ghost's name.
+// successor is a later incarnation of an unknown pod's name.
 type successor struct {
 	uid, node string
-	// window is open while both are alive; zero while they are not.
+	// window is open while both are alive, and else zero.
 	window history.Window
-	// older and younger are what both were when they were seen alive last.
-	older, younger life
+	// older and younger are both states when both were last seen alive.
+	older, younger runtimeState
 }
 
-// unheard reports whether a kubelet that has heard of pods up to a resourceVersion may not have
-// heard yet that the ghost was there. What cannot be compared is taken for heard.
-func (g *ghost) unheard(heard string) bool { return unheard(heard, g.revision) }
+// mayBeUnseenBy reports whether a kubelet that has seen pods up to a resourceVersion may not have
+// seen this pod's creation. If the versions cannot be compared, it has.
+func (g *unknownPod) mayBeUnseenBy(heard string) bool { return isBehind(heard, g.revision) }
 
-// unheard reports whether who has heard of pods up to a resourceVersion may not have heard of
-// another yet. What cannot be compared is taken for heard.
-func unheard(heard, of string) bool {
+// isBehind reports whether an observer that has seen pods up to a resourceVersion may not have seen
+// another one yet. If the versions cannot be compared, it has.
+func isBehind(heard, of string) bool {
 	if heard == "" {
 		return true
 	}
@@ -53,28 +53,28 @@ func unheard(heard, of string) bool {
 	return err == nil && order < 0
 }
 
-// follow notes the pod that has the ghost's name now.
-func (g *ghost) follow(uid, node string) {
+// addSuccessor records a pod with the same name.
+func (g *unknownPod) addSuccessor(uid, node string) {
 	known := slices.ContainsFunc(g.successors, func(s *successor) bool { return s.uid == uid })
 	if !known && uid != g.uid && node != "" {
 		g.successors = append(g.successors, &successor{uid: uid, node: node})
 	}
 }
 
-// life is what a runtime has of one incarnation.
-type life struct {
+// runtimeState is what a runtime has of one incarnation.
+type runtimeState struct {
 	uid string
-	// alive reports whether a container of it runs, and kept whether its node may have one run
-	// again: it has one that has ended, or its kubelet still knows it.
+	// alive is whether a container runs. kept is whether the node may run one again: it has a
+	// container that ended, or its kubelet still knows the pod.
 	alive, kept bool
-	// from is since when one of its containers has run without a break, and to when the last
-	// ended.
-	from, to time.Time
+	// runningSince is the start of the time in which at least one container has run without a
+	// break. lastExit is the last exit.
+	runningSince, lastExit time.Time
 }
 
-// lifeOf sums the containers of a uid up, in the cluster's time.
-func lifeOf(said *inspect.Runtime, uid string) life {
-	l := life{uid: uid}
+// newRuntimeState summarizes the containers of a uid, in cluster time.
+func newRuntimeState(said *inspect.Runtime, uid string) runtimeState {
+	l := runtimeState{uid: uid}
 	if said == nil {
 		return l
 	}
@@ -89,44 +89,44 @@ func lifeOf(said *inspect.Runtime, uid string) life {
 		}
 		c.Times = c.Shift(-said.ClockOffset)
 		ran = append(ran, c.Times)
-		if c.Alive && (!l.alive || c.Started.Before(l.from)) {
-			l.from, l.alive = c.Started, true
+		if c.Alive && (!l.alive || c.Started.Before(l.runningSince)) {
+			l.runningSince, l.alive = c.Started, true
 		}
-		if c.Exited.After(l.to) {
-			l.to = c.Exited
+		if c.Exited.After(l.lastExit) {
+			l.lastExit = c.Exited
 		}
 	}
 	slices.SortFunc(ran, func(a, b inspect.Times) int { return b.Started.Compare(a.Started) })
 	for _, c := range ran {
-		if l.alive && c.Started.Before(l.from) && !c.Exited.Before(l.from) {
-			l.from = c.Started
+		if l.alive && c.Started.Before(l.runningSince) && !c.Exited.Before(l.runningSince) {
+			l.runningSince = c.Started
 		}
 	}
 	return l
 }
 
-// step is what has become of a ghost and its successors, as their runtimes see them at an
-// instant: the windows to tell of, and whether there is still something to watch. Of a
-// successor whose runtime does not answer, which is not among the younger, nothing is known.
-func (g *ghost) step(older life, younger map[string]life, now time.Time) (told []history.Window, over bool) {
+// updateWindows compares the runtimes' states of the pod and its successors. It returns the windows
+// to record, and whether the pod is over. A successor whose runtime does not answer is not in
+// younger, and its state is unknown.
+func (g *unknownPod) updateWindows(older runtimeState, younger map[string]runtimeState, now time.Time) (told []history.Window, over bool) {
 	for _, s := range g.successors {
 		other, seen := younger[s.uid]
 		if !seen && older.alive {
 			continue // what cannot be seen is not over
 		}
 		both := older.alive && other.alive
-		if s.window.Identity != "" && (!both || older.brokeSince(s.older) || other.brokeSince(s.younger)) {
+		if s.window.Identity != "" && (!both || older.restartedSince(s.older) || other.restartedSince(s.younger)) {
 			ended := s.window
-			ended.End = new(s.endOf(older, other, now))
+			ended.End = new(s.overlapEnd(older, other, now))
 			told, s.window = append(told, ended), history.Window{}
 		}
 		if !both {
 			continue
 		}
 		if s.older, s.younger = older, other; s.window.Identity == "" {
-			begin := other.from
-			if older.from.After(begin) {
-				begin = older.from
+			begin := other.runningSince
+			if older.runningSince.After(begin) {
+				begin = older.runningSince
 			}
 			s.window = history.Window{Identity: g.identity, UIDs: []string{g.uid, s.uid}, Begin: begin}
 			told = append(told, s.window)
@@ -135,19 +135,19 @@ func (g *ghost) step(older life, younger map[string]life, now time.Time) (told [
 	return told, !older.alive && !older.kept
 }
 
-// brokeSince reports whether an incarnation that is alive was not for a while since it was seen like
-// this: another of its containers has ended since then, and one has begun after that. No clock is asked.
-func (l life) brokeSince(seen life) bool {
-	return l.alive && l.to.After(seen.to) && l.from.After(l.to)
+// restartedSince reports whether a live incarnation was dead for a while since the state seen:
+// another container has ended since, and one has begun after that. It compares no clocks.
+func (l runtimeState) restartedSince(seen runtimeState) bool {
+	return l.alive && l.lastExit.After(seen.lastExit) && l.runningSince.After(l.lastExit)
 }
 
-// endOf is when the first of two ended, as far as their runtimes still know.
-func (s *successor) endOf(older, younger life, now time.Time) time.Time {
+// overlapEnd is when the first of both ended, as far as their runtimes still know.
+func (s *successor) overlapEnd(older, younger runtimeState, now time.Time) time.Time {
 	var end time.Time
-	for _, is := range []struct{ now, seen life }{{older, s.older}, {younger, s.younger}} {
-		ended := !is.now.alive || is.now.brokeSince(is.seen)
-		if ended && !is.now.to.IsZero() && (end.IsZero() || is.now.to.Before(end)) {
-			end = is.now.to
+	for _, is := range []struct{ now, seen runtimeState }{{older, s.older}, {younger, s.younger}} {
+		ended := !is.now.alive || is.now.restartedSince(is.seen)
+		if ended && !is.now.lastExit.IsZero() && (end.IsZero() || is.now.lastExit.Before(end)) {
+			end = is.now.lastExit
 		}
 	}
 	return cmp.Or(end, now)

@@ -15,7 +15,7 @@ import (
 	"github.com/podfall/podfall/internal/podapi"
 )
 
-// Views are what the rounds know of the API, as far as its watches have told.
+// Views is what the rounds know of the API from its watches.
 type Views struct {
 	// Pod finds the pod that has a name now.
 	Pod func(namespace, name string) (*corev1.Pod, bool)
@@ -23,43 +23,43 @@ type Views struct {
 	Nodes func() []string
 }
 
-// pod is the one that has the name; nil for none.
-func (v Views) pod(namespace, name string) *corev1.Pod {
+// findPod returns the pod with the name; nil for none.
+func (v Views) findPod(namespace, name string) *corev1.Pod {
 	pod, _ := v.Pod(namespace, name)
 	return pod
 }
 
-// takingUp is how far the nodes have been asked for the pods that left the API before these
-// controllers began, whose leaving nobody told them.
-type takingUp struct {
-	// since is the resourceVersion of pods at which it began; empty before. No kubelet that has
-	// heard of pods up to it begins one that left before. Only the rounds use it.
+// nodeSurvey is which nodes have listed their pods, to find those that left the API before the
+// controllers began. No watch event tells of those.
+type nodeSurvey struct {
+	// since is the resourceVersion of pods at the start of the survey; empty before it. A kubelet
+	// that has seen pods up to it starts no pod that left before. Only the rounds use it.
 	since string
-	// done are the nodes that have told of all that they have; nil for none.
+	// done are the nodes that have listed all their pods; nil for none.
 	done map[string]bool
 }
 
-// pending are the nodes that have not told yet.
-func (t takingUp) pending(nodes []string) (pending []string) {
+// pendingNodes are the nodes that have not listed their pods yet.
+func (t nodeSurvey) pendingNodes(nodes []string) (pendingNodes []string) {
 	for _, node := range nodes {
 		if !t.done[node] {
-			pending = append(pending, node)
+			pendingNodes = append(pendingNodes, node)
 		}
 	}
-	return pending
+	return pendingNodes
 }
 
-// incarnation is a pod that a node has.
+// incarnation is a pod on a node.
 type incarnation struct {
 	namespace, name, uid string
-	// began is when the first of its containers that are kept did, in the cluster's time; zero for
-	// one that has none.
+	// began is the start of the oldest container that the node still has, in cluster time; zero
+	// without one.
 	began time.Time
 }
 
-// incarnations are the pods of which a runtime has a container or that its kubelet knows, which
-// is nil when it does not answer.
-func incarnations(runtime *inspect.Runtime, kubelet *inspect.Kubelet) (all []incarnation) {
+// listIncarnations returns the pods that have a container in the runtime or that the kubelet knows.
+// kubelet is nil if it does not answer.
+func listIncarnations(runtime *inspect.Runtime, kubelet *inspect.Kubelet) (all []incarnation) {
 	find := func(namespace, name, uid string) *incarnation {
 		at := slices.IndexFunc(all, func(i incarnation) bool { return i.uid == uid })
 		if at < 0 {
@@ -84,39 +84,40 @@ func incarnations(runtime *inspect.Runtime, kubelet *inspect.Kubelet) (all []inc
 	return all
 }
 
-// outcome is what an incarnation turns out to be.
-type outcome string
+// presence is whether an incarnation is in the API.
+type presence string
 
 const (
-	// present is one that the view of the API has: its leaving will be told.
-	present outcome = "present"
-	// left is one that the API does not have any more.
-	left outcome = "left"
-	// unclear is one of which the API has to be asked, or asked again.
-	unclear outcome = "unclear"
+	// present incarnations are in the view: a watch event will tell of their removal.
+	present presence = "present"
+	// absent incarnations have left the API.
+	absent presence = "left"
+	// unclear incarnations need a request to the API.
+	unclear presence = "unclear"
 )
 
-// viewed is what an incarnation is, by the pod that has its name in the view; nil for none.
-func (i incarnation) viewed(pod *corev1.Pod) outcome {
-	if stands(pod, i.uid) {
+// classifyByView compares with the pod that has the name in the view; nil for none.
+func (i incarnation) classifyByView(pod *corev1.Pod) presence {
+	if isIncarnation(pod, i.uid) {
 		return present
 	}
 	return unclear
 }
 
-// answered is what an incarnation is that the view does not have, when the API has been asked and
-// has this pod of its name; nil for none. While the view has another it is older than the answer,
-// and may still hear of the incarnation, or have one that was before it for its successor.
-func (i incarnation) answered(viewed, pod *corev1.Pod) outcome {
+// classifyByAnswer compares with the API's pod of the name, nil for none, if the view lacks the
+// incarnation. If the view has a different pod, it is older than the answer. A watch event may
+// still tell of the incarnation, or the view's pod may be an earlier one that would look like a
+// successor.
+func (i incarnation) classifyByAnswer(viewed, pod *corev1.Pod) presence {
 	if uidOf(viewed) != uidOf(pod) {
 		return unclear
 	}
-	return left
+	return absent
 }
 
-// stands reports whether a pod of the API is the incarnation of that uid, or the mirror of it: a
-// static pod's uid is the hash of its file.
-func stands(pod *corev1.Pod, uid string) bool {
+// isIncarnation reports whether a pod of the API has that uid or is the mirror of it: a static
+// pod's uid is the hash of its file.
+func isIncarnation(pod *corev1.Pod, uid string) bool {
 	return pod != nil && (string(pod.UID) == uid || pod.Annotations[corev1.MirrorPodAnnotationKey] == uid)
 }
 
@@ -127,120 +128,120 @@ func uidOf(pod *corev1.Pod) string {
 	return string(pod.UID)
 }
 
-// takeUp asks the nodes that have not told yet which pods they have, and takes up as ghosts those
-// that have left the API. Where the API does not answer the next round goes on.
-func (r *Rounds) takeUp(ctx context.Context, views Views, said asked) {
-	if r.Observer.Ask == nil || r.Note == nil {
+// surveyNodes asks the pending nodes for their pods, and watches those that have left the API. If
+// the API does not answer, the next round continues.
+func (r *Rounds) surveyNodes(ctx context.Context, views Views, said answers) {
+	if r.Observer.Ask == nil || r.Record == nil {
 		return
 	}
 	r.mu.Lock()
-	pending := r.taking.pending(views.Nodes())
+	pending := r.survey.pendingNodes(views.Nodes())
 	r.mu.Unlock()
-	if len(pending) == 0 || r.begin(ctx) != nil {
+	if len(pending) == 0 || r.beginSurvey(ctx) != nil {
 		return
 	}
 	for _, node := range pending {
-		if r.takeUpFrom(ctx, node, views, said) != nil {
+		if r.surveyNode(ctx, node, views, said) != nil {
 			return
 		}
 	}
 }
 
-// takeUpFrom takes up what one node has; the error is the API's. The node has told of all when
-// both its processes have answered, and its kubelet may not begin others.
-func (r *Rounds) takeUpFrom(ctx context.Context, node string, views Views, said asked) error {
-	runtime, err := ask[inspect.Runtime](ctx, r, "runtime/"+node, said)
+// surveyNode surveys one node; the error is the API's. The node is done if both its processes have
+// answered and its kubelet cannot start other removed pods.
+func (r *Rounds) surveyNode(ctx context.Context, node string, views Views, said answers) error {
+	runtime, err := askProcess[inspect.Runtime](ctx, r, "runtime/"+node, said)
 	if err != nil {
 		return nil //nolint:nilerr // it is asked again
 	}
-	kubelet, err := ask[inspect.Kubelet](ctx, r, "kubelet/"+node, said)
-	complete := err == nil && !unheard(kubelet.PodsRevision, r.taking.since)
-	for _, i := range incarnations(runtime, kubelet) {
-		if r.haunts(i.uid) {
+	kubelet, err := askProcess[inspect.Kubelet](ctx, r, "kubelet/"+node, said)
+	complete := err == nil && !isBehind(kubelet.PodsRevision, r.survey.since)
+	for _, i := range listIncarnations(runtime, kubelet) {
+		if r.isUnknown(i.uid) {
 			continue
 		}
-		what, err := r.decide(ctx, i, views)
+		what, err := r.classify(ctx, i, views)
 		if err != nil {
 			return err
 		}
-		if what == left {
-			r.enter(&ghost{
-				identity: i.namespace + "/" + i.name, uid: i.uid, node: node, revision: r.taking.since, takenUp: true, began: i.began,
+		if what == absent {
+			r.addUnknown(&unknownPod{
+				identity: i.namespace + "/" + i.name, uid: i.uid, node: node, revision: r.survey.since, surveyed: true, began: i.began,
 			})
 		}
 		complete = complete && what != unclear
 	}
 	if complete {
-		r.told(node)
+		r.markSurveyed(node)
 	}
 	return nil
 }
 
-// decide asks the API about an incarnation, if the view does not have it. The error is the API's.
-func (r *Rounds) decide(ctx context.Context, i incarnation, views Views) (outcome, error) {
-	viewed := views.pod(i.namespace, i.name)
-	if what := i.viewed(viewed); what != unclear {
+// classify asks the API about an incarnation if the view lacks it. The error is the API's.
+func (r *Rounds) classify(ctx context.Context, i incarnation, views Views) (presence, error) {
+	viewed := views.findPod(i.namespace, i.name)
+	if what := i.classifyByView(viewed); what != unclear {
 		return what, nil
 	}
 	ctx, cancel := clock.Clock{}.Timeout(ctx, gather.Patience)
 	defer cancel()
-	target := podapi.Target{Kind: kindOfPods(), Namespace: i.namespace, Name: i.name}
+	target := podapi.Target{Kind: mustFindPodKind(), Namespace: i.namespace, Name: i.name}
 	obj, err := r.Observer.API.Get(ctx, target, metav1.GetOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return unclear, err
 	}
 	pod, _ := obj.(*corev1.Pod)
-	return i.answered(viewed, pod), nil
+	return i.classifyByAnswer(viewed, pod), nil
 }
 
-// begin finds out the resourceVersion of pods at which taking up begins.
-func (r *Rounds) begin(ctx context.Context) error {
-	if r.taking.since != "" {
+// beginSurvey reads the resourceVersion of pods at which the survey begins.
+func (r *Rounds) beginSurvey(ctx context.Context) error {
+	if r.survey.since != "" {
 		return nil
 	}
 	ctx, cancel := clock.Clock{}.Timeout(ctx, gather.Patience)
 	defer cancel()
-	all, err := r.Observer.API.List(ctx, podapi.Target{Kind: kindOfPods()}, metav1.ListOptions{Limit: 1})
+	all, err := r.Observer.API.List(ctx, podapi.Target{Kind: mustFindPodKind()}, metav1.ListOptions{Limit: 1})
 	if err != nil {
 		return err
 	}
-	r.taking.since = all.ResourceVersion
+	r.survey.since = all.ResourceVersion
 	return nil
 }
 
-// told notes that a node has told of all that it has.
-func (r *Rounds) told(node string) {
+// markSurveyed records that a node has listed all its pods.
+func (r *Rounds) markSurveyed(node string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.taking.done == nil {
-		r.taking.done = map[string]bool{}
+	if r.survey.done == nil {
+		r.survey.done = map[string]bool{}
 	}
-	r.taking.done[node] = true
+	r.survey.done[node] = true
 }
 
-// haunts reports whether a uid is a ghost's already.
-func (r *Rounds) haunts(uid string) bool {
+// isUnknown reports whether a uid is an unknown pod already.
+func (r *Rounds) isUnknown(uid string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.ContainsFunc(r.ghosts, func(g *ghost) bool { return g.uid == uid })
+	return slices.ContainsFunc(r.unknown, func(g *unknownPod) bool { return g.uid == uid })
 }
 
-// enter adds a ghost, unless it is there already, and has those before it be followed by it: the
-// two may have come and gone between two rounds.
-func (r *Rounds) enter(left *ghost) {
+// addUnknown adds an unknown pod unless it is known, and links it with those of the same name: two
+// may have come and gone between two rounds.
+func (r *Rounds) addUnknown(left *unknownPod) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if slices.ContainsFunc(r.ghosts, func(g *ghost) bool { return g.uid == left.uid }) {
+	if slices.ContainsFunc(r.unknown, func(g *unknownPod) bool { return g.uid == left.uid }) {
 		return
 	}
-	for _, g := range r.ghosts {
+	for _, g := range r.unknown {
 		switch {
 		case g.identity != left.identity:
-		case left.before(g):
-			left.follow(g.uid, g.node)
+		case left.isOlderThan(g):
+			left.addSuccessor(g.uid, g.node)
 		default:
-			g.follow(left.uid, left.node)
+			g.addSuccessor(left.uid, left.node)
 		}
 	}
-	r.ghosts = append(r.ghosts, left)
+	r.unknown = append(r.unknown, left)
 }

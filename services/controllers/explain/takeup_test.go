@@ -99,7 +99,7 @@ func (n *node) views() Views {
 func (n *node) rounds(told *[]history.Window) *Rounds {
 	return &Rounds{
 		Observer: gather.Observer{API: n, Ask: gather.JSON(n.ask)},
-		Note: func(fact history.Fact) {
+		Record: func(fact history.Fact) {
 			if w, is := fact.(history.Window); is {
 				*told = append(*told, w)
 			}
@@ -109,7 +109,7 @@ func (n *node) rounds(told *[]history.Window) *Rounds {
 
 // uids are those of the ghosts, each with its successors'.
 func (r *Rounds) uids() (all []string) {
-	for _, g := range r.ghosts {
+	for _, g := range r.unknown {
 		uid := g.uid
 		for _, s := range g.successors {
 			uid += "<" + s.uid
@@ -145,11 +145,11 @@ func TestTakeUp(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n := &c.node
 			r := n.rounds(new([]history.Window))
-			r.takeUp(t.Context(), n.views(), asked{})
+			r.surveyNodes(t.Context(), n.views(), answers{})
 			if got := r.uids(); !slices.Equal(got, c.ghosts) {
 				t.Errorf("ghosts are %v, want %v", got, c.ghosts)
 			}
-			if got := len(r.taking.pending([]string{"n1"})) > 0; got != c.pending {
+			if got := len(r.survey.pendingNodes([]string{"n1"})) > 0; got != c.pending {
 				t.Errorf("pending is %v, want %v", got, c.pending)
 			}
 		})
@@ -163,20 +163,20 @@ func TestTakeUpLater(t *testing.T) {
 		var told []history.Window
 		n := &node{runs: []string{"old"}, heard: "10", viewed: web("new"), has: web("new"), silent: []string{silent}}
 		r := n.rounds(&told)
-		r.Haunt(t.Context(), n.views())
-		if len(told) > 0 || !r.Haunted([]string{"n1"}) {
-			t.Errorf("%s is silent: told %v, and haunted is %v", silent, told, r.Haunted([]string{"n1"}))
+		r.CheckUnknownPods(t.Context(), n.views())
+		if len(told) > 0 || !r.HasUnknownPods([]string{"n1"}) {
+			t.Errorf("%s is silent: told %v, and haunted is %v", silent, told, r.HasUnknownPods([]string{"n1"}))
 		}
 		n.silent = nil
-		r.Haunt(t.Context(), n.views())
+		r.CheckUnknownPods(t.Context(), n.views())
 		if len(told) != 1 || !slices.Equal(told[0].UIDs, []string{"old", "new"}) || !told[0].Begin.Equal(now) {
 			t.Errorf("%s answers: told %v", silent, told)
 		}
 		asked := n.gets
 		n.runs = nil
-		r.Haunt(t.Context(), n.views())
-		if len(told) != 2 || r.Haunted([]string{"n1"}) || n.gets != asked {
-			t.Errorf("it is over: told %v, haunted is %v, asked %d times more", told, r.Haunted([]string{"n1"}), n.gets-asked)
+		r.CheckUnknownPods(t.Context(), n.views())
+		if len(told) != 2 || r.HasUnknownPods([]string{"n1"}) || n.gets != asked {
+			t.Errorf("it is over: told %v, haunted is %v, asked %d times more", told, r.HasUnknownPods([]string{"n1"}), n.gets-asked)
 		}
 	}
 }
@@ -186,7 +186,7 @@ func TestAskedOnce(t *testing.T) {
 	n := &node{runs: []string{"old"}, heard: "9"}
 	r := n.rounds(new([]history.Window))
 	for range 2 {
-		r.takeUp(t.Context(), n.views(), asked{})
+		r.surveyNodes(t.Context(), n.views(), answers{})
 	}
 	if n.gets != 1 {
 		t.Errorf("the API was asked %d times", n.gets)
@@ -198,15 +198,15 @@ func TestAskedOnce(t *testing.T) {
 func TestTakenUpBefore(t *testing.T) {
 	n := &node{runs: []string{"old"}, heard: "10"}
 	r := n.rounds(new([]history.Window))
-	r.Left(web("new"))
-	r.takeUp(t.Context(), n.views(), asked{})
-	r.Left(web("old"))
+	r.PodRemoved(web("new"))
+	r.surveyNodes(t.Context(), n.views(), answers{})
+	r.PodRemoved(web("old"))
 	if got := r.uids(); !slices.Equal(got, []string{"new", "old<new"}) {
 		t.Errorf("ghosts are %v", got)
 	}
 	n.viewed = mirror("old")
-	r.Haunt(t.Context(), n.views())
-	if r.haunts("old") {
+	r.CheckUnknownPods(t.Context(), n.views())
+	if r.isUnknown("old") {
 		t.Errorf("a static pod is a ghost: %v", r.uids())
 	}
 }

@@ -1,6 +1,6 @@
-// Package faults has a cluster's objects of kind Fault and Partition on the board of its
-// management plane, and says in their status what became of them. It defines the kinds,
-// and is podfall's own: upstream has no such controller.
+// Package faults mirrors the cluster's objects of kind Fault and Partition to the shared fault
+// state, and writes the result to their status. It defines the kinds. Upstream has no such
+// controller.
 package faults
 
 import (
@@ -36,33 +36,33 @@ import (
 //go:embed definitions.yaml
 var definitions []byte
 
-// Board is the management plane's. *mgmt.Client is one.
-type Board interface {
+// StateStore holds the shared fault state. *mgmt.Client is one.
+type StateStore interface {
 	Get(ctx context.Context) (mgmt.FaultState, error)
 	Set(ctx context.Context, change mgmt.Change) (mgmt.FaultState, error)
 }
 
-// Controller mirrors objects to a board.
+// Controller mirrors objects to the shared fault state.
 type Controller struct {
-	base   control.Base
-	board  Board
-	mirror []*mirror
-	wake   chan struct{}
+	base    control.Base
+	store   StateStore
+	mirrors []*mirror
+	wake    chan struct{}
 }
 
-// New is a controller of the board.
-func New(base control.Base, board Board) *Controller {
-	c := &Controller{base: base, board: board, wake: make(chan struct{}, 1)}
-	c.mirror = []*mirror{c.mirrorOf("Fault", "faults", faultSide()), c.mirrorOf("Partition", "partitions", cutSide())}
+// New returns a controller that writes to the store.
+func New(base control.Base, board StateStore) *Controller {
+	c := &Controller{base: base, store: board, wake: make(chan struct{}, 1)}
+	c.mirrors = []*mirror{c.newMirror("Fault", "faults", newFaultAdapter()), c.newMirror("Partition", "partitions", newCutAdapter())}
 	return c
 }
 
-// mirror is the objects of one kind.
+// mirror has the objects of one kind.
 type mirror struct {
-	kind kinds.Kind
-	side half
-	wake chan struct{}
-	// outcomes are what has become of objects, by UID. They are look's alone.
+	kind    kinds.Kind
+	adapter adapter
+	wake    chan struct{}
+	// outcomes are what has become of objects, by UID. Only syncLoop uses them.
 	outcomes map[types.UID]outcome
 
 	mu      sync.Mutex
@@ -70,31 +70,31 @@ type mirror struct {
 	objects map[string]*unstructured.Unstructured
 }
 
-// outcome is what has become of one generation of an object, as its status is to tell.
+// outcome is what has become of one generation of an object, for its status.
 type outcome struct {
 	generation int64
 	phase      string
 	status     map[string]any
 }
 
-func (c *Controller) mirrorOf(kind, resource string, s half) *mirror {
+func (c *Controller) newMirror(kind, resource string, s adapter) *mirror {
 	const version = "v1alpha1"
 	return &mirror{
 		kind: kinds.Kind{
 			GroupVersionKind: schema.GroupVersionKind{Group: "podfall.io", Version: version, Kind: kind},
 			Resource:         resource, StorageVersion: version, ListKind: kind + "List", Subresources: []string{"status"}, Custom: true,
 		},
-		side: s, wake: c.wake, outcomes: map[types.UID]outcome{}, objects: map[string]*unstructured.Unstructured{},
+		adapter: s, wake: c.wake, outcomes: map[types.UID]outcome{}, objects: map[string]*unstructured.Unstructured{},
 	}
 }
 
 // Run defines the kinds and mirrors their objects until ctx ends.
 func (c *Controller) Run(ctx context.Context) error {
-	if err := c.define(ctx); err != nil {
+	if err := c.createDefinitions(ctx); err != nil {
 		return err
 	}
-	parts := []func(context.Context) error{c.look}
-	for _, m := range c.mirror {
+	parts := []func(context.Context) error{c.syncLoop}
+	for _, m := range c.mirrors {
 		parts = append(parts, func(ctx context.Context) error {
 			return c.base.API.Follow(ctx, podapi.Target{Kind: m.kind}, metav1.ListOptions{}, m)
 		})
@@ -102,11 +102,11 @@ func (c *Controller) Run(ctx context.Context) error {
 	return daemon.Run(ctx, parts...)
 }
 
-// retry is between two attempts to define the kinds, on the wall.
-const retry = time.Second
+// defineRetryDelay is the wall-clock time between two attempts to define the kinds.
+const defineRetryDelay = time.Second
 
-// define creates the definitions; those that there are stay as they are.
-func (c *Controller) define(ctx context.Context) error {
+// createDefinitions creates the definitions; existing ones stay as they are.
+func (c *Controller) createDefinitions(ctx context.Context) error {
 	kind, ok := kinds.ByResource("customresourcedefinitions.apiextensions.k8s.io")
 	if !ok {
 		return errors.New("the table of kinds has no CustomResourceDefinition")
@@ -124,16 +124,16 @@ func (c *Controller) define(ctx context.Context) error {
 				break
 			}
 			c.base.Log.InfoContext(ctx, "a kind is not defined yet", "kind", crd.Name, "err", err)
-			if err := (clock.Clock{}).Sleep(ctx, retry); err != nil {
+			if err := (clock.Clock{}).Sleep(ctx, defineRetryDelay); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-// look mirrors whenever an object has changed, and now and then, because the board tells
-// nobody but stations.
-func (c *Controller) look(ctx context.Context) error {
+// syncLoop mirrors after each change of an object, and periodically, because the store does not
+// notify controllers.
+func (c *Controller) syncLoop(ctx context.Context) error {
 	for {
 		timer := clock.Clock{}.Timer(mgmt.PublishInterval)
 		select {
@@ -144,65 +144,65 @@ func (c *Controller) look(ctx context.Context) error {
 		case <-timer.C:
 		}
 		timer.Stop()
-		for _, m := range c.mirror {
-			if err := c.put(ctx, m); err != nil && ctx.Err() == nil {
+		for _, m := range c.mirrors {
+			if err := c.syncMirror(ctx, m); err != nil && ctx.Err() == nil {
 				c.base.Log.InfoContext(ctx, "not all faults are on the board", "kind", m.kind.Kind, "err", err)
 			}
 		}
 	}
 }
 
-// put carries out one plan.
-func (c *Controller) put(ctx context.Context, m *mirror) error {
-	objects, filled := m.all()
+// syncMirror carries out one plan.
+func (c *Controller) syncMirror(ctx context.Context, m *mirror) error {
+	objects, filled := m.list()
 	if !filled {
 		return nil
 	}
-	board, err := c.board.Get(ctx)
+	board, err := c.store.Get(ctx)
 	if err != nil {
 		return err
 	}
 	seen := make([]Object, len(objects))
 	for i, object := range objects {
 		became := m.outcomes[object.GetUID()]
-		seen[i] = read(object).known(became.generation, became.phase)
+		seen[i] = readObject(object).withOutcome(became.generation, became.phase)
 	}
 	maps.DeleteFunc(m.outcomes, func(uid types.UID, _ outcome) bool {
 		return !slices.ContainsFunc(seen, func(o Object) bool { return o.UID == uid })
 	})
-	plan := Decide(seen, m.side.entries(board))
+	plan := Decide(seen, m.adapter.entries(board))
 	var failed error
 	if len(plan.Remove) > 0 {
-		_, err := c.board.Set(ctx, m.side.remove(plan.Remove))
+		_, err := c.store.Set(ctx, m.adapter.remove(plan.Remove))
 		failed = errors.Join(failed, err)
 	}
 	for _, object := range plan.Place {
-		failed = errors.Join(failed, c.place(ctx, m, object, board))
+		failed = errors.Join(failed, c.placeObject(ctx, m, object, board))
 	}
 	for _, object := range plan.End {
-		failed = errors.Join(failed, c.say(ctx, m, object, map[string]any{"phase": Ended}))
+		failed = errors.Join(failed, c.writeStatus(ctx, m, object, map[string]any{"phase": Ended}))
 	}
-	for _, object := range plan.Say {
-		failed = errors.Join(failed, c.say(ctx, m, object, m.outcomes[object.UID].status))
+	for _, object := range plan.WriteStatus {
+		failed = errors.Join(failed, c.writeStatus(ctx, m, object, m.outcomes[object.UID].status))
 	}
 	return failed
 }
 
-// place puts an object on the board, and says in its status what came of it.
-func (c *Controller) place(ctx context.Context, m *mirror, object Object, board mgmt.FaultState) error {
-	replaces := slices.ContainsFunc(m.side.entries(board), func(e Entry) bool { return e.Owner == object.UID })
-	change, err := m.side.place(m.spec(object.Name), object, replaces)
+// placeObject puts an object into the fault state, and writes the result to its status.
+func (c *Controller) placeObject(ctx context.Context, m *mirror, object Object, board mgmt.FaultState) error {
+	replaces := slices.ContainsFunc(m.adapter.entries(board), func(e Entry) bool { return e.Owner == object.UID })
+	change, err := m.adapter.place(m.spec(object.Name), object, replaces)
 	if err == nil {
-		board, err = c.board.Set(ctx, change)
+		board, err = c.store.Set(ctx, change)
 	}
 	phase, told := Active, map[string]any{}
 	switch {
-	case errors.Is(err, mgmt.ErrRefused), errors.Is(err, errSpec):
+	case errors.Is(err, mgmt.ErrRefused), errors.Is(err, errInvalidSpec):
 		phase, told["message"] = Refused, err.Error()
 	case err != nil:
 		return err
 	default:
-		for _, entry := range m.side.entries(board) {
+		for _, entry := range m.adapter.entries(board) {
 			if entry.Owner == object.UID {
 				told["since"] = entry.Since.UTC().Format(time.RFC3339)
 				if !entry.Until.IsZero() {
@@ -213,11 +213,12 @@ func (c *Controller) place(ctx context.Context, m *mirror, object Object, board 
 	}
 	told["phase"] = phase
 	m.outcomes[object.UID] = outcome{object.Generation, phase, told}
-	return c.say(ctx, m, object, told)
+	return c.writeStatus(ctx, m, object, told)
 }
 
-// say writes an object's status. The object may have changed meanwhile: it comes again.
-func (c *Controller) say(ctx context.Context, m *mirror, object Object, told map[string]any) error {
+// writeStatus writes an object's status. If the object has changed meanwhile, its watch event
+// causes another try.
+func (c *Controller) writeStatus(ctx context.Context, m *mirror, object Object, told map[string]any) error {
 	m.mu.Lock()
 	current, ok := m.objects[object.Name]
 	m.mu.Unlock()
@@ -236,22 +237,22 @@ func (c *Controller) say(ctx context.Context, m *mirror, object Object, told map
 		return err
 	}
 	if u, ok := updated.(*unstructured.Unstructured); ok {
-		m.keep(u)
+		m.store(u)
 	}
 	return nil
 }
 
-// read is what matters of an object.
-func read(u *unstructured.Unstructured) Object {
+// readObject returns the fields that decisions use.
+func readObject(u *unstructured.Unstructured) Object {
 	phase, _, _ := unstructured.NestedString(u.Object, "status", "phase")
 	observed, _, _ := unstructured.NestedInt64(u.Object, "status", "observedGeneration")
 	return Object{
-		Name: u.GetName(), UID: u.GetUID(), Generation: u.GetGeneration(), Leaving: u.GetDeletionTimestamp() != nil,
+		Name: u.GetName(), UID: u.GetUID(), Generation: u.GetGeneration(), Deleting: u.GetDeletionTimestamp() != nil,
 		Phase: phase, Observed: observed,
 	}
 }
 
-func (m *mirror) all() ([]*unstructured.Unstructured, bool) {
+func (m *mirror) list() ([]*unstructured.Unstructured, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	objects := make([]*unstructured.Unstructured, 0, len(m.objects))
@@ -261,7 +262,7 @@ func (m *mirror) all() ([]*unstructured.Unstructured, bool) {
 	return objects, m.filled
 }
 
-// spec is an object's, as JSON.
+// spec returns an object's spec as JSON.
 func (m *mirror) spec(name string) []byte {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -276,7 +277,7 @@ func (m *mirror) spec(name string) []byte {
 	return data
 }
 
-func (m *mirror) keep(u *unstructured.Unstructured) {
+func (m *mirror) store(u *unstructured.Unstructured) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.objects[u.GetName()] = u
@@ -293,7 +294,7 @@ func (m *mirror) Replace(items []kinds.Object, _ string) {
 		}
 	}
 	m.mu.Unlock()
-	m.poke()
+	m.wakeController()
 }
 
 // Apply implements podapi.Sink.
@@ -307,10 +308,10 @@ func (m *mirror) Apply(event watch.Event) {
 		}
 		m.mu.Unlock()
 	}
-	m.poke()
+	m.wakeController()
 }
 
-func (m *mirror) poke() {
+func (m *mirror) wakeController() {
 	select {
 	case m.wake <- struct{}{}:
 	default:

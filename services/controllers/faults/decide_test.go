@@ -11,7 +11,7 @@ func TestDecide(t *testing.T) {
 		return Object{Name: "f", UID: "u", Generation: generation, Observed: observed, Phase: phase}
 	}
 	leaving := fault(1, 1, Active)
-	leaving.Leaving = true
+	leaving.Deleting = true
 	own, strange, orphan := Entry{Name: "f", Owner: "u"}, Entry{Name: "by-hand"}, Entry{Name: "old", Owner: "gone"}
 	for name, row := range map[string]struct {
 		objects []Object
@@ -27,11 +27,11 @@ func TestDecide(t *testing.T) {
 		"refused":            {[]Object{fault(1, 1, Refused)}, nil, ""},
 		"refused, corrected": {[]Object{fault(2, 1, Refused)}, nil, "place f"},
 		// Its own cut may keep the status from being written: it is put there once all the same.
-		"unsaid":               {[]Object{fault(1, 0, "").known(1, Active)}, []Entry{own}, "say f"},
-		"unsaid, and healed":   {[]Object{fault(1, 0, "").known(1, Active)}, nil, "end f"},
-		"unsaid, then changed": {[]Object{fault(2, 0, "").known(1, Active)}, []Entry{own}, "place f"},
-		"unsaid to be refused": {[]Object{fault(1, 0, "").known(1, Refused)}, nil, "say f"},
-		"said by now":          {[]Object{fault(1, 1, Active).known(1, Active)}, []Entry{own}, ""},
+		"unsaid":               {[]Object{fault(1, 0, "").withOutcome(1, Active)}, []Entry{own}, "say f"},
+		"unsaid, and healed":   {[]Object{fault(1, 0, "").withOutcome(1, Active)}, nil, "end f"},
+		"unsaid, then changed": {[]Object{fault(2, 0, "").withOutcome(1, Active)}, []Entry{own}, "place f"},
+		"unsaid to be refused": {[]Object{fault(1, 0, "").withOutcome(1, Refused)}, nil, "say f"},
+		"said by now":          {[]Object{fault(1, 1, Active).withOutcome(1, Active)}, []Entry{own}, ""},
 		"being deleted":        {[]Object{leaving}, []Entry{own}, "remove f"},
 		"deleted":              {nil, []Entry{orphan, strange}, "remove old"},
 	} {
@@ -46,7 +46,7 @@ func TestDecide(t *testing.T) {
 		for _, o := range plan.End {
 			got = append(got, "end "+o.Name)
 		}
-		for _, o := range plan.Say {
+		for _, o := range plan.WriteStatus {
 			got = append(got, "say "+o.Name)
 		}
 		if fmt.Sprint(strings.Join(got, ", ")) != row.want {

@@ -13,32 +13,32 @@ import (
 	"github.com/podfall/podfall/internal/partition"
 )
 
-// errSpec is the cause of a spec that cannot be read.
-var errSpec = errors.New("spec")
+// errInvalidSpec is the cause of a spec that cannot be read.
+var errInvalidSpec = errors.New("spec")
 
-// half is what one kind has on the board.
-type half interface {
-	// entries are what the board has of the kind.
+// adapter reads and changes the part of the fault state for one kind.
+type adapter interface {
+	// entries are the fault state's entries of the kind.
 	entries(board mgmt.FaultState) []Entry
-	// place puts an object with a spec on the board; it may take the place of another of its name.
+	// place returns the change that adds an object with a spec; it may replace an entry of the same
+	// name.
 	place(spec []byte, object Object, replaces bool) (mgmt.Change, error)
-	// remove takes names off the board.
+	// remove returns the change that removes entries by name.
 	remove(names []string) mgmt.Change
 }
 
-// side is the half of the board that holds values of a type.
-type side[T any] struct {
+// stateAdapter adapts the list of one type in the fault state.
+type stateAdapter[T any] struct {
 	list  func(mgmt.FaultState) []T
 	entry func(T) Entry
-	// add is a change that puts an object on the board once its spec has been read into what
-	// comes with it.
+	// add returns a change that adds an object, once the spec is decoded into the returned value.
 	add func(object Object, replaces bool) (change mgmt.Change, spec any)
 	end func(these *mgmt.Selection) mgmt.Change
 }
 
-// faultSide is the half of the Faults.
-func faultSide() half {
-	return side[fault.Fault]{
+// newFaultAdapter adapts the Faults.
+func newFaultAdapter() adapter {
+	return stateAdapter[fault.Fault]{
 		list: func(b mgmt.FaultState) []fault.Fault { return b.Faults },
 		entry: func(f fault.Fault) Entry {
 			return Entry{Name: f.Name, Owner: types.UID(f.Owner), Since: f.Since, Until: f.Until}
@@ -51,9 +51,9 @@ func faultSide() half {
 	}
 }
 
-// cutSide is the half of the Partitions.
-func cutSide() half {
-	return side[partition.Cut]{
+// newCutAdapter adapts the Partitions.
+func newCutAdapter() adapter {
+	return stateAdapter[partition.Cut]{
 		list: func(b mgmt.FaultState) []partition.Cut { return b.Cuts },
 		entry: func(c partition.Cut) Entry {
 			return Entry{Name: c.Name, Owner: types.UID(c.Owner), Since: c.Since, Until: c.Until}
@@ -66,7 +66,7 @@ func cutSide() half {
 	}
 }
 
-func (s side[T]) entries(board mgmt.FaultState) []Entry {
+func (s stateAdapter[T]) entries(board mgmt.FaultState) []Entry {
 	all := s.list(board)
 	entries := make([]Entry, 0, len(all))
 	for _, one := range all {
@@ -75,18 +75,20 @@ func (s side[T]) entries(board mgmt.FaultState) []Entry {
 	return entries
 }
 
-func (s side[T]) place(spec []byte, object Object, replaces bool) (mgmt.Change, error) {
+func (s stateAdapter[T]) place(spec []byte, object Object, replaces bool) (mgmt.Change, error) {
 	change, into := s.add(object, replaces)
-	return change, decode(spec, into)
+	return change, decodeSpec(spec, into)
 }
 
-func (s side[T]) remove(names []string) mgmt.Change { return s.end(&mgmt.Selection{Names: names}) }
+func (s stateAdapter[T]) remove(names []string) mgmt.Change {
+	return s.end(&mgmt.Selection{Names: names})
+}
 
-func decode(spec []byte, into any) error {
+func decodeSpec(spec []byte, into any) error {
 	decoder := json.NewDecoder(bytes.NewReader(spec))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(into); err != nil {
-		return fmt.Errorf("%w: %w", errSpec, err)
+		return fmt.Errorf("%w: %w", errInvalidSpec, err)
 	}
 	return nil
 }

@@ -8,42 +8,43 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// domain is a value of a node label.
+// domain is one value of a node label: a topology domain.
 type domain struct{ key, value string }
 
 // term is one term of pod affinity or anti-affinity.
 type term struct {
-	key        string
-	selector   labels.Selector
-	namespaces []string
-	within     labels.Selector // of namespaces; nil for none
-	weight     int32
+	key               string
+	selector          labels.Selector
+	namespaces        []string
+	namespaceSelector labels.Selector // selects namespaces by their labels; nil for none
+	weight            int32
 }
 
-// terms are what a pod asks of the pods around it, and they of it, counted over all nodes.
+// terms are the pod's affinity and anti-affinity terms with their matches on all nodes, and the
+// anti-affinity of existing pods against it.
 type terms struct {
 	affinity, anti []term
-	// together and apart count the pods in each domain that the terms select; unwanted are
-	// the domains in which a pod is that does not want this one.
-	together, apart, unwanted map[domain]int
-	// first is true when no pod matches the affinity and the pod matches it itself.
-	first bool
+	// affinityCounts and antiCounts count the pods in each domain that the terms select.
+	// existingAnti are the domains with a pod whose anti-affinity selects this pod.
+	affinityCounts, antiCounts, existingAnti map[domain]int
+	// isFirst is true if no pod matches the affinity terms and the pod matches them itself.
+	isFirst bool
 }
 
-// readTerms counts for a pod.
-func readTerms(pod *corev1.Pod, world World) terms {
-	t := terms{unwanted: map[domain]int{}}
+// countTerms reads a pod's terms and counts the pods on all nodes that they select.
+func countTerms(pod *corev1.Pod, world World) terms {
+	t := terms{existingAnti: map[domain]int{}}
 	if affinity := pod.Spec.Affinity; affinity != nil {
 		if affinity.PodAffinity != nil {
-			t.affinity = readAll(pod, affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution)
+			t.affinity = parseTerms(pod, affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution)
 		}
-		t.anti = readAll(pod, antiTerms(pod))
+		t.anti = parseTerms(pod, antiTerms(pod))
 	}
 	for _, node := range world.Nodes {
-		for _, other := range node.Anti {
-			for _, unwilling := range readAll(other, antiTerms(other)) {
+		for _, other := range node.AntiAffinityPods {
+			for _, unwilling := range parseTerms(other, antiTerms(other)) {
 				if unwilling.selects(pod, world) {
-					t.unwanted[domain{unwilling.key, node.Object.Labels[unwilling.key]}]++
+					t.existingAnti[domain{unwilling.key, node.Object.Labels[unwilling.key]}]++
 				}
 			}
 		}
@@ -51,28 +52,28 @@ func readTerms(pod *corev1.Pod, world World) terms {
 	if len(t.affinity)+len(t.anti) == 0 {
 		return t
 	}
-	t.together, t.apart = map[domain]int{}, map[domain]int{}
+	t.affinityCounts, t.antiCounts = map[domain]int{}, map[domain]int{}
 	for _, node := range world.Nodes {
 		for _, other := range node.Pods {
-			t.countIn(node, other, world)
+			t.addPod(node, other, world)
 		}
 	}
-	t.first = len(t.together) == 0 && !slices.ContainsFunc(t.affinity, func(one term) bool { return !one.selects(pod, world) })
+	t.isFirst = len(t.affinityCounts) == 0 && !slices.ContainsFunc(t.affinity, func(one term) bool { return !one.selects(pod, world) })
 	return t
 }
 
-// countIn adds one pod on a node. It counts for the affinity when it matches all terms, for
-// the anti-affinity by each.
-func (t *terms) countIn(node *NodeView, other *corev1.Pod, world World) {
+// addPod counts one pod on a node. The pod counts for affinity if it matches all affinity terms,
+// and for each anti-affinity term that it matches.
+func (t *terms) addPod(node *NodeView, other *corev1.Pod, world World) {
 	all := len(t.affinity) > 0 && !slices.ContainsFunc(t.affinity, func(one term) bool { return !one.selects(other, world) })
 	for _, one := range t.affinity {
 		if value, has := node.Object.Labels[one.key]; has && all {
-			t.together[domain{one.key, value}]++
+			t.affinityCounts[domain{one.key, value}]++
 		}
 	}
 	for _, one := range t.anti {
 		if value, has := node.Object.Labels[one.key]; has && one.selects(other, world) {
-			t.apart[domain{one.key, value}]++
+			t.antiCounts[domain{one.key, value}]++
 		}
 	}
 }
@@ -84,23 +85,23 @@ func antiTerms(pod *corev1.Pod) []corev1.PodAffinityTerm {
 	return pod.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution
 }
 
-func readAll(pod *corev1.Pod, all []corev1.PodAffinityTerm) []term {
+func parseTerms(pod *corev1.Pod, all []corev1.PodAffinityTerm) []term {
 	var found []term
 	for _, one := range all {
-		found = append(found, readTerm(pod, one, 0))
+		found = append(found, parseTerm(pod, one, 0))
 	}
 	return found
 }
 
-// readTerm reads a term of pod's; without namespaces it means pod's own.
-func readTerm(pod *corev1.Pod, one corev1.PodAffinityTerm, weight int32) term {
+// parseTerm reads a term of the pod. A term without namespaces means the pod's namespace.
+func parseTerm(pod *corev1.Pod, one corev1.PodAffinityTerm, weight int32) term {
 	t := term{key: one.TopologyKey, namespaces: one.Namespaces, weight: weight, selector: labels.Nothing()}
 	if selector, err := metav1.LabelSelectorAsSelector(one.LabelSelector); err == nil {
 		t.selector = selector
 	}
 	if one.NamespaceSelector != nil {
 		if within, err := metav1.LabelSelectorAsSelector(one.NamespaceSelector); err == nil {
-			t.within = within
+			t.namespaceSelector = within
 		}
 	} else if len(one.Namespaces) == 0 {
 		t.namespaces = []string{pod.Namespace}
@@ -109,25 +110,25 @@ func readTerm(pod *corev1.Pod, one corev1.PodAffinityTerm, weight int32) term {
 }
 
 func (t term) selects(pod *corev1.Pod, world World) bool {
-	if !slices.Contains(t.namespaces, pod.Namespace) && (t.within == nil || !t.within.Matches(labels.Set(world.Namespaces[pod.Namespace]))) {
+	if !slices.Contains(t.namespaces, pod.Namespace) && (t.namespaceSelector == nil || !t.namespaceSelector.Matches(labels.Set(world.Namespaces[pod.Namespace]))) {
 		return false
 	}
 	return t.selector.Matches(labels.Set(pod.Labels))
 }
 
-func (t terms) refuse(node *NodeView) Refusal {
+func (t terms) checkNode(node *NodeView) Refusal {
 	for _, one := range t.affinity {
 		value, has := node.Object.Labels[one.key]
-		if !has || t.together[domain{one.key, value}] == 0 && !t.first {
-			return Refusal{Reasons: []string{reasonPodAffinity}, Final: true}
+		if !has || t.affinityCounts[domain{one.key, value}] == 0 && !t.isFirst {
+			return Refusal{Reasons: []string{reasonPodAffinity}, Unresolvable: true}
 		}
 	}
 	for _, one := range t.anti {
-		if value, has := node.Object.Labels[one.key]; has && t.apart[domain{one.key, value}] > 0 {
+		if value, has := node.Object.Labels[one.key]; has && t.antiCounts[domain{one.key, value}] > 0 {
 			return Refusal{Reasons: []string{reasonPodAnti}}
 		}
 	}
-	for where := range t.unwanted {
+	for where := range t.existingAnti {
 		if value, has := node.Object.Labels[where.key]; has && value == where.value {
 			return Refusal{Reasons: []string{reasonExistingAnti}}
 		}

@@ -13,43 +13,43 @@ import (
 
 func usesVolumes(pod *corev1.Pod) bool { return len(pod.Spec.Volumes) > 0 }
 
-// SetClaim takes up a claim that is new or has changed.
+// SetClaim stores a claim that is new or has changed.
 func (s *State) SetClaim(claim *corev1.PersistentVolumeClaim) {
-	s.around.storage.Claims[types.NamespacedName{Namespace: claim.Namespace, Name: claim.Name}] = claim
-	s.retry(usesVolumes)
+	s.related.storage.Claims[types.NamespacedName{Namespace: claim.Namespace, Name: claim.Name}] = claim
+	s.requeueIf(usesVolumes)
 }
 
-// RemoveClaim forgets one that is gone.
+// RemoveClaim removes a deleted claim.
 func (s *State) RemoveClaim(claim *corev1.PersistentVolumeClaim) {
-	delete(s.around.storage.Claims, types.NamespacedName{Namespace: claim.Namespace, Name: claim.Name})
+	delete(s.related.storage.Claims, types.NamespacedName{Namespace: claim.Namespace, Name: claim.Name})
 }
 
-// SetVolume takes up a volume that is new or has changed.
+// SetVolume stores a volume that is new or has changed.
 func (s *State) SetVolume(volume *corev1.PersistentVolume) {
-	s.around.storage.Volumes[volume.Name] = volume
-	s.retry(usesVolumes)
+	s.related.storage.Volumes[volume.Name] = volume
+	s.requeueIf(usesVolumes)
 }
 
-// RemoveVolume forgets one that is gone.
+// RemoveVolume removes a deleted volume.
 func (s *State) RemoveVolume(volume *corev1.PersistentVolume) {
-	delete(s.around.storage.Volumes, volume.Name)
+	delete(s.related.storage.Volumes, volume.Name)
 }
 
 func setClass(s *State, class *storagev1.StorageClass) {
-	s.around.storage.Classes[class.Name] = class
-	s.retry(usesVolumes)
+	s.related.storage.Classes[class.Name] = class
+	s.requeueIf(usesVolumes)
 }
 
 func removeClass(s *State, class *storagev1.StorageClass) {
-	delete(s.around.storage.Classes, class.Name)
+	delete(s.related.storage.Classes, class.Name)
 }
 
 func setNamespace(s *State, namespace *corev1.Namespace) {
-	s.around.namespaces[namespace.Name] = namespace.Labels
+	s.related.namespaces[namespace.Name] = namespace.Labels
 }
 
 func removeNamespace(s *State, namespace *corev1.Namespace) {
-	delete(s.around.namespaces, namespace.Name)
+	delete(s.related.namespaces, namespace.Name)
 }
 
 func setBudget(s *State, budget *policyv1.PodDisruptionBudget) {
@@ -58,11 +58,11 @@ func setBudget(s *State, budget *policyv1.PodDisruptionBudget) {
 		removeBudget(s, budget)
 		return
 	}
-	s.around.budgets[budget.UID] = Budget{
+	s.related.budgets[budget.UID] = Budget{
 		Namespace: budget.Namespace, Selector: selector, Allowed: budget.Status.DisruptionsAllowed, Disrupted: budget.Status.DisruptedPods,
 	}
 }
 
 func removeBudget(s *State, budget *policyv1.PodDisruptionBudget) {
-	delete(s.around.budgets, budget.UID)
+	delete(s.related.budgets, budget.UID)
 }

@@ -23,45 +23,45 @@ import (
 	"github.com/podfall/podfall/services/controllers/view"
 )
 
-// Controller keeps a State up to date, decides about every pod in it that has no node,
-// and binds.
+// Controller keeps a State up to date, decides about every pod in it without a node, and binds.
 type Controller struct {
 	api      control.API
 	recorder control.Recorder
 	clock    clock.Clock
 	log      *slog.Logger
 	inbox    *mailbox
-	// outbox holds decisions that are to be carried out.
-	outbox chan verdict
-	counts counts
+	// outbox holds decisions that wait for a binder.
+	outbox  chan podDecision
+	metrics schedulerMetrics
 }
 
-// binders is how many decisions may be carried out at once.
+// binders is how many decisions are carried out at once.
 const binders = 16
 
-// New is a scheduler that has not begun; see Run.
+// New returns a scheduler that is not running yet; see Run.
 func New(base control.Base) *Controller {
 	c := &Controller{
 		api: base.API, recorder: base.Events("default-scheduler"), clock: base.Clock, log: base.Log,
-		inbox: newMailbox(), outbox: make(chan verdict, binders),
-		counts: newCounts(base.Metrics),
+		inbox: newMailbox(), outbox: make(chan podDecision, binders),
+		metrics: newSchedulerMetrics(base.Metrics),
 	}
-	base.Metrics.OnCollect(c.lookUp)
-	listen(c.inbox, view.Of[*corev1.Node](base.Views, "nodes"), (*State).SetNode, removeNode)
-	listen(c.inbox, view.Of[*corev1.Pod](base.Views, "pods"), (*State).SetPod, (*State).RemovePod)
-	listen(c.inbox, view.Of[*corev1.Namespace](base.Views, "namespaces"), setNamespace, removeNamespace)
-	listen(c.inbox, view.Of[*corev1.PersistentVolumeClaim](base.Views, "persistentvolumeclaims"), (*State).SetClaim, (*State).RemoveClaim)
-	listen(c.inbox, view.Of[*corev1.PersistentVolume](base.Views, "persistentvolumes"), (*State).SetVolume, (*State).RemoveVolume)
-	listen(c.inbox, view.Of[*storagev1.StorageClass](base.Views, "storageclasses.storage.k8s.io"), setClass, removeClass)
-	listen(c.inbox, view.Of[*policyv1.PodDisruptionBudget](base.Views, "poddisruptionbudgets.policy"), setBudget, removeBudget)
+	base.Metrics.OnCollect(c.reportPending)
+	subscribe(c.inbox, view.Of[*corev1.Node](base.Views, "nodes"), (*State).SetNode, removeNode)
+	subscribe(c.inbox, view.Of[*corev1.Pod](base.Views, "pods"), (*State).SetPod, (*State).RemovePod)
+	subscribe(c.inbox, view.Of[*corev1.Namespace](base.Views, "namespaces"), setNamespace, removeNamespace)
+	subscribe(c.inbox, view.Of[*corev1.PersistentVolumeClaim](base.Views, "persistentvolumeclaims"), (*State).SetClaim, (*State).RemoveClaim)
+	subscribe(c.inbox, view.Of[*corev1.PersistentVolume](base.Views, "persistentvolumes"), (*State).SetVolume, (*State).RemoveVolume)
+	subscribe(c.inbox, view.Of[*storagev1.StorageClass](base.Views, "storageclasses.storage.k8s.io"), setClass, removeClass)
+	subscribe(c.inbox, view.Of[*policyv1.PodDisruptionBudget](base.Views, "poddisruptionbudgets.policy"), setBudget, removeBudget)
 	return c
 }
 
-// lookUp has the loop say how many pods wait, if it has time.
-func (c *Controller) lookUp() {
+// reportPending makes the loop update the metric of pending pods. It waits for the loop for at most
+// a second.
+func (c *Controller) reportPending() {
 	said := make(chan struct{})
 	c.inbox.put(func(state *State) {
-		c.counts.waits(state.Waiting())
+		c.metrics.setPending(state.CountWaiting())
 		close(said)
 	})
 	limit := clock.Clock{}.Timer(time.Second)
@@ -72,8 +72,8 @@ func (c *Controller) lookUp() {
 	}
 }
 
-// listen puts what becomes of a kind's objects into the mailbox.
-func listen[T kinds.Object](inbox *mailbox, from *view.Copy[T], set, remove func(*State, T)) {
+// subscribe queues each change of a kind's objects in the mailbox.
+func subscribe[T kinds.Object](inbox *mailbox, from *view.Copy[T], set, remove func(*State, T)) {
 	from.OnChange(func(old, now T) {
 		var none T
 		if any(now) == any(none) {
@@ -84,17 +84,17 @@ func listen[T kinds.Object](inbox *mailbox, from *view.Copy[T], set, remove func
 	})
 }
 
-// input changes what the scheduler believes.
-type input func(*State)
+// stateChange is a change of the scheduler's state.
+type stateChange func(*State)
 
-// verdict is a decision about a pod.
-type verdict struct {
+// podDecision is a decision about one pod.
+type podDecision struct {
 	pod *corev1.Pod
 	Decision
-	// tries is how often it was decided about the pod, began when it was the last time, on
-	// the wall.
-	tries int
-	began time.Time
+	// attempts is how often the scheduler has decided about the pod; began is the wall-clock time
+	// of the last attempt.
+	attempts int
+	began    time.Time
 }
 
 // Run schedules until ctx ends.
@@ -102,7 +102,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	var parts sync.WaitGroup
 	defer parts.Wait()
 	for range binders {
-		parts.Go(func() { c.carryOutAll(ctx) })
+		parts.Go(func() { c.runBinder(ctx) })
 	}
 	state := NewState()
 	for {
@@ -118,11 +118,11 @@ func (c *Controller) Run(ctx context.Context) error {
 	}
 }
 
-// schedule decides about every pod that can be decided about now. While the binders are
-// busy it takes in what has changed.
+// schedule decides about every pod in the queue. While all binders are busy it applies the changes
+// in the mailbox.
 func (c *Controller) schedule(ctx context.Context, state *State) {
 	for pod := state.Next(); pod != nil; pod = state.Next() {
-		began, tries := clock.Clock{}.Now(), state.Tries(pod.UID)
+		began, tries := clock.Clock{}.Now(), state.Attempts(pod.UID)
 		decision := Decide(pod, state.World())
 		switch decision.Outcome {
 		case Bind:
@@ -142,15 +142,15 @@ func (c *Controller) schedule(ctx context.Context, state *State) {
 				return
 			case <-c.inbox.wake:
 				c.inbox.drain(state)
-			case c.outbox <- verdict{pod, decision, tries, began}:
+			case c.outbox <- podDecision{pod, decision, tries, began}:
 				sent = true
 			}
 		}
 	}
 }
 
-// carryOutAll carries out decisions until ctx ends.
-func (c *Controller) carryOutAll(ctx context.Context) {
+// runBinder carries out decisions until ctx ends.
+func (c *Controller) runBinder(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -160,10 +160,10 @@ func (c *Controller) carryOutAll(ctx context.Context) {
 			case Bind:
 				c.bind(ctx, next)
 			case Wait:
-				c.counts.attempted(resultUnschedulable, next.began)
-				c.refused(ctx, next.pod, next.Message, "")
+				c.metrics.recordAttempt(resultUnschedulable, next.began)
+				c.recordUnschedulable(ctx, next.pod, next.Message, "")
 			case Preempt:
-				c.preempt(ctx, next)
+				c.preemptVictims(ctx, next)
 			case Provision:
 				c.provision(ctx, next)
 			case Skip:
@@ -174,9 +174,9 @@ func (c *Controller) carryOutAll(ctx context.Context) {
 	}
 }
 
-// refused tells why the pod stays pending, once per reason, and which node is kept for it
-// unless that is empty.
-func (c *Controller) refused(ctx context.Context, pod *corev1.Pod, message, nominated string) {
+// recordUnschedulable records why the pod stays pending, once per reason, and the nominated node
+// unless it is empty.
+func (c *Controller) recordUnschedulable(ctx context.Context, pod *corev1.Pod, message, nominated string) {
 	condition := podcondition.Find(pod, corev1.PodScheduled)
 	if condition != nil && condition.Message == message && nominated == "" {
 		return
@@ -191,49 +191,49 @@ func (c *Controller) refused(ctx context.Context, pod *corev1.Pod, message, nomi
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID}, "status": status})
 	if err == nil {
-		_, err = c.api.Patch(ctx, target(pod, "status"), types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+		_, err = c.api.Patch(ctx, podTarget(pod, "status"), types.StrategicMergePatchType, patch, metav1.PatchOptions{})
 	}
 	if err != nil {
 		c.log.WarnContext(ctx, "could not say why a pod is pending", "pod", pod.Namespace+"/"+pod.Name, "error", err)
 	}
 }
 
-// preempt asks the victims to go, as gracefully as they want to, and keeps the node.
-func (c *Controller) preempt(ctx context.Context, next verdict) {
-	c.counts.attempted(resultUnschedulable, next.began)
-	c.counts.preemptions.Add(1)
+// preemptVictims deletes the victims with their own grace, and nominates the node.
+func (c *Controller) preemptVictims(ctx context.Context, next podDecision) {
+	c.metrics.recordAttempt(resultUnschedulable, next.began)
+	c.metrics.preemptions.Add(1)
 	for _, victim := range next.Victims {
 		if victim.DeletionTimestamp != nil {
 			continue
 		}
-		if err := c.evict(ctx, victim); err != nil && !apierrors.IsNotFound(err) {
+		if err := c.deleteVictim(ctx, victim); err != nil && !apierrors.IsNotFound(err) {
 			c.log.WarnContext(ctx, "could not preempt a pod", "pod", victim.Namespace+"/"+victim.Name, "error", err)
-			c.inbox.put(func(state *State) { state.Spare(victim.UID) })
+			c.inbox.put(func(state *State) { state.CancelPreemption(victim.UID) })
 			continue
 		}
-		c.counts.victims.Add(1)
+		c.metrics.victims.Add(1)
 		c.recorder.Event(victim, corev1.EventTypeNormal, "Preempted", fmt.Sprintf("Preempted by pod %s on node %s", next.pod.UID, next.Node))
 	}
-	c.refused(ctx, next.pod, next.Message, next.Node)
+	c.recordUnschedulable(ctx, next.pod, next.Message, next.Node)
 }
 
-// evict marks a victim as disrupted, and deletes it.
-func (c *Controller) evict(ctx context.Context, victim *corev1.Pod) error {
+// deleteVictim marks a victim as disrupted, and deletes it.
+func (c *Controller) deleteVictim(ctx context.Context, victim *corev1.Pod) error {
 	disrupted := podcondition.Disruption(corev1.PodReasonPreemptionByScheduler,
 		"default-scheduler: preempting to accommodate a higher priority pod")
 	patch, err := podcondition.Patch(victim, "", &disrupted, c.clock.Now())
 	if err == nil && patch != nil {
-		_, err = c.api.Patch(ctx, target(victim, "status"), types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+		_, err = c.api.Patch(ctx, podTarget(victim, "status"), types.StrategicMergePatchType, patch, metav1.PatchOptions{})
 	}
 	if err != nil {
 		return err
 	}
-	_, err = c.api.Delete(ctx, target(victim, ""), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &victim.UID}})
+	_, err = c.api.Delete(ctx, podTarget(victim, ""), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &victim.UID}})
 	return err
 }
 
-// provision tells claims of the node of their first consumer.
-func (c *Controller) provision(ctx context.Context, next verdict) {
+// provision annotates claims with the node of their first consumer.
+func (c *Controller) provision(ctx context.Context, next podDecision) {
 	for _, claim := range next.Claims {
 		if claim.Annotations[selectedNode] == next.Node {
 			continue
@@ -242,7 +242,7 @@ func (c *Controller) provision(ctx context.Context, next verdict) {
 			"uid": claim.UID, "annotations": map[string]string{selectedNode: next.Node},
 		}})
 		if err == nil {
-			where := podapi.Target{Kind: kindOf("persistentvolumeclaims"), Namespace: claim.Namespace, Name: claim.Name}
+			where := podapi.Target{Kind: mustFindKind("persistentvolumeclaims"), Namespace: claim.Namespace, Name: claim.Name}
 			_, err = c.api.Patch(ctx, where, types.MergePatchType, patch, metav1.PatchOptions{})
 		}
 		if err != nil {
@@ -251,22 +251,22 @@ func (c *Controller) provision(ctx context.Context, next verdict) {
 	}
 }
 
-// bind stores one decision. A refused one is taken back: a pod that is gone, deleting
-// or bound by someone else (API-80) is dropped, any other is decided about again.
-func (c *Controller) bind(ctx context.Context, next verdict) {
+// bind stores one decision. If the API refuses the binding, the placement is undone. A pod that is
+// gone, terminating or already bound (API-80) is dropped, any other is queued again.
+func (c *Controller) bind(ctx context.Context, next podDecision) {
 	pod, node := next.pod, next.Node
-	_, err := c.api.Create(ctx, target(pod, "binding"), &corev1.Binding{
+	_, err := c.api.Create(ctx, podTarget(pod, "binding"), &corev1.Binding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
 		Target:     corev1.ObjectReference{Kind: "Node", Name: node},
 	}, metav1.CreateOptions{})
 	name := pod.Namespace + "/" + pod.Name
 	if err == nil {
-		c.counts.attempted(resultScheduled, next.began)
-		c.counts.bound(next.tries, c.clock.Since(pod.CreationTimestamp.Time))
+		c.metrics.recordAttempt(resultScheduled, next.began)
+		c.metrics.recordBound(next.attempts, c.clock.Since(pod.CreationTimestamp.Time))
 		c.recorder.Event(pod, corev1.EventTypeNormal, "Scheduled", "Successfully assigned "+name+" to "+node)
 		return
 	}
-	c.counts.attempted(resultError, next.began)
+	c.metrics.recordAttempt(resultError, next.began)
 	c.log.WarnContext(ctx, "binding refused", "pod", name, "node", node, "error", err)
 	again := !apierrors.IsNotFound(err) && !apierrors.IsConflict(err)
 	c.inbox.put(func(state *State) {
@@ -277,11 +277,11 @@ func (c *Controller) bind(ctx context.Context, next verdict) {
 	})
 }
 
-func target(pod *corev1.Pod, subresource string) podapi.Target {
-	return podapi.Target{Kind: kindOf("pods"), Namespace: pod.Namespace, Name: pod.Name, Subresource: subresource}
+func podTarget(pod *corev1.Pod, subresource string) podapi.Target {
+	return podapi.Target{Kind: mustFindKind("pods"), Namespace: pod.Namespace, Name: pod.Name, Subresource: subresource}
 }
 
-func kindOf(resource string) kinds.Kind {
+func mustFindKind(resource string) kinds.Kind {
 	kind, ok := kinds.ByResource(resource)
 	if !ok {
 		panic("no kind " + resource) // the table of kinds has lost a row

@@ -10,14 +10,14 @@ import (
 	"github.com/podfall/podfall/internal/metrics"
 )
 
-// counts are upstream's metrics of its scheduler.
-type counts struct {
+// schedulerMetrics are upstream's metrics of its scheduler.
+type schedulerMetrics struct {
 	attempts, pending, preemptions, victims *metrics.Family
-	attempt, scheduled                      *metrics.Family
+	attemptDuration, schedulingDuration     *metrics.Family
 }
 
-// profile is the one that there is.
-const profile = corev1.DefaultSchedulerName
+// profileName is the only profile.
+const profileName = corev1.DefaultSchedulerName
 
 // The results of an attempt.
 const (
@@ -26,8 +26,8 @@ const (
 	resultError         = "error"
 )
 
-func newCounts(all *metrics.Registry) counts {
-	return counts{
+func newSchedulerMetrics(all *metrics.Registry) schedulerMetrics {
+	return schedulerMetrics{
 		attempts: all.Counter("scheduler_schedule_attempts_total",
 			"Number of attempts to schedule pods, by the result. 'unschedulable' means a pod could not be scheduled, while 'error' means an internal scheduler problem.",
 			"result", "profile"),
@@ -36,36 +36,36 @@ func newCounts(all *metrics.Registry) counts {
 				"'unschedulable' means number of pods in unschedulablePods that the scheduler attempted to schedule and failed.", "queue"),
 		preemptions: all.Counter("scheduler_preemption_attempts_total", "Total preemption attempts in the cluster till now"),
 		victims:     all.Counter("scheduler_preemption_victims_total", "Pods that were asked to make room for others."),
-		attempt: all.Histogram("scheduler_scheduling_attempt_duration_seconds",
+		attemptDuration: all.Histogram("scheduler_scheduling_attempt_duration_seconds",
 			"Scheduling attempt latency in seconds (scheduling algorithm + binding)", metrics.LatencyBuckets(), "result", "profile"),
-		scheduled: all.Histogram("scheduler_pod_scheduling_sli_duration_seconds",
+		schedulingDuration: all.Histogram("scheduler_pod_scheduling_sli_duration_seconds",
 			"E2e latency for a pod being scheduled, from the time the pod enters the scheduling queue and might involve multiple scheduling attempts.",
 			metrics.LatencyBuckets(), "attempts"),
 	}
 }
 
-// attempted counts an attempt that began at an instant of the wall.
-func (c counts) attempted(result string, began time.Time) {
-	c.attempts.Add(1, result, profile)
-	c.attempt.Observe(clock.Clock{}.Since(began), result, profile)
+// recordAttempt counts an attempt that began at a wall-clock time.
+func (c schedulerMetrics) recordAttempt(result string, began time.Time) {
+	c.attempts.Add(1, result, profileName)
+	c.attemptDuration.Observe(clock.Clock{}.Since(began), result, profileName)
 }
 
-// mostAttempts is the last that has a label of its own.
-const mostAttempts = 15
+// maxAttemptsLabel is the highest number of attempts with a label of its own.
+const maxAttemptsLabel = 15
 
-// bound counts a pod that has its node after so many attempts, and so long, in cluster time,
-// after it was made.
-func (c counts) bound(attempts int, took time.Duration) {
+// recordBound counts a pod that was bound after so many attempts, and so long, in cluster time,
+// after its creation.
+func (c schedulerMetrics) recordBound(attempts int, took time.Duration) {
 	label := strconv.Itoa(attempts)
-	if attempts > mostAttempts {
-		label = strconv.Itoa(mostAttempts) + "+"
+	if attempts > maxAttemptsLabel {
+		label = strconv.Itoa(maxAttemptsLabel) + "+"
 	}
-	c.scheduled.Observe(took, label)
+	c.schedulingDuration.Observe(took, label)
 }
 
-// waits tells how many pods wait. None is in upstream's backoffQ: who was refused waits for a
-// change, not for a time.
-func (c counts) waits(active, unschedulable int) {
+// setPending sets the number of pending pods. Nothing is in upstream's backoffQ: an unschedulable
+// pod waits for a change, not for a time.
+func (c schedulerMetrics) setPending(active, unschedulable int) {
 	c.pending.Set(float64(active), "active")
 	c.pending.Set(0, "backoff")
 	c.pending.Set(float64(unschedulable), "unschedulable")

@@ -1,6 +1,7 @@
-// Package scheduler binds pods that have no node. decide.go says which node, and is pure;
-// filter.go, topology.go, affinity.go and volumes.go say where a pod may not run, score.go where
-// it had better, preempt.go who has to make room; controller.go watches, asks, and binds.
+// Package scheduler binds pods that have no node. decide.go chooses the node, and is pure.
+// filter.go, topology.go, affinity.go and volumes.go reject nodes, score.go ranks the rest, and
+// preempt.go selects the pods that have to make room. controller.go watches, sends requests, and
+// binds.
 package scheduler
 
 import (
@@ -12,17 +13,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Decision is what to do with one pod that has no node.
+// Decision is what to do with one pod without a node.
 type Decision struct {
 	Outcome Outcome
-	// Node to bind to, when the outcome is Bind; to keep for the pod, when it is Preempt; to
-	// make volumes for, when it is Provision.
+	// Node to bind to (Bind), to nominate (Preempt), or to make volumes for (Provision).
 	Node string
-	// Message of the FailedScheduling event, when the outcome is Wait, Preempt or Skip.
+	// Message of the FailedScheduling event (Wait, Preempt, Skip).
 	Message string
-	// Victims are pods that have to go first, when the outcome is Preempt.
+	// Victims are the pods to delete first (Preempt).
 	Victims []*corev1.Pod
-	// Claims are to be told of the node, when the outcome is Provision.
+	// Claims are to be annotated with the node (Provision).
 	Claims []*corev1.PersistentVolumeClaim
 }
 
@@ -30,72 +30,73 @@ type Decision struct {
 type Outcome int
 
 const (
-	// Wait leaves the pod pending; it is tried again when something changes.
+	// Wait leaves the pod pending until a change could help it.
 	Wait Outcome = iota
 	// Bind assigns the pod to the decision's node.
 	Bind
-	// Skip drops the pod: it is being deleted (API-81).
+	// Skip drops the pod, because it is terminating (API-81).
 	Skip
 	// Gated leaves the pod alone until its scheduling gates are gone.
 	Gated
-	// Preempt asks pods of less priority to go, and then leaves the pod pending.
+	// Preempt deletes pods of lower priority, and leaves the pod pending.
 	Preempt
-	// Provision chooses a node for volumes that wait for their first consumer, and then
-	// leaves the pod pending until they are there.
+	// Provision chooses a node for volumes that wait for their first consumer, and leaves the pod
+	// pending until they exist.
 	Provision
 )
 
-// World is what a decision is made in. Nodes must be sorted by name.
+// World is the input of a decision. Nodes must be sorted by name.
 type World struct {
 	Nodes []*NodeView
-	// Namespaces has the labels of each, by its name.
+	// Namespaces has the labels of each namespace, by its name.
 	Namespaces map[string]map[string]string
 	Storage    *Storage
-	// Budgets tell whom to spare.
+	// Budgets limit which pods preemption should delete.
 	Budgets map[types.UID]Budget
-	// Nominated is the node on which room is being made for a pod, Going are the pods that
-	// were asked to make it; both by UID.
+	// Nominated is the node that victims are leaving for a pod; Preempted are the victims. Both are
+	// by UID.
 	Nominated map[types.UID]string
-	Going     map[types.UID]bool
-	// From is the node to begin with; it moves on where not all nodes are looked at.
-	From int
+	Preempted map[types.UID]bool
+	// StartNodeIndex is the node to check first. It moves on if not all nodes are checked
+	// (nextStartNodeIndex).
+	StartNodeIndex int
 }
 
 // The verdicts of a filter about a node.
 const (
-	// reasonNotReady is for clusters in which nobody taints nodes that are not ready.
-	reasonNotReady      = "node(s) were not ready"
-	reasonCordoned      = "node(s) were unschedulable"
-	reasonTainted       = "node(s) had untolerated taint(s)"
-	reasonNodeAffinity  = "node(s) didn't match Pod's node affinity/selector"
-	reasonPorts         = "node(s) didn't have free ports for the requested pod ports"
-	reasonTooMany       = "Too many pods"
-	reasonOncePod       = "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode"
-	reasonVolumeNode    = "node(s) didn't match PersistentVolume's node affinity"
-	reasonNoVolume      = "node(s) didn't find available persistent volumes to bind"
-	reasonSpread        = "node(s) didn't match pod topology spread constraints"
-	reasonSpreadLabel   = "node(s) didn't match pod topology spread constraints (missing required label)"
-	reasonExistingAnti  = "node(s) didn't satisfy existing pods anti-affinity rules"
-	reasonPodAffinity   = "node(s) didn't match pod affinity rules"
-	reasonPodAnti       = "node(s) didn't match pod anti-affinity rules"
-	reasonNotHelpful    = "Preemption is not helpful for scheduling"
-	reasonNoVictims     = "No preemption victims found for incoming pod"
-	messageUnbound      = "pod has unbound immediate PersistentVolumeClaims"
-	messageNoNodes      = "no nodes available to schedule pods"
-	messageNoDynamic    = "no new claims to deallocate, "
-	messageStillGoing   = "not eligible due to a terminating pod on the nominated node."
-	messageNeverPreempt = "not eligible due to preemptionPolicy=Never."
+	// reasonNotReady is for clusters in which no controller taints nodes that are not ready.
+	reasonNotReady           = "node(s) were not ready"
+	reasonCordoned           = "node(s) were unschedulable"
+	reasonTainted            = "node(s) had untolerated taint(s)"
+	reasonNodeAffinity       = "node(s) didn't match Pod's node affinity/selector"
+	reasonPorts              = "node(s) didn't have free ports for the requested pod ports"
+	reasonTooManyPods        = "Too many pods"
+	reasonReadWriteOncePod   = "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode"
+	reasonVolumeNode         = "node(s) didn't match PersistentVolume's node affinity"
+	reasonNoVolume           = "node(s) didn't find available persistent volumes to bind"
+	reasonSpread             = "node(s) didn't match pod topology spread constraints"
+	reasonSpreadLabel        = "node(s) didn't match pod topology spread constraints (missing required label)"
+	reasonExistingAnti       = "node(s) didn't satisfy existing pods anti-affinity rules"
+	reasonPodAffinity        = "node(s) didn't match pod affinity rules"
+	reasonPodAnti            = "node(s) didn't match pod anti-affinity rules"
+	reasonNotHelpful         = "Preemption is not helpful for scheduling"
+	reasonNoVictims          = "No preemption victims found for incoming pod"
+	messageUnbound           = "pod has unbound immediate PersistentVolumeClaims"
+	messageNoNodes           = "no nodes available to schedule pods"
+	messageNoDynamic         = "no new claims to deallocate, "
+	messageVictimTerminating = "not eligible due to a terminating pod on the nominated node."
+	messageNeverPreempt      = "not eligible due to preemptionPolicy=Never."
 )
 
-// Refusal is why a node does not take a pod. One that is not Final could end if pods of the
-// node went.
+// Refusal is why a node does not fit a pod. Unless it is Unresolvable, preempting pods of the node
+// could help (UnschedulableAndUnresolvable).
 type Refusal struct {
-	Reasons []string
-	Final   bool
+	Reasons      []string
+	Unresolvable bool
 }
 
-// Decide picks the node for pod. Among the nodes that fit it takes the one with the best
-// score, then the one with the fewest pods, then the first.
+// Decide picks the node for the pod. Among the feasible nodes it takes the best score, then the
+// fewest pods, then the first name.
 func Decide(pod *corev1.Pod, world World) Decision {
 	switch {
 	case pod.DeletionTimestamp != nil:
@@ -105,25 +106,25 @@ func Decide(pod *corev1.Pod, world World) Decision {
 	case len(world.Nodes) == 0:
 		return Decision{Outcome: Wait, Message: messageNoNodes}
 	}
-	ask := newAsk(pod, world)
-	if ask.impossible != "" {
-		return Decision{Outcome: Wait, Message: fmt.Sprintf("0/%d nodes are available: %s. %s%s", len(world.Nodes), ask.impossible,
-			messageNoDynamic, preemption(len(world.Nodes), map[string]int{reasonNotHelpful: len(world.Nodes)}))}
+	ask := newPodInfo(pod, world)
+	if ask.unresolvable != "" {
+		return Decision{Outcome: Wait, Message: fmt.Sprintf("0/%d nodes are available: %s. %s%s", len(world.Nodes), ask.unresolvable,
+			messageNoDynamic, preemptionMessage(len(world.Nodes), map[string]int{reasonNotHelpful: len(world.Nodes)}))}
 	}
-	fitting, refusals := filter(ask, world)
+	fitting, refusals := findFeasibleNodes(ask, world)
 	if len(fitting) == 0 {
-		return unschedulable(ask, world, refusals)
+		return decideUnschedulable(ask, world, refusals)
 	}
-	best := choose(ask, world, fitting)
+	best := chooseBest(ask, world, fitting)
 	if len(ask.volumes.delayed) > 0 {
 		return Decision{Outcome: Provision, Node: best.Name, Claims: ask.volumes.delayed}
 	}
 	return Decision{Outcome: Bind, Node: best.Name}
 }
 
-// enough is how many nodes that fit are found before the best is chosen among them, out of
-// all (numFeasibleNodesToFind).
-func enough(all int) int {
+// numFeasibleNodesToFind is how many feasible nodes, out of all, are found before the best is
+// chosen.
+func numFeasibleNodesToFind(all int) int {
 	const least = 100
 	if all <= least {
 		return all
@@ -132,23 +133,23 @@ func enough(all int) int {
 	return max(all*percentage/100, least)
 }
 
-// filter looks at nodes, beginning with the world's, until enough are found that fit. A node
-// that was nominated for the pod is looked at alone first.
-func filter(ask *ask, world World) (fitting []*NodeView, refusals map[string]Refusal) {
+// findFeasibleNodes checks nodes, beginning with the start node, until it has found as many
+// feasible ones as numFeasibleNodesToFind says. It checks a nominated node alone first.
+func findFeasibleNodes(ask *podInfo, world World) (fitting []*NodeView, refusals map[string]Refusal) {
 	refusals = map[string]Refusal{}
-	if ask.nominated != "" {
-		i, found := slices.BinarySearchFunc(world.Nodes, ask.nominated, func(n *NodeView, name string) int { return strings.Compare(n.Name, name) })
-		if found && ask.refuse(world.Nodes[i]).Reasons == nil {
+	if ask.nominatedNode != "" {
+		i, found := slices.BinarySearchFunc(world.Nodes, ask.nominatedNode, func(n *NodeView, name string) int { return strings.Compare(n.Name, name) })
+		if found && ask.checkNode(world.Nodes[i]).Reasons == nil {
 			return world.Nodes[i : i+1], refusals
 		}
 	}
-	limit := enough(len(world.Nodes))
+	limit := numFeasibleNodesToFind(len(world.Nodes))
 	if limit == len(world.Nodes) {
-		world.From = 0
+		world.StartNodeIndex = 0
 	}
 	for i := range world.Nodes {
-		node := world.Nodes[(world.From+i)%len(world.Nodes)]
-		if refusal := ask.refuse(node); refusal.Reasons != nil {
+		node := world.Nodes[(world.StartNodeIndex+i)%len(world.Nodes)]
+		if refusal := ask.checkNode(node); refusal.Reasons != nil {
 			refusals[node.Name] = refusal
 			continue
 		}
@@ -159,35 +160,35 @@ func filter(ask *ask, world World) (fitting []*NodeView, refusals map[string]Ref
 	return fitting, refusals
 }
 
-// unschedulable tells why no node takes the pod, and looks for pods to take the place of.
-func unschedulable(ask *ask, world World, refusals map[string]Refusal) Decision {
+// decideUnschedulable says why no node fits the pod, and looks for pods to preempt.
+func decideUnschedulable(ask *podInfo, world World, refusals map[string]Refusal) Decision {
 	reasons := map[string]int{}
 	for _, refusal := range refusals {
 		for _, reason := range refusal.Reasons {
 			reasons[reason]++
 		}
 	}
-	message := fmt.Sprintf("0/%d nodes are available: %s. ", len(world.Nodes), counted(reasons))
+	message := fmt.Sprintf("0/%d nodes are available: %s. ", len(world.Nodes), formatReasons(reasons))
 	if policy := ask.pod.Spec.PreemptionPolicy; policy != nil && *policy == corev1.PreemptNever {
 		return Decision{Outcome: Wait, Message: message + messageNoDynamic + "preemption: " + messageNeverPreempt}
 	}
-	if waiting(ask, world) {
-		return Decision{Outcome: Wait, Message: message + messageNoDynamic + "preemption: " + messageStillGoing}
+	if hasTerminatingVictims(ask, world) {
+		return Decision{Outcome: Wait, Message: message + messageNoDynamic + "preemption: " + messageVictimTerminating}
 	}
-	found, verdicts := preempt(ask, world, refusals)
+	found, verdicts := findCandidate(ask, world, refusals)
 	if found == nil {
-		return Decision{Outcome: Wait, Message: message + messageNoDynamic + preemption(len(world.Nodes), verdicts)}
+		return Decision{Outcome: Wait, Message: message + messageNoDynamic + preemptionMessage(len(world.Nodes), verdicts)}
 	}
 	return Decision{Outcome: Preempt, Node: found.node.Name, Victims: found.victims, Message: strings.TrimSuffix(message, " ")}
 }
 
-// preemption is upstream's second half of the message.
-func preemption(nodes int, verdicts map[string]int) string {
-	return fmt.Sprintf("preemption: 0/%d nodes are available: %s.", nodes, counted(verdicts))
+// preemptionMessage is the second half of upstream's message.
+func preemptionMessage(nodes int, verdicts map[string]int) string {
+	return fmt.Sprintf("preemption: 0/%d nodes are available: %s.", nodes, formatReasons(verdicts))
 }
 
-// counted is upstream's list of reasons with their counts, sorted as text.
-func counted(reasons map[string]int) string {
+// formatReasons is upstream's list of reasons with their counts, sorted as text.
+func formatReasons(reasons map[string]int) string {
 	texts := make([]string, 0, len(reasons))
 	for reason, count := range reasons {
 		texts = append(texts, fmt.Sprintf("%d %s", count, reason))

@@ -311,7 +311,7 @@ func TestPreempt(t *testing.T) {
 		}
 		if row.budget != "" {
 			selector, _ := metav1.LabelSelectorAsSelector(selects(row.budget))
-			state.around.budgets["b"] = Budget{Namespace: "default", Selector: selector}
+			state.related.budgets["b"] = Budget{Namespace: "default", Selector: selector}
 		}
 		got := Decide(row.pod, state.World())
 		var victims []string
@@ -325,7 +325,7 @@ func TestPreempt(t *testing.T) {
 			continue
 		}
 		state.Nominate(row.pod, got.Node, got.Victims)
-		if again := Decide(row.pod, state.World()); again.Outcome != Wait || !strings.HasSuffix(again.Message, messageStillGoing) {
+		if again := Decide(row.pod, state.World()); again.Outcome != Wait || !strings.HasSuffix(again.Message, messageVictimTerminating) {
 			t.Errorf("%s: decided again: %+v", row.name, again)
 		}
 		// Nobody of less priority takes the room that is kept.

@@ -2,18 +2,17 @@ package scheduler
 
 import "sync"
 
-// mailbox holds changes of the state until the loop takes them, in the order in which they
-// came. Putting one in never blocks.
+// mailbox queues changes of the state, in order, until the loop takes them. put never blocks.
 type mailbox struct {
 	wake chan struct{}
 
 	mu      sync.Mutex
-	changes []input
+	changes []stateChange
 }
 
 func newMailbox() *mailbox { return &mailbox{wake: make(chan struct{}, 1)} }
 
-func (m *mailbox) put(change input) {
+func (m *mailbox) put(change stateChange) {
 	m.mu.Lock()
 	m.changes = append(m.changes, change)
 	m.mu.Unlock()
@@ -23,8 +22,8 @@ func (m *mailbox) put(change input) {
 	}
 }
 
-// next takes the oldest change; nil when there is none.
-func (m *mailbox) next() input {
+// next takes the oldest change; nil if there is none.
+func (m *mailbox) next() stateChange {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if len(m.changes) == 0 {
@@ -35,7 +34,7 @@ func (m *mailbox) next() input {
 	return first
 }
 
-// drain carries out what there is.
+// drain applies all queued changes.
 func (m *mailbox) drain(state *State) {
 	for change := m.next(); change != nil; change = m.next() {
 		change(state)

@@ -8,19 +8,19 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 )
 
-// choose is the best of the nodes that fit. What the pod prefers counts as upstream's plugins
-// weigh it, each from 0 to 100; then what part of the node would be left free.
-func choose(ask *ask, world World, fitting []*NodeView) *NodeView {
+// chooseBest returns the best feasible node. The pod's preferences count with upstream's plugin
+// weights, each score from 0 to 100. Then counts the part of the node that would be left free.
+func chooseBest(ask *podInfo, world World, fitting []*NodeView) *NodeView {
 	if len(fitting) == 1 {
 		return fitting[0]
 	}
 	wishes := make([]int64, len(fitting))
-	for _, one := range preferences(ask, world, fitting) {
-		for i, score := range one.normal() {
+	for _, one := range scorePreferences(ask, world, fitting) {
+		for i, score := range one.normalize() {
 			wishes[i] += one.weight * score
 		}
 	}
-	total := func(i int) int64 { return 10*wishes[i] + free(ask.need, fitting[i]) }
+	total := func(i int) int64 { return 10*wishes[i] + scoreFreeCapacity(ask.requests, fitting[i]) }
 	best := 0
 	for i := 1; i < len(fitting); i++ {
 		if cmp.Or(
@@ -34,16 +34,16 @@ func choose(ask *ask, world World, fitting []*NodeView) *NodeView {
 	return fitting[best]
 }
 
-// preference is how one plugin scores each node that fits.
+// preference is the score that one plugin gives each feasible node.
 type preference struct {
 	weight int64
 	scores []int64
-	// fewer is better than more.
-	fewer bool
+	// lowerIsBetter reverses the order of the scores.
+	lowerIsBetter bool
 }
 
-// normal is the scores between 0 and 100.
-func (p preference) normal() []int64 {
+// normalize scales the scores to 0 to 100.
+func (p preference) normalize() []int64 {
 	least, most := p.scores[0], p.scores[0]
 	for _, score := range p.scores {
 		least, most = min(least, score), max(most, score)
@@ -52,7 +52,7 @@ func (p preference) normal() []int64 {
 	for i, score := range p.scores {
 		switch {
 		case most == least:
-		case p.fewer:
+		case p.lowerIsBetter:
 			scaled[i] = 100 * (most - score) / (most - least)
 		default:
 			scaled[i] = 100 * (score - least) / (most - least)
@@ -61,11 +61,11 @@ func (p preference) normal() []int64 {
 	return scaled
 }
 
-// preferences are those that the pod has; most have none.
-func preferences(ask *ask, world World, fitting []*NodeView) []preference {
+// scorePreferences scores the nodes by each preference that the pod has; most pods have none.
+func scorePreferences(ask *podInfo, world World, fitting []*NodeView) []preference {
 	var found []preference
 	add := func(weight int64, fewer bool, score func(*NodeView) int64) {
-		one := preference{weight: weight, fewer: fewer, scores: make([]int64, len(fitting))}
+		one := preference{weight: weight, lowerIsBetter: fewer, scores: make([]int64, len(fitting))}
 		for i, node := range fitting {
 			one.scores[i] = score(node)
 		}
@@ -73,7 +73,7 @@ func preferences(ask *ask, world World, fitting []*NodeView) []preference {
 	}
 	for _, node := range fitting {
 		if len(node.Object.Spec.Taints) > 0 {
-			add(3, true, func(node *NodeView) int64 { return disliked(ask.pod, node) })
+			add(3, true, func(node *NodeView) int64 { return countIntolerableTaints(ask.pod, node) })
 			break
 		}
 	}
@@ -83,9 +83,9 @@ func preferences(ask *ask, world World, fitting []*NodeView) []preference {
 			add(2, false, func(node *NodeView) int64 { return terms.Score(node.Object) })
 		}
 	}
-	if wished := wishes(ask.pod); len(wished) > 0 {
-		domains := around(wished, world)
-		add(2, false, func(node *NodeView) int64 { return domains.of(wished, node) })
+	if wished := preferredTerms(ask.pod); len(wished) > 0 {
+		domains := sumDomainWeights(wished, world)
+		add(2, false, func(node *NodeView) int64 { return domains.scoreNode(wished, node) })
 	}
 	for _, c := range ask.spread.soft {
 		add(2, true, func(node *NodeView) int64 { return int64(c.domains[node.Object.Labels[c.key]]) })
@@ -93,8 +93,8 @@ func preferences(ask *ask, world World, fitting []*NodeView) []preference {
 	return found
 }
 
-// disliked counts the node's taints that the pod had rather not have.
-func disliked(pod *corev1.Pod, node *NodeView) int64 {
+// countIntolerableTaints counts the node's PreferNoSchedule taints that the pod does not tolerate.
+func countIntolerableTaints(pod *corev1.Pod, node *NodeView) int64 {
 	var count int64
 	for i := range node.Object.Spec.Taints {
 		taint := &node.Object.Spec.Taints[i]
@@ -106,9 +106,9 @@ func disliked(pod *corev1.Pod, node *NodeView) int64 {
 	return count
 }
 
-// wishes are the terms of pod affinity, and with negative weights those of anti-affinity, that
-// the pod prefers.
-func wishes(pod *corev1.Pod) []term {
+// preferredTerms returns the pod's preferred affinity terms, and with negative weights its
+// preferred anti-affinity terms.
+func preferredTerms(pod *corev1.Pod) []term {
 	var found []term
 	affinity := pod.Spec.Affinity
 	if affinity == nil {
@@ -116,22 +116,22 @@ func wishes(pod *corev1.Pod) []term {
 	}
 	if affinity.PodAffinity != nil {
 		for _, one := range affinity.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution {
-			found = append(found, readTerm(pod, one.PodAffinityTerm, one.Weight))
+			found = append(found, parseTerm(pod, one.PodAffinityTerm, one.Weight))
 		}
 	}
 	if affinity.PodAntiAffinity != nil {
 		for _, one := range affinity.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution {
-			found = append(found, readTerm(pod, one.PodAffinityTerm, -one.Weight))
+			found = append(found, parseTerm(pod, one.PodAffinityTerm, -one.Weight))
 		}
 	}
 	return found
 }
 
-// sums are weights of the pods in each domain.
-type sums map[domain]int64
+// domainWeights are the summed weights of the pods in each domain.
+type domainWeights map[domain]int64
 
-func around(wished []term, world World) sums {
-	found := sums{}
+func sumDomainWeights(wished []term, world World) domainWeights {
+	found := domainWeights{}
 	for _, node := range world.Nodes {
 		for _, one := range wished {
 			value, has := node.Object.Labels[one.key]
@@ -148,7 +148,7 @@ func around(wished []term, world World) sums {
 	return found
 }
 
-func (s sums) of(wished []term, node *NodeView) int64 {
+func (s domainWeights) scoreNode(wished []term, node *NodeView) int64 {
 	var sum int64
 	seen := map[string]bool{}
 	for _, one := range wished {
@@ -160,14 +160,14 @@ func (s sums) of(wished []term, node *NodeView) int64 {
 	return sum
 }
 
-// free is the mean part of CPU and memory, in per mille, that the node would have left with
-// the pod on it.
-func free(need Resources, node *NodeView) int64 {
-	return (left(node.Allocatable.MilliCPU, node.Used.MilliCPU+need.MilliCPU) +
-		left(node.Allocatable.Memory, node.Used.Memory+need.Memory)) / 2
+// scoreFreeCapacity is the mean fraction of CPU and memory, in per mille, that would be left on the
+// node with the pod on it.
+func scoreFreeCapacity(need Resources, node *NodeView) int64 {
+	return (freePerMille(node.Allocatable.MilliCPU, node.Used.MilliCPU+need.MilliCPU) +
+		freePerMille(node.Allocatable.Memory, node.Used.Memory+need.Memory)) / 2
 }
 
-func left(have, used int64) int64 {
+func freePerMille(have, used int64) int64 {
 	if have <= 0 || used > have {
 		return 0
 	}

@@ -11,81 +11,80 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// State is what the scheduler believes: the nodes with what is taken of them, and the
-// pods that wait. It changes only through its methods and is owned by one loop.
+// State is the scheduler's view: the nodes with the resources in use, and the pods that wait. Only
+// one loop may use it.
 type State struct {
 	nodes map[string]*NodeView
-	// sorted are the nodes by name; nil when they have to be sorted again.
+	// sorted are the nodes by name; nil if they have to be sorted again.
 	sorted []*NodeView
-	// placed holds every pod that takes part of a node, bound or about to be.
+	// placed holds every pod that uses resources of a node, bound or about to be.
 	placed map[types.UID]*corev1.Pod
-	// on names the node of each placed pod.
-	on      map[types.UID]string
-	waiting waitingPods
-	around  surroundings
-	// from is the node to begin the next search with.
-	from int
+	// nodeNames has the node of each placed pod.
+	nodeNames map[types.UID]string
+	waiting   waitingPods
+	related   relatedObjects
+	// startNodeIndex is the node to check first in the next decision.
+	startNodeIndex int
 }
 
-// waitingPods are those without a node.
+// waitingPods are the pods without a node.
 type waitingPods struct {
-	// pods holds all of them; queue is the order in which to decide about them, and may still
-	// name pods that wait no longer. A pod for which there was no room is not in the queue.
-	pods  map[types.UID]*pending
-	queue []ticket
-	last  int
-	// tries is how often each was decided about.
-	tries map[types.UID]int
-	// nominated is the node on which room is being made for a pod, going are those who were
-	// asked to make it.
+	// pods holds all of them. queue is the order in which to decide about them, and may name pods
+	// that no longer wait. An unschedulable pod is not in the queue.
+	pods       map[types.UID]*pendingPod
+	queue      []queueItem
+	lastNumber int
+	// attempts is how often the scheduler has decided about each pod.
+	attempts map[types.UID]int
+	// nominated is the node that victims are leaving for a pod; preempted are the victims.
 	nominated map[types.UID]string
-	going     map[types.UID]bool
+	preempted map[types.UID]bool
 }
 
-// surroundings is what else decisions look at.
-type surroundings struct {
+// relatedObjects are the other objects that decisions depend on.
+type relatedObjects struct {
 	storage    *Storage
 	namespaces map[string]map[string]string
 	budgets    map[types.UID]Budget
 }
 
-// ticket is a place in the queue: by priority, then by who came first.
-type ticket struct {
+// queueItem is a pod's position in the queue: by priority, then by arrival.
+type queueItem struct {
 	uid      types.UID
 	priority int32
 	number   int
 }
 
-type pending struct {
+type pendingPod struct {
 	pod    *corev1.Pod
 	queued bool
 }
 
-// NewState knows nothing.
+// NewState returns an empty state.
 func NewState() *State {
 	return &State{
-		nodes:  map[string]*NodeView{},
-		placed: map[types.UID]*corev1.Pod{},
-		on:     map[types.UID]string{},
+		nodes:     map[string]*NodeView{},
+		placed:    map[types.UID]*corev1.Pod{},
+		nodeNames: map[types.UID]string{},
 		waiting: waitingPods{
-			pods: map[types.UID]*pending{}, tries: map[types.UID]int{},
-			nominated: map[types.UID]string{}, going: map[types.UID]bool{},
+			pods: map[types.UID]*pendingPod{}, attempts: map[types.UID]int{},
+			nominated: map[types.UID]string{}, preempted: map[types.UID]bool{},
 		},
-		around: surroundings{
+		related: relatedObjects{
 			storage: NewStorage(), namespaces: map[string]map[string]string{}, budgets: map[types.UID]Budget{},
 		},
 	}
 }
 
-// World is what the next decision is made in. It is the state's own: use it before the state
+// World returns the input of the next decision. It shares the state's maps: use it before the state
 // changes.
 func (s *State) World() World {
 	world := World{
-		Nodes: s.Nodes(), Namespaces: s.around.namespaces, Storage: s.around.storage, Budgets: s.around.budgets,
-		Nominated: s.waiting.nominated, Going: s.waiting.going, From: s.from,
+		Nodes: s.Nodes(), Namespaces: s.related.namespaces, Storage: s.related.storage, Budgets: s.related.budgets,
+		Nominated: s.waiting.nominated, Preempted: s.waiting.preempted, StartNodeIndex: s.startNodeIndex,
 	}
 	if len(world.Nodes) > 0 {
-		s.from = (s.from + enough(len(world.Nodes))) % len(world.Nodes)
+		s.startNodeIndex = (s.startNodeIndex + numFeasibleNodesToFind(len(world.Nodes))) % len(world.Nodes)
 	}
 	return world
 }
@@ -98,56 +97,56 @@ func (s *State) Nodes() []*NodeView {
 	return s.sorted
 }
 
-// SetNode takes over a node that is new or has changed. Waiting pods get another try
-// if the change could help them.
+// SetNode stores a node that is new or has changed. Waiting pods are queued again if the change
+// could help them.
 func (s *State) SetNode(node *corev1.Node) {
 	view, known := s.nodes[node.Name]
 	if !known {
 		view = NewNodeView(node)
 		s.nodes[node.Name], s.sorted = view, nil
-		s.from = 0
-		for uid, name := range s.on {
+		s.startNodeIndex = 0
+		for uid, name := range s.nodeNames {
 			if name == node.Name {
-				view.Take(s.placed[uid])
+				view.AddPod(s.placed[uid])
 			}
 		}
-		s.retry(anyPod)
+		s.requeueIf(anyPod)
 		return
 	}
 	before := view.Object
 	ready := view.Ready
-	view.Set(node)
-	if ready != view.Ready || before.Generation != node.Generation || !sameOffer(before, node) {
-		s.retry(anyPod)
+	view.SetNode(node)
+	if ready != view.Ready || before.Generation != node.Generation || !acceptsSamePods(before, node) {
+		s.requeueIf(anyPod)
 	}
 }
 
-// sameOffer reports whether two versions of a node accept the same pods; a heartbeat
-// changes nothing.
-func sameOffer(a, b *corev1.Node) bool {
+// acceptsSamePods reports whether two versions of a node accept the same pods; a heartbeat changes
+// nothing.
+func acceptsSamePods(a, b *corev1.Node) bool {
 	return a.Spec.Unschedulable == b.Spec.Unschedulable &&
-		slices.Equal(taints(a), taints(b)) &&
+		slices.Equal(taintTexts(a), taintTexts(b)) &&
 		maps.Equal(a.Labels, b.Labels) &&
 		resourcesEqual(a.Status.Allocatable, b.Status.Allocatable)
 }
 
-// RemoveNode forgets a node.
+// RemoveNode removes a deleted node.
 func (s *State) RemoveNode(name string) {
 	delete(s.nodes, name)
 	s.sorted = nil
 }
 
-// SetPod takes over a pod that is new or has changed.
+// SetPod stores a pod that is new or has changed.
 func (s *State) SetPod(pod *corev1.Pod) {
 	switch {
-	case !Holds(pod):
+	case !HoldsResources(pod):
 		s.RemovePod(pod)
 	case pod.Spec.NodeName != "":
-		s.leave(pod.UID)
+		s.removeWaiting(pod.UID)
 		s.Place(pod, pod.Spec.NodeName)
-	case !ours(pod):
+	case !responsibleForPod(pod):
 		// Another scheduler's.
-	case s.on[pod.UID] != "":
+	case s.nodeNames[pod.UID] != "":
 		// About to be bound: the bound version follows.
 	case pod.DeletionTimestamp == nil && pod.Status.NominatedNodeName != "" && s.waiting.nominated[pod.UID] == "":
 		s.Nominate(pod, pod.Status.NominatedNodeName, nil)
@@ -157,22 +156,22 @@ func (s *State) SetPod(pod *corev1.Pod) {
 	}
 }
 
-// ours reports whether the pod asks for this scheduler.
-func ours(pod *corev1.Pod) bool {
+// responsibleForPod reports whether the pod names this scheduler.
+func responsibleForPod(pod *corev1.Pod) bool {
 	return pod.Spec.SchedulerName == "" || pod.Spec.SchedulerName == corev1.DefaultSchedulerName
 }
 
-// leave takes a pod out of those that wait.
-func (s *State) leave(uid types.UID) {
+// removeWaiting removes a pod from the waiting pods.
+func (s *State) removeWaiting(uid types.UID) {
 	delete(s.waiting.pods, uid)
-	delete(s.waiting.tries, uid)
+	delete(s.waiting.attempts, uid)
 	if node := s.nodes[s.waiting.nominated[uid]]; node != nil {
 		delete(node.Nominated, uid)
 	}
 	delete(s.waiting.nominated, uid)
 }
 
-// Nominate keeps the room for pod that victims make on a node.
+// Nominate reserves for the pod the resources that victims leave on a node.
 func (s *State) Nominate(pod *corev1.Pod, node string, victims []*corev1.Pod) {
 	if before := s.nodes[s.waiting.nominated[pod.UID]]; before != nil {
 		delete(before.Nominated, pod.UID)
@@ -185,16 +184,16 @@ func (s *State) Nominate(pod *corev1.Pod, node string, victims []*corev1.Pod) {
 		view.Nominated[pod.UID] = pod
 	}
 	for _, victim := range victims {
-		s.waiting.going[victim.UID] = true
+		s.waiting.preempted[victim.UID] = true
 	}
 }
 
-// Spare takes back that a pod was asked to go.
-func (s *State) Spare(uid types.UID) { delete(s.waiting.going, uid) }
+// CancelPreemption notes that a victim was not deleted after all.
+func (s *State) CancelPreemption(uid types.UID) { delete(s.waiting.preempted, uid) }
 
-// sameWish reports whether nothing that decides about a pod has changed: its status says only
-// what this scheduler wrote itself.
-func sameWish(a, b *corev1.Pod) bool {
+// needsNoDecision reports whether nothing that a decision depends on has changed: the status has
+// only what this scheduler wrote itself.
+func needsNoDecision(a, b *corev1.Pod) bool {
 	return a != b && maps.Equal(a.Labels, b.Labels) && (a.DeletionTimestamp == nil) == (b.DeletionTimestamp == nil) &&
 		kinds.Equal(a.Spec, b.Spec)
 }
@@ -202,98 +201,98 @@ func sameWish(a, b *corev1.Pod) bool {
 func (s *State) enqueue(pod *corev1.Pod) {
 	known := s.waiting.pods[pod.UID]
 	if known == nil {
-		known = &pending{}
+		known = &pendingPod{}
 		s.waiting.pods[pod.UID] = known
 	}
-	same := known.pod != nil && sameWish(known.pod, pod)
+	same := known.pod != nil && needsNoDecision(known.pod, pod)
 	known.pod = pod
 	if known.queued || same {
 		return // it has its place, or was told already why it has none
 	}
 	known.queued = true
-	s.waiting.last++
-	next := ticket{uid: pod.UID, priority: Priority(pod), number: s.waiting.last}
-	i, _ := slices.BinarySearchFunc(s.waiting.queue, next, func(a, b ticket) int {
+	s.waiting.lastNumber++
+	next := queueItem{uid: pod.UID, priority: Priority(pod), number: s.waiting.lastNumber}
+	i, _ := slices.BinarySearchFunc(s.waiting.queue, next, func(a, b queueItem) int {
 		return cmp.Or(cmp.Compare(b.priority, a.priority), cmp.Compare(a.number, b.number))
 	})
 	s.waiting.queue = slices.Insert(s.waiting.queue, i, next)
 }
 
-// RemovePod forgets a pod that is gone or finished; what it took is free again.
+// RemovePod removes a pod that is gone or terminal, and frees its resources.
 func (s *State) RemovePod(pod *corev1.Pod) {
-	s.leave(pod.UID)
-	delete(s.waiting.going, pod.UID)
+	s.removeWaiting(pod.UID)
+	delete(s.waiting.preempted, pod.UID)
 	s.Free(pod.UID)
 }
 
 // Place counts the pod on the node, before its binding is stored or after.
 func (s *State) Place(pod *corev1.Pod, node string) {
-	isNew := s.on[pod.UID] != node
-	s.remove(pod.UID)
-	s.leave(pod.UID)
-	s.placed[pod.UID], s.on[pod.UID] = pod, node
+	isNew := s.nodeNames[pod.UID] != node
+	s.removePlacement(pod.UID)
+	s.removeWaiting(pod.UID)
+	s.placed[pod.UID], s.nodeNames[pod.UID] = pod, node
 	if view := s.nodes[node]; view != nil {
-		view.Take(pod)
+		view.AddPod(pod)
 	}
 	if isNew {
-		s.retry(wantsCompany)
+		s.requeueIf(mayWaitForPods)
 	}
 }
 
-// wantsCompany reports whether a pod that has come may be what this one waits for.
-func wantsCompany(pod *corev1.Pod) bool {
+// mayWaitForPods reports whether the pod may wait for the placement of another pod.
+func mayWaitForPods(pod *corev1.Pod) bool {
 	return pod.Spec.Affinity != nil && pod.Spec.Affinity.PodAffinity != nil || len(pod.Spec.TopologySpreadConstraints) > 0
 }
 
 func anyPod(*corev1.Pod) bool { return true }
 
-// Free takes a placement back: the pod is gone, or its binding was refused.
+// Free undoes a placement: the pod is gone, or its binding was refused.
 func (s *State) Free(uid types.UID) {
-	if s.remove(uid) {
-		s.retry(anyPod)
+	if s.removePlacement(uid) {
+		s.requeueIf(anyPod)
 	}
 }
 
-func (s *State) remove(uid types.UID) bool {
+func (s *State) removePlacement(uid types.UID) bool {
 	pod, placed := s.placed[uid]
 	if !placed {
 		return false
 	}
-	if view := s.nodes[s.on[uid]]; view != nil {
-		view.Give(pod)
+	if view := s.nodes[s.nodeNames[uid]]; view != nil {
+		view.RemovePod(pod)
 	}
 	delete(s.placed, uid)
-	delete(s.on, uid)
+	delete(s.nodeNames, uid)
 	return true
 }
 
-// Reconsider queues the pod again after its binding was refused, unless it has changed
-// since: then its newer version is queued or placed already.
+// Reconsider queues the pod again after its binding was refused. If the pod has changed since, its
+// newer version is queued or placed already.
 func (s *State) Reconsider(pod *corev1.Pod) {
-	if s.waiting.pods[pod.UID] == nil && s.on[pod.UID] == "" {
+	if s.waiting.pods[pod.UID] == nil && s.nodeNames[pod.UID] == "" {
 		s.enqueue(pod)
 	}
 }
 
-// Next takes the next pod to decide about; nil when there is none.
+// Next takes the next pod to decide about; nil if there is none.
 func (s *State) Next() *corev1.Pod {
 	for len(s.waiting.queue) > 0 {
 		uid := s.waiting.queue[0].uid
 		s.waiting.queue = s.waiting.queue[1:]
 		if next := s.waiting.pods[uid]; next != nil && next.queued {
 			delete(s.waiting.pods, uid)
-			s.waiting.tries[uid]++
+			s.waiting.attempts[uid]++
 			return next.pod
 		}
 	}
 	return nil
 }
 
-// Tries is how often a pod that has no node yet was decided about.
-func (s *State) Tries(uid types.UID) int { return s.waiting.tries[uid] }
+// Attempts is how often the scheduler has decided about a pod without a node.
+func (s *State) Attempts(uid types.UID) int { return s.waiting.attempts[uid] }
 
-// Waiting is how many pods are to be decided about, and how many wait for a change.
-func (s *State) Waiting() (active, refused int) {
+// CountWaiting returns how many pods are in the queue, and how many wait for a change.
+func (s *State) CountWaiting() (active, refused int) {
 	for _, one := range s.waiting.pods {
 		if one.queued {
 			active++
@@ -304,11 +303,11 @@ func (s *State) Waiting() (active, refused int) {
 	return active, refused
 }
 
-// Wait keeps the pod until something changes that could help it.
-func (s *State) Wait(pod *corev1.Pod) { s.waiting.pods[pod.UID] = &pending{pod: pod} }
+// Wait keeps the pod until a change could help it.
+func (s *State) Wait(pod *corev1.Pod) { s.waiting.pods[pod.UID] = &pendingPod{pod: pod} }
 
-// retry queues the waiting pods again that could be helped, the oldest first.
-func (s *State) retry(helped func(*corev1.Pod) bool) {
+// requeueIf queues the waiting pods that a change could help, the oldest first.
+func (s *State) requeueIf(helped func(*corev1.Pod) bool) {
 	var pods []*corev1.Pod
 	for _, waiting := range s.waiting.pods {
 		if !waiting.queued && helped(waiting.pod) {
@@ -323,7 +322,7 @@ func (s *State) retry(helped func(*corev1.Pod) bool) {
 	}
 }
 
-func taints(node *corev1.Node) []string {
+func taintTexts(node *corev1.Node) []string {
 	texts := make([]string, 0, len(node.Spec.Taints))
 	for _, taint := range node.Spec.Taints {
 		texts = append(texts, taint.ToString())

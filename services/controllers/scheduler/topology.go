@@ -9,17 +9,18 @@ import (
 // spread is a pod's topology spread constraints, counted over all nodes.
 type spread struct{ hard, soft []constraint }
 
-// constraint is one of them: how many pods that it selects each domain has.
+// constraint is one topology spread constraint with the number of selected pods in each domain.
 type constraint struct {
-	key     string
-	skew    int
-	self    int // 1 when the pod counts itself
-	least   int
-	domains map[string]int
+	key       string
+	maxSkew   int
+	selfMatch int // 1 if the pod counts itself
+	// lowest count of a domain
+	minMatch int
+	domains  map[string]int
 }
 
-// readSpread counts for a pod that has constraints.
-func readSpread(a *ask, world World) spread {
+// countSpread counts for a pod that has constraints.
+func countSpread(a *podInfo, world World) spread {
 	var found spread
 	for _, want := range a.pod.Spec.TopologySpreadConstraints {
 		selector, err := metav1.LabelSelectorAsSelector(want.LabelSelector)
@@ -33,7 +34,7 @@ func readSpread(a *ask, world World) spread {
 				}
 			}
 		}
-		c := a.count(want, selector, world)
+		c := a.countConstraint(want, selector, world)
 		if want.WhenUnsatisfiable == corev1.DoNotSchedule {
 			found.hard = append(found.hard, c)
 		} else {
@@ -43,16 +44,16 @@ func readSpread(a *ask, world World) spread {
 	return found
 }
 
-// count adds up one constraint over the nodes that it is about. An empty selector counts no pods,
+// countConstraint counts one constraint over the eligible nodes. An empty selector counts no pods,
 // though it matches the pod itself (countPodsMatchSelector).
-func (a *ask) count(want corev1.TopologySpreadConstraint, selector labels.Selector, world World) constraint {
-	c := constraint{key: want.TopologyKey, skew: int(want.MaxSkew), domains: map[string]int{}}
+func (a *podInfo) countConstraint(want corev1.TopologySpreadConstraint, selector labels.Selector, world World) constraint {
+	c := constraint{key: want.TopologyKey, maxSkew: int(want.MaxSkew), domains: map[string]int{}}
 	if selector.Matches(labels.Set(a.pod.Labels)) {
-		c.self = 1
+		c.selfMatch = 1
 	}
 	for _, node := range world.Nodes {
 		value, has := node.Object.Labels[c.key]
-		if !has || !a.counts(want, node) {
+		if !has || !a.isEligibleNode(want, node) {
 			continue
 		}
 		number := 0
@@ -65,32 +66,33 @@ func (a *ask) count(want corev1.TopologySpreadConstraint, selector labels.Select
 	}
 	first := true
 	for _, number := range c.domains {
-		if first || number < c.least {
-			c.least, first = number, false
+		if first || number < c.minMatch {
+			c.minMatch, first = number, false
 		}
 	}
 	if want.MinDomains != nil && len(c.domains) < int(*want.MinDomains) {
-		c.least = 0
+		c.minMatch = 0
 	}
 	return c
 }
 
-// counts reports whether a node counts for a constraint, by its policies.
-func (a *ask) counts(want corev1.TopologySpreadConstraint, node *NodeView) bool {
-	if (want.NodeAffinityPolicy == nil || *want.NodeAffinityPolicy == corev1.NodeInclusionPolicyHonor) && a.selects && !a.matches(node.Object) {
+// isEligibleNode reports whether a node counts for a constraint, by the constraint's node inclusion
+// policies.
+func (a *podInfo) isEligibleNode(want corev1.TopologySpreadConstraint, node *NodeView) bool {
+	if (want.NodeAffinityPolicy == nil || *want.NodeAffinityPolicy == corev1.NodeInclusionPolicyHonor) && a.hasAffinity && !a.matchesAffinity(node.Object) {
 		return false
 	}
 	honours := want.NodeTaintsPolicy != nil && *want.NodeTaintsPolicy == corev1.NodeInclusionPolicyHonor
-	return !honours || !untolerated(a.pod.Spec.Tolerations, node.Object.Spec.Taints)
+	return !honours || !hasUntoleratedTaint(a.pod.Spec.Tolerations, node.Object.Spec.Taints)
 }
 
-func (s spread) refuse(node *NodeView) Refusal {
+func (s spread) checkNode(node *NodeView) Refusal {
 	for _, c := range s.hard {
 		value, has := node.Object.Labels[c.key]
 		if !has {
-			return Refusal{Reasons: []string{reasonSpreadLabel}, Final: true}
+			return Refusal{Reasons: []string{reasonSpreadLabel}, Unresolvable: true}
 		}
-		if c.domains[value]+c.self-c.least > c.skew {
+		if c.domains[value]+c.selfMatch-c.minMatch > c.maxSkew {
 			return Refusal{Reasons: []string{reasonSpread}}
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"k8s.io/component-helpers/resource"
 )
 
-// Resources is an amount of what pods share.
+// Resources are amounts of CPU, memory, pods and other resources.
 type Resources struct {
 	MilliCPU int64
 	// Memory in bytes.
@@ -21,7 +21,7 @@ type Resources struct {
 	Others map[corev1.ResourceName]int64
 }
 
-// add changes r by other; r must own its map.
+// add adds other sign times; r must own its map.
 func (r *Resources) add(other Resources, sign int64) {
 	r.MilliCPU += sign * other.MilliCPU
 	r.Memory += sign * other.Memory
@@ -34,15 +34,15 @@ func (r *Resources) add(other Resources, sign int64) {
 	}
 }
 
-func (r *Resources) names() []corev1.ResourceName {
+func (r *Resources) otherNames() []corev1.ResourceName {
 	if len(r.Others) == 0 {
 		return nil
 	}
 	return slices.Sorted(maps.Keys(r.Others))
 }
 
-// amounts reads a list of resources; the pods are left out.
-func amounts(list corev1.ResourceList) Resources {
+// parseResources reads a list of resources without its pods.
+func parseResources(list corev1.ResourceList) Resources {
 	found := Resources{MilliCPU: list.Cpu().MilliValue(), Memory: list.Memory().Value()}
 	for name, quantity := range list {
 		if name == corev1.ResourceCPU || name == corev1.ResourceMemory || name == corev1.ResourcePods {
@@ -56,38 +56,39 @@ func amounts(list corev1.ResourceList) Resources {
 	return found
 }
 
-// NodeView is a node and what is taken of it.
+// NodeView is a node and what its pods use.
 type NodeView struct {
 	Name        string
 	Object      *corev1.Node
 	Ready       bool
 	Allocatable Resources
 	Used        Resources
-	// Ports counts the pods that hold a host port.
+	// Ports counts the pods with each host port.
 	Ports map[HostPort]int
-	// Pods are on the node, Anti those of them that do not want certain others around.
-	Pods, Anti map[types.UID]*corev1.Pod
-	// Nominated are pods for which room is made here.
+	// Pods are the node's pods; AntiAffinityPods are those of them that have required
+	// anti-affinity.
+	Pods, AntiAffinityPods map[types.UID]*corev1.Pod
+	// Nominated are the pods for which victims make room here.
 	Nominated map[types.UID]*corev1.Pod
 }
 
-// HostPort is a port of the node itself.
+// HostPort is a port of the node.
 type HostPort struct {
 	Protocol corev1.Protocol
 	Port     int32
 }
 
-// NewNodeView reads a node on which nothing is counted yet.
+// NewNodeView returns a node without any pods counted.
 func NewNodeView(node *corev1.Node) *NodeView {
 	view := &NodeView{
-		Name: node.Name, Ports: map[HostPort]int{}, Pods: map[types.UID]*corev1.Pod{}, Anti: map[types.UID]*corev1.Pod{},
+		Name: node.Name, Ports: map[HostPort]int{}, Pods: map[types.UID]*corev1.Pod{}, AntiAffinityPods: map[types.UID]*corev1.Pod{},
 	}
-	view.Set(node)
+	view.SetNode(node)
 	return view
 }
 
-// Set takes over a newer version of the node; what is counted stays.
-func (v *NodeView) Set(node *corev1.Node) {
+// SetNode stores a newer version of the node; the counted pods stay.
+func (v *NodeView) SetNode(node *corev1.Node) {
 	v.Object = node
 	v.Ready = false
 	for _, condition := range node.Status.Conditions {
@@ -95,27 +96,27 @@ func (v *NodeView) Set(node *corev1.Node) {
 			v.Ready = condition.Status == corev1.ConditionTrue
 		}
 	}
-	v.Allocatable = amounts(node.Status.Allocatable)
+	v.Allocatable = parseResources(node.Status.Allocatable)
 	v.Allocatable.Pods = node.Status.Allocatable.Pods().Value()
 }
 
-// Take counts the pod in; Give counts it out again.
-func (v *NodeView) Take(pod *corev1.Pod) {
-	v.count(pod, 1)
+// AddPod counts the pod.
+func (v *NodeView) AddPod(pod *corev1.Pod) {
+	v.countPod(pod, 1)
 	v.Pods[pod.UID] = pod
 	if len(antiTerms(pod)) > 0 {
-		v.Anti[pod.UID] = pod
+		v.AntiAffinityPods[pod.UID] = pod
 	}
 }
 
-// Give is the inverse of Take.
-func (v *NodeView) Give(pod *corev1.Pod) {
-	v.count(pod, -1)
+// RemovePod is the inverse of AddPod.
+func (v *NodeView) RemovePod(pod *corev1.Pod) {
+	v.countPod(pod, -1)
 	delete(v.Pods, pod.UID)
-	delete(v.Anti, pod.UID)
+	delete(v.AntiAffinityPods, pod.UID)
 }
 
-func (v *NodeView) count(pod *corev1.Pod, sign int) {
+func (v *NodeView) countPod(pod *corev1.Pod, sign int) {
 	v.Used.add(Requests(pod), int64(sign))
 	for _, port := range hostPorts(pod) {
 		if v.Ports[port] += sign; v.Ports[port] == 0 {
@@ -124,16 +125,16 @@ func (v *NodeView) count(pod *corev1.Pod, sign int) {
 	}
 }
 
-// Requests is what a pod takes of its node. A terminating pod takes it until it is
-// gone or its phase is terminal (CTL-54); see Holds.
+// Requests is what a pod uses of its node. A terminating pod uses it until the pod is gone or
+// terminal (CTL-54); see HoldsResources.
 func Requests(pod *corev1.Pod) Resources {
-	found := amounts(resource.PodRequests(pod, resource.PodResourcesOptions{}))
+	found := parseResources(resource.PodRequests(pod, resource.PodResourcesOptions{}))
 	found.Pods = 1
 	return found
 }
 
-// Holds reports whether the pod still takes part of its node (CTL-54).
-func Holds(pod *corev1.Pod) bool {
+// HoldsResources reports whether the pod still uses resources of its node (CTL-54).
+func HoldsResources(pod *corev1.Pod) bool {
 	return pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
 }
 
@@ -149,8 +150,8 @@ func hostPorts(pod *corev1.Pod) []HostPort {
 	return ports
 }
 
-// began is when the pod was taken up, or made.
-func began(pod *corev1.Pod) metav1.Time {
+// startTime is when the kubelet accepted the pod, or else when the pod was created.
+func startTime(pod *corev1.Pod) metav1.Time {
 	if pod.Status.StartTime != nil {
 		return *pod.Status.StartTime
 	}

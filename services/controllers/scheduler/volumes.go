@@ -10,14 +10,14 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 )
 
-// Storage is what the scheduler knows of volumes.
+// Storage is the scheduler's view of volumes.
 type Storage struct {
 	Claims  map[types.NamespacedName]*corev1.PersistentVolumeClaim
 	Volumes map[string]*corev1.PersistentVolume
 	Classes map[string]*storagev1.StorageClass
 }
 
-// NewStorage is empty.
+// NewStorage returns an empty view.
 func NewStorage() *Storage {
 	return &Storage{
 		Claims:  map[types.NamespacedName]*corev1.PersistentVolumeClaim{},
@@ -26,47 +26,46 @@ func NewStorage() *Storage {
 	}
 }
 
-// selectedNode is the annotation by which a claim learns of its first consumer's node.
+// selectedNode is the annotation with the node of the claim's first consumer.
 const selectedNode = "volume.kubernetes.io/selected-node"
 
-// volumes is what a pod's claims ask of a node.
-type volumes struct {
+// podVolumes are the volumes that a node has to provide for a pod.
+type podVolumes struct {
 	storage *Storage
-	// bound are volumes to be reached, delayed claims that wait for the pod's node.
+	// bound are volumes that the node must reach; delayed are claims that wait for the pod's node.
 	bound   []*corev1.PersistentVolume
 	delayed []*corev1.PersistentVolumeClaim
-	// taken has the nodes of pods that hold a claim which only one pod may use; elsewhere is
-	// true when one of them has it, on whatever node.
-	taken map[string]bool
+	// holderNodes has the nodes of pods that use a ReadWriteOncePod claim of this pod.
+	holderNodes map[string]bool
 }
 
-// readVolumes looks the pod's claims up. impossible is why no node will do.
-func readVolumes(pod *corev1.Pod, world World) (found volumes, impossible string) {
+// readPodVolumes looks up the pod's claims. impossible is why no node will fit.
+func readPodVolumes(pod *corev1.Pod, world World) (found podVolumes, impossible string) {
 	found.storage = world.Storage
 	for _, volume := range pod.Spec.Volumes {
 		name := claimName(pod, volume)
 		if name == "" {
 			continue
 		}
-		claim := claimOf(world.Storage, pod.Namespace, name)
-		if problem := found.claim(claim, name); problem != "" {
+		claim := findClaim(world.Storage, pod.Namespace, name)
+		if problem := found.addClaim(claim, name); problem != "" {
 			return found, problem
 		}
 		if slices.Contains(claim.Spec.AccessModes, corev1.ReadWriteOncePod) {
-			found.hold(pod, name, world)
+			found.addHolders(pod, name, world)
 		}
 	}
 	return found, ""
 }
 
-func claimOf(storage *Storage, namespace, name string) *corev1.PersistentVolumeClaim {
+func findClaim(storage *Storage, namespace, name string) *corev1.PersistentVolumeClaim {
 	if storage == nil {
 		return nil
 	}
 	return storage.Claims[types.NamespacedName{Namespace: namespace, Name: name}]
 }
 
-// claimName is the claim behind a pod's volume; empty when there is none.
+// claimName is the claim behind a pod's volume; empty if there is none.
 func claimName(pod *corev1.Pod, volume corev1.Volume) string {
 	switch {
 	case volume.PersistentVolumeClaim != nil:
@@ -77,31 +76,31 @@ func claimName(pod *corev1.Pod, volume corev1.Volume) string {
 	return ""
 }
 
-// claim takes one claim in, or says why the pod cannot be scheduled with it.
-func (v *volumes) claim(claim *corev1.PersistentVolumeClaim, name string) string {
+// addClaim adds one claim, or says why the pod cannot be scheduled with it.
+func (v *podVolumes) addClaim(addClaim *corev1.PersistentVolumeClaim, name string) string {
 	switch {
-	case claim == nil:
+	case addClaim == nil:
 		return fmt.Sprintf("persistentvolumeclaim %q not found", name)
-	case claim.DeletionTimestamp != nil:
+	case addClaim.DeletionTimestamp != nil:
 		return fmt.Sprintf("persistentvolumeclaim %q is being deleted", name)
-	case claim.Status.Phase == corev1.ClaimLost:
-		return fmt.Sprintf("persistentvolumeclaim %q bound to non-existent persistentvolume %q", name, claim.Spec.VolumeName)
-	case claim.Spec.VolumeName != "" && claim.Annotations["pv.kubernetes.io/bind-completed"] != "":
-		volume := v.storage.Volumes[claim.Spec.VolumeName]
+	case addClaim.Status.Phase == corev1.ClaimLost:
+		return fmt.Sprintf("persistentvolumeclaim %q bound to non-existent persistentvolume %q", name, addClaim.Spec.VolumeName)
+	case addClaim.Spec.VolumeName != "" && addClaim.Annotations["pv.kubernetes.io/bind-completed"] != "":
+		volume := v.storage.Volumes[addClaim.Spec.VolumeName]
 		if volume == nil {
-			return fmt.Sprintf("persistentvolumeclaim %q bound to non-existent persistentvolume %q", name, claim.Spec.VolumeName)
+			return fmt.Sprintf("persistentvolumeclaim %q bound to non-existent persistentvolume %q", name, addClaim.Spec.VolumeName)
 		}
 		v.bound = append(v.bound, volume)
 		return ""
-	case claim.Spec.VolumeName == "" && v.waits(claim):
-		v.delayed = append(v.delayed, claim)
+	case addClaim.Spec.VolumeName == "" && v.isDelayed(addClaim):
+		v.delayed = append(v.delayed, addClaim)
 		return ""
 	}
 	return messageUnbound
 }
 
-// waits reports whether the claim's class binds at the first consumer.
-func (v *volumes) waits(claim *corev1.PersistentVolumeClaim) bool {
+// isDelayed reports whether the claim's class binds at the first consumer.
+func (v *podVolumes) isDelayed(claim *corev1.PersistentVolumeClaim) bool {
 	if claim.Spec.StorageClassName == nil {
 		return false
 	}
@@ -109,36 +108,35 @@ func (v *volumes) waits(claim *corev1.PersistentVolumeClaim) bool {
 	return class != nil && class.VolumeBindingMode != nil && *class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer
 }
 
-// hold notes where a claim is in use that only one pod may use.
-func (v *volumes) hold(pod *corev1.Pod, name string, world World) {
+// addHolders records the nodes with pods that use a ReadWriteOncePod claim.
+func (v *podVolumes) addHolders(pod *corev1.Pod, name string, world World) {
 	for _, node := range world.Nodes {
 		for _, other := range node.Pods {
 			if other.Namespace == pod.Namespace && other.UID != pod.UID &&
 				slices.ContainsFunc(other.Spec.Volumes, func(volume corev1.Volume) bool { return claimName(other, volume) == name }) {
-				if v.taken == nil {
-					v.taken = map[string]bool{}
+				if v.holderNodes == nil {
+					v.holderNodes = map[string]bool{}
 				}
-				v.taken[node.Name] = true
+				v.holderNodes[node.Name] = true
 			}
 		}
 	}
 }
 
-func (v *volumes) refuse(node *NodeView) Refusal {
+func (v *podVolumes) checkNode(node *NodeView) Refusal {
 	switch {
-	case len(v.taken) > 0:
-		return Refusal{Reasons: []string{reasonOncePod}, Final: !v.taken[node.Name]}
-	case slices.ContainsFunc(v.bound, func(volume *corev1.PersistentVolume) bool { return !reaches(volume, node.Object) }):
-		return Refusal{Reasons: []string{reasonVolumeNode}, Final: true}
+	case len(v.holderNodes) > 0:
+		return Refusal{Reasons: []string{reasonReadWriteOncePod}, Unresolvable: !v.holderNodes[node.Name]}
+	case slices.ContainsFunc(v.bound, func(volume *corev1.PersistentVolume) bool { return !isReachable(volume, node.Object) }):
+		return Refusal{Reasons: []string{reasonVolumeNode}, Unresolvable: true}
 	case slices.ContainsFunc(v.delayed, func(claim *corev1.PersistentVolumeClaim) bool { return !v.canBind(claim, node) }):
-		return Refusal{Reasons: []string{reasonNoVolume}, Final: true}
+		return Refusal{Reasons: []string{reasonNoVolume}, Unresolvable: true}
 	}
 	return Refusal{}
 }
 
-// canBind reports whether a claim can have a volume on the node: a new one, or one that is
-// there.
-func (v *volumes) canBind(claim *corev1.PersistentVolumeClaim, node *NodeView) bool {
+// canBind reports whether a claim can have a volume on the node, a new one or an existing one.
+func (v *podVolumes) canBind(claim *corev1.PersistentVolumeClaim, node *NodeView) bool {
 	if chosen := claim.Annotations[selectedNode]; chosen != "" && chosen != node.Name {
 		return false
 	}
@@ -147,21 +145,21 @@ func (v *volumes) canBind(claim *corev1.PersistentVolumeClaim, node *NodeView) b
 		return true
 	}
 	for _, volume := range v.storage.Volumes {
-		if volume.Spec.StorageClassName == class.Name && volume.Spec.ClaimRef == nil && reaches(volume, node.Object) && large(volume, claim) {
+		if volume.Spec.StorageClassName == class.Name && volume.Spec.ClaimRef == nil && isReachable(volume, node.Object) && satisfiesClaim(volume, claim) {
 			return true
 		}
 	}
 	return false
 }
 
-func large(volume *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) bool {
+func satisfiesClaim(volume *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) bool {
 	have, wanted := volume.Spec.Capacity[corev1.ResourceStorage], claim.Spec.Resources.Requests[corev1.ResourceStorage]
 	return have.Cmp(wanted) >= 0 && !slices.ContainsFunc(claim.Spec.AccessModes, func(mode corev1.PersistentVolumeAccessMode) bool {
 		return !slices.Contains(volume.Spec.AccessModes, mode)
 	})
 }
 
-func reaches(volume *corev1.PersistentVolume, node *corev1.Node) bool {
+func isReachable(volume *corev1.PersistentVolume, node *corev1.Node) bool {
 	if volume.Spec.NodeAffinity == nil || volume.Spec.NodeAffinity.Required == nil {
 		return true
 	}
