@@ -200,13 +200,13 @@ func search(t *testing.T, m Mutant) trophy {
 			found.Simulated += life
 			continue
 		}
-		found.Broke, found.Simulated = sim.Broke(broken), found.Simulated+when(lived, broken)
+		found.Broke, found.Simulated = sim.ViolationName(broken), found.Simulated+when(lived, broken)
 		began = cost{}.spent()
 		small, lives := sim.Shrink(lived, broken, mostShrinking, func(script sim.Script) error {
 			return breaks(live(t, script), []string{found.Broke})
 		})
 		found.Shrinking, found.Shrink = lives, began.spent()
-		found.Decisions = len(small.Deeds) + len(small.Deviations) + len(small.Jitters)
+		found.Decisions = len(small.Actions) + len(small.Deviations) + len(small.Jitters)
 		found.Story = sim.Story(small, breaks(live(t, small), []string{found.Broke}))
 		return found
 	}
@@ -234,14 +234,14 @@ func livesOf(t *testing.T, m Mutant) (first uint64, lasts time.Duration) {
 }
 
 // live plays a script in a bubble of its own.
-func live(t *testing.T, script sim.Script) (lived sim.Lived) {
+func live(t *testing.T, script sim.Script) (lived sim.Result) {
 	t.Helper()
-	synctest.Test(t, func(*testing.T) { lived = sim.Live(script, nil) })
+	synctest.Test(t, func(*testing.T) { lived = sim.Run(script, nil) })
 	return lived
 }
 
 // breaks is the first of these promises that a life has broken; nil for none.
-func breaks(lived sim.Lived, promises []string) error {
+func breaks(lived sim.Result, promises []string) error {
 	results, _ := sim.Judge(lived)
 	for _, result := range results {
 		if slices.Contains(promises, result.ID) && result.Err() != nil {
@@ -252,10 +252,10 @@ func breaks(lived sim.Lived, promises []string) error {
 }
 
 // when is how far a life had come when it was seen to be broken.
-func when(lived sim.Lived, broken error) time.Duration {
+func when(lived sim.Result, broken error) time.Duration {
 	var shown *guarantees.ViolationError
 	if !errors.As(broken, &shown) || len(shown.Events) == 0 {
-		return lived.Script.Lasts
+		return lived.Script.Duration
 	}
 	return shown.Events[len(shown.Events)-1].Wall.Sub(lived.Log.Events[0].Wall)
 }

@@ -10,56 +10,56 @@ import (
 
 // What users delete with all that hangs on it, and make again.
 const (
-	CreateNamespace What = "create namespace"
-	DeleteNamespace What = "delete namespace"
-	DeleteReplicas  What = "delete replicaset"
-	DeleteStateful  What = "delete statefulset"
+	// Cascading deletions by users, and the creations between them.
+	CreateNamespace ActionKind = "create namespace"
+	DeleteNamespace ActionKind = "delete namespace"
+	DeleteReplicas  ActionKind = "delete replicaset"
+	DeleteStateful  ActionKind = "delete statefulset"
 )
 
-// policies are the ways in which what depends on an object goes with it, or stays.
-func policies() []metav1.DeletionPropagation {
+// propagationPolicies returns the propagation policies.
+func propagationPolicies() []metav1.DeletionPropagation {
 	return []metav1.DeletionPropagation{metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan}
 }
 
 const (
-	// cascadePause is between two deletes of sets.
+	// cascadePause is the mean time between two deletions of sets.
 	cascadePause = 6 * time.Minute
-	// lastCascade is how long before the end, or the calm, the last of them is.
+	// lastCascade is how long before the end, or the end of faults, the last such deletion is.
 	lastCascade = 3 * time.Minute
 )
 
-// cascades are the sets that users of every other life delete, with what depends on them or
-// without, and make again under their names; where anything breaks, some of them while the
-// controllers are down, which then know the owner from its dependents only. It draws from dice
-// of its own.
-func cascades(seed uint64, until time.Duration, deeds []Deed) []Deed {
-	breaks := troubled(deeds)
-	if diceOf(seed, "cascades", 0).one(2) {
+// drawCascades makes users of every other run delete sets, with dependents or without, and create
+// them again with the same names. In runs with faults some deletions happen while the controllers
+// are down: they then know the owner from its dependents only. It uses its own dice.
+func drawCascades(seed uint64, until time.Duration, deeds []Action) []Action {
+	breaks := hasFaults(deeds)
+	if newDice(seed, "cascades", 0).oneIn(2) {
 		return nil
 	}
-	var all []Deed
+	var all []Action
 	for n := 0; ; n++ {
-		d := diceOf(seed, "cascade", n)
+		d := newDice(seed, "cascade", n)
 		at := 2*time.Minute + time.Duration(n)*cascadePause + d.between(0, cascadePause)
 		if at > until-lastCascade {
 			return all
 		}
-		gone := Deed{At: at, Do: DeleteReplicas, Name: replicaName, Policy: pick(d, policies()...)}
-		made := Deed{Do: CreateReplicas, Name: replicaName, Count: int32(1 + d.below(3)), Grace: grace(d), App: app(d), Shape: setShape(d)}
-		if d.one(2) {
-			gone.Do, gone.Name, made.Do, made.Name = DeleteStateful, statefulName, CreateStateful, statefulName
+		gone := Action{At: at, Kind: DeleteReplicas, Name: replicaName, Policy: pick(d, propagationPolicies()...)}
+		made := Action{Kind: CreateReplicas, Name: replicaName, Count: int32(1 + d.below(3)), Grace: drawGrace(d), App: drawApp(d), Shape: drawSetShape(d)}
+		if d.oneIn(2) {
+			gone.Kind, gone.Name, made.Kind, made.Name = DeleteStateful, statefulName, CreateStateful, statefulName
 		}
 		made.At = at + pick(d, d.between(0, 500*time.Millisecond), d.between(0, 15*time.Second), d.between(15*time.Second, 90*time.Second))
 		all = append(all, gone, made)
-		if breaks && d.one(3) {
-			all = append(all, Deed{At: at + d.between(-time.Second, time.Second), Do: Crash, Name: Controllers, For: d.between(time.Second, 20*time.Second)})
+		if breaks && d.oneIn(3) {
+			all = append(all, Action{At: at + d.between(-time.Second, time.Second), Kind: Crash, Name: Controllers, For: d.between(time.Second, 20*time.Second)})
 		}
 	}
 }
 
-// place is the namespace of what a deed is about, and its name there: a name alone is in the
-// first namespace, and shop/ant is ant in shop.
-func (d Deed) place() (within, called string) {
+// namespacedName returns the namespace and the name of the object. A bare name is in the first
+// namespace; shop/ant is ant in shop.
+func (d Action) namespacedName() (within, called string) {
 	if within, called, is := strings.Cut(d.Name, "/"); is {
 		return within, called
 	}
@@ -67,97 +67,97 @@ func (d Deed) place() (within, called string) {
 }
 
 const (
-	// shop is a second namespace, that comes and goes.
+	// shop is a second namespace that is created and deleted repeatedly.
 	shop = "shop"
-	// shopPause is between two of its beginnings.
+	// shopPause is the mean time between two creations of the namespace.
 	shopPause = 8 * time.Minute
-	// lastShop is how long before the end, or the calm, the last of it begins.
+	// lastShop is how long before the end, or the end of faults, the last creation is.
 	lastShop = 6 * time.Minute
 )
 
-// shops is the second namespace of a life of three: pods and a set are made in it, some of
-// them held, and it is deleted while there is still something made in it. It draws from dice
-// of its own.
-func shops(seed uint64, until time.Duration, mode Mode) []Deed {
-	if !diceOf(seed, "shops", 0).one(3) {
+// drawShops adds the second namespace to one of three runs. Pods and a set are created in the
+// namespace, some with finalizers, and the namespace is deleted while users still create objects in
+// it. It uses its own dice.
+func drawShops(seed uint64, until time.Duration, mode Mode) []Action {
+	if !newDice(seed, "shops", 0).oneIn(3) {
 		return nil
 	}
-	var all []Deed
+	var all []Action
 	for n := 0; ; n++ {
-		d := diceOf(seed, "shop", n)
+		d := newDice(seed, "shop", n)
 		opens := 90*time.Second + time.Duration(n)*shopPause + d.between(0, shopPause/2)
 		if opens > until-lastShop {
 			break
 		}
-		made := shopFor(d, opens)
-		all = append(append(all, made...), setsInShop(diceOf(seed, "sets in shop", n), made)...)
+		made := drawShop(d, opens)
+		all = append(append(all, made...), drawSetsInShop(newDice(seed, "sets in shop", n), made)...)
 	}
 	for _, at := range []time.Duration{until, until + retried} { // a pod may come late, when its user was not answered
 		for _, pod := range podNames() {
 			if mode == Liveness {
-				all = append(all, Deed{At: at, Do: RemoveFinalizer, Name: shop + "/" + pod})
+				all = append(all, Action{At: at, Kind: RemoveFinalizer, Name: shop + "/" + pod})
 			}
 		}
 	}
 	return all
 }
 
-// setsInShop are the sets that one time of it has beside a ReplicaSet; pods are taken from them,
-// some are deleted before it is, and some come too late.
-func setsInShop(d *dice, made []Deed) (all []Deed) {
-	opens := made[slices.IndexFunc(made, func(deed Deed) bool { return deed.Do == CreateNamespace })].At
-	closes := made[slices.IndexFunc(made, func(deed Deed) bool { return deed.Do == DeleteNamespace })].At
+// drawSetsInShop draws the sets besides a ReplicaSet: pods are deleted from them, some sets are
+// deleted before the namespace is, and some are created too late.
+func drawSetsInShop(d *dice, made []Action) (all []Action) {
+	opens := made[slices.IndexFunc(made, func(deed Action) bool { return deed.Kind == CreateNamespace })].At
+	closes := made[slices.IndexFunc(made, func(deed Action) bool { return deed.Kind == DeleteNamespace })].At
 	within := func() time.Duration { return d.between(opens, closes+5*time.Second) }
 	for _, kind := range []struct {
-		set  Deed
-		gone What
+		set  Action
+		gone ActionKind
 	}{
-		{Deed{Do: CreateStateful, Name: statefulName, Count: int32(1 + d.below(3))}, DeleteStateful},
-		{Deed{Do: CreateDaemons, Name: daemonName}, DeleteDaemons},
-		{Deed{Do: CreateJob, Name: "task", Count: int32(1 + d.below(5))}, DeleteJob},
+		{Action{Kind: CreateStateful, Name: statefulName, Count: int32(1 + d.below(3))}, DeleteStateful},
+		{Action{Kind: CreateDaemons, Name: daemonName}, DeleteDaemons},
+		{Action{Kind: CreateJob, Name: "task", Count: int32(1 + d.below(5))}, DeleteJob},
 	} {
 		set := kind.set
-		if d.one(3) {
+		if d.oneIn(3) {
 			continue
 		}
-		set.At, set.Name, set.Grace, set.App, set.Shape = within(), shop+"/"+set.Name, grace(d), app(d), setShape(d)
-		if set.Do == CreateJob {
+		set.At, set.Name, set.Grace, set.App, set.Shape = within(), shop+"/"+set.Name, drawGrace(d), drawApp(d), drawSetShape(d)
+		if set.Kind == CreateJob {
 			set.App.Runs, set.App.Code = d.between(time.Second, time.Minute), 0
-			demand(d, &set)
+			drawJobOptions(d, &set)
 		}
 		all = append(all, set)
 		for range d.below(3) {
-			one := taken(d, set.Name, opens, closes+5*time.Second)
-			one.Do = pick(d, DeleteOneOf, DeleteOneOf, Unlabel)
+			one := drawPodDeletion(d, set.Name, opens, closes+5*time.Second)
+			one.Kind = pick(d, DeletePodOf, DeletePodOf, Unlabel)
 			all = append(all, one)
 		}
-		if d.one(3) {
-			all = append(all, Deed{At: within(), Do: kind.gone, Name: set.Name, Policy: pick(d, policies()...)})
+		if d.oneIn(3) {
+			all = append(all, Action{At: within(), Kind: kind.gone, Name: set.Name, Policy: pick(d, propagationPolicies()...)})
 		}
 	}
-	return append(all, Deed{At: within(), Do: ScaleStateful, Name: shop + "/" + statefulName, Count: int32(d.below(4))})
+	return append(all, Action{At: within(), Kind: ScaleStateful, Name: shop + "/" + statefulName, Count: int32(d.below(4))})
 }
 
-// shopFor is one time of it, of four minutes at most.
-func shopFor(d *dice, opens time.Duration) []Deed {
+// drawShop draws one lifetime of the namespace, of at most four minutes.
+func drawShop(d *dice, opens time.Duration) []Action {
 	closes := opens + d.between(10*time.Second, 2*time.Minute)
-	all := []Deed{
-		{At: opens, Do: CreateNamespace, Name: shop},
+	all := []Action{
+		{At: opens, Kind: CreateNamespace, Name: shop},
 		{
-			At: opens + d.between(0, 5*time.Second), Do: CreateReplicas, Name: shop + "/" + replicaName, Count: int32(1 + d.below(3)),
-			Grace: grace(d), App: app(d), Shape: setShape(d),
+			At: opens + d.between(0, 5*time.Second), Kind: CreateReplicas, Name: shop + "/" + replicaName, Count: int32(1 + d.below(3)),
+			Grace: drawGrace(d), App: drawApp(d), Shape: drawSetShape(d),
 		},
-		{At: closes, Do: DeleteNamespace, Name: shop},
+		{At: closes, Kind: DeleteNamespace, Name: shop},
 	}
 	for _, pod := range podNames() {
-		deed := Deed{Do: CreatePod, Name: shop + "/" + pod, Grace: grace(d), App: app(d), Finalizer: d.one(4), Shape: setShape(d)}
+		deed := Action{Kind: CreatePod, Name: shop + "/" + pod, Grace: drawGrace(d), App: drawApp(d), Finalizer: d.oneIn(4), Shape: drawSetShape(d)}
 		deed.At = opens + d.between(0, closes-opens+5*time.Second) // some come too late
 		all = append(all, deed)
-		if d.one(3) {
-			all = append(all, Deed{At: closes + d.between(-5*time.Second, 10*time.Second), Do: pick(d, DeletePod, ForceDelete), Name: deed.Name})
+		if d.oneIn(3) {
+			all = append(all, Action{At: closes + d.between(-5*time.Second, 10*time.Second), Kind: pick(d, DeletePod, ForceDelete), Name: deed.Name})
 		}
 		if deed.Finalizer {
-			all = append(all, Deed{At: closes + pick(d, d.between(0, 90*time.Second), 3*time.Minute), Do: RemoveFinalizer, Name: deed.Name})
+			all = append(all, Action{At: closes + pick(d, d.between(0, 90*time.Second), 3*time.Minute), Kind: RemoveFinalizer, Name: deed.Name})
 		}
 	}
 	return all

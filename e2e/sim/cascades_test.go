@@ -13,21 +13,21 @@ import (
 // make them again: in the end everything is right, and nothing was forced.
 func TestCascades(t *testing.T) {
 	second := new(int64(1))
-	for _, policy := range policies() {
+	for _, policy := range propagationPolicies() {
 		t.Run(string(policy), func(t *testing.T) {
-			lived := liveIn(t, Script{Written: true, Nodes: 1, Lasts: 6 * time.Minute, Calm: 4 * time.Minute, Deeds: []Deed{
-				{At: 8 * time.Second, Do: CreateReplicas, Name: replicaName, Count: 2, Grace: second},
-				{At: 9 * time.Second, Do: CreateStateful, Name: statefulName, Count: 2, Grace: second},
-				{At: 40 * time.Second, Do: CreateNamespace, Name: shop},
-				{At: 41 * time.Second, Do: CreateReplicas, Name: "shop/web", Count: 1, Grace: second},
-				{At: 42 * time.Second, Do: CreatePod, Name: "shop/ant", Grace: second, Finalizer: true},
-				{At: time.Minute, Do: DeleteReplicas, Name: replicaName, Policy: policy},
-				{At: time.Minute, Do: DeleteStateful, Name: statefulName, Policy: policy},
-				{At: 61 * time.Second, Do: CreateReplicas, Name: replicaName, Count: 1, Grace: second},
-				{At: 61 * time.Second, Do: CreateStateful, Name: statefulName, Count: 1, Grace: second},
-				{At: 70 * time.Second, Do: DeleteNamespace, Name: shop},
-				{At: 90 * time.Second, Do: CreatePod, Name: "shop/bee"},
-				{At: 2 * time.Minute, Do: RemoveFinalizer, Name: "shop/ant"},
+			lived := runInBubble(t, Script{Recorded: true, Nodes: 1, Duration: 6 * time.Minute, FaultsEnd: 4 * time.Minute, Actions: []Action{
+				{At: 8 * time.Second, Kind: CreateReplicas, Name: replicaName, Count: 2, Grace: second},
+				{At: 9 * time.Second, Kind: CreateStateful, Name: statefulName, Count: 2, Grace: second},
+				{At: 40 * time.Second, Kind: CreateNamespace, Name: shop},
+				{At: 41 * time.Second, Kind: CreateReplicas, Name: "shop/web", Count: 1, Grace: second},
+				{At: 42 * time.Second, Kind: CreatePod, Name: "shop/ant", Grace: second, Finalizer: true},
+				{At: time.Minute, Kind: DeleteReplicas, Name: replicaName, Policy: policy},
+				{At: time.Minute, Kind: DeleteStateful, Name: statefulName, Policy: policy},
+				{At: 61 * time.Second, Kind: CreateReplicas, Name: replicaName, Count: 1, Grace: second},
+				{At: 61 * time.Second, Kind: CreateStateful, Name: statefulName, Count: 1, Grace: second},
+				{At: 70 * time.Second, Kind: DeleteNamespace, Name: shop},
+				{At: 90 * time.Second, Kind: CreatePod, Name: "shop/bee"},
+				{At: 2 * time.Minute, Kind: RemoveFinalizer, Name: "shop/ant"},
 			}})
 			results, err := Judge(lived)
 			if err != nil {
@@ -48,8 +48,8 @@ func TestCascades(t *testing.T) {
 				wanted = append(wanted, "delete pods")
 			}
 			for _, what := range wanted {
-				if lived.Met["cascades: "+what] == 0 {
-					t.Errorf("no cascade has carried out %s: %v", what, lived.Met)
+				if lived.Coverage["cascades: "+what] == 0 {
+					t.Errorf("no cascade has carried out %s: %v", what, lived.Coverage)
 				}
 			}
 		})
@@ -60,11 +60,11 @@ func TestCascades(t *testing.T) {
 // new one does not wait for what was expected for the old.
 func TestMadeAgain(t *testing.T) {
 	at := 10 * time.Second
-	lived := liveIn(t, Script{Written: true, Nodes: 1, Lasts: 4 * time.Minute, Calm: 2 * time.Minute, Deeds: []Deed{
-		{At: at - time.Second, Do: SlowDisk, Name: APIServer, For: 400 * time.Millisecond},
-		{At: at, Do: CreateReplicas, Name: replicaName, Count: 3, Grace: new(int64(1))},
-		{At: at + 200*time.Millisecond, Do: DeleteReplicas, Name: replicaName, Policy: metav1.DeletePropagationBackground},
-		{At: at + 210*time.Millisecond, Do: CreateReplicas, Name: replicaName, Count: 2, Grace: new(int64(1))},
+	lived := runInBubble(t, Script{Recorded: true, Nodes: 1, Duration: 4 * time.Minute, FaultsEnd: 2 * time.Minute, Actions: []Action{
+		{At: at - time.Second, Kind: SlowDisk, Name: APIServer, For: 400 * time.Millisecond},
+		{At: at, Kind: CreateReplicas, Name: replicaName, Count: 3, Grace: new(int64(1))},
+		{At: at + 200*time.Millisecond, Kind: DeleteReplicas, Name: replicaName, Policy: metav1.DeletePropagationBackground},
+		{At: at + 210*time.Millisecond, Kind: CreateReplicas, Name: replicaName, Count: 2, Grace: new(int64(1))},
 	}})
 	if _, err := Judge(lived); err != nil {
 		t.Error(err)

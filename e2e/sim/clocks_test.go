@@ -12,10 +12,10 @@ import (
 )
 
 // wrongClock sets a process' clock a day ahead at 40 s, and a day behind at 62 s, until 3 min.
-func wrongClock(process string) []Deed {
-	return []Deed{
-		{At: 40 * time.Second, Do: Mislead, Name: process, Ways: "24h0m0s", For: 22 * time.Second},
-		{At: 62 * time.Second, Do: Mislead, Name: process, Ways: "-24h0m0s", For: 118 * time.Second},
+func wrongClock(process string) []Action {
+	return []Action{
+		{At: 40 * time.Second, Kind: SkewClock, Name: process, Detail: "24h0m0s", For: 22 * time.Second},
+		{At: 62 * time.Second, Kind: SkewClock, Name: process, Detail: "-24h0m0s", For: 118 * time.Second},
 	}
 }
 
@@ -23,12 +23,12 @@ func wrongClock(process string) []Deed {
 // clock is a day ahead, and a day behind; it jumps while the first one's hook runs. Each has its
 // grace period, to the second, and goes.
 func TestGraceWithAWrongClock(t *testing.T) {
-	pod := Deed{At: 10 * time.Second, Do: CreatePod, Name: "ant", Grace: new(int64(10)), App: App{IgnoresTerm: true}, PreStop: 3 * time.Second}
+	pod := Action{At: 10 * time.Second, Kind: CreatePod, Name: "ant", Grace: new(int64(10)), App: App{IgnoresTerm: true}, PreStop: 3 * time.Second}
 	other := pod
 	other.Name, other.PreStop = "bee", 0
 	deeds := append(wrongClock("kubelet/node-1"), pod, other,
-		Deed{At: time.Minute, Do: DeletePod, Name: "ant"}, Deed{At: 90 * time.Second, Do: DeletePod, Name: "bee"})
-	lived := liveIn(t, Script{Written: true, Nodes: 1, Lasts: 4 * time.Minute, Deeds: deeds})
+		Action{At: time.Minute, Kind: DeletePod, Name: "ant"}, Action{At: 90 * time.Second, Kind: DeletePod, Name: "bee"})
+	lived := runInBubble(t, Script{Recorded: true, Nodes: 1, Duration: 4 * time.Minute, Actions: deeds})
 	results, err := Judge(lived)
 	if err != nil {
 		t.Fatal(err)
@@ -67,7 +67,7 @@ func TestGraceWithAWrongClock(t *testing.T) {
 // hear of each other all the time, and no node is said to be silent.
 func TestNoNodeIsSilentByAClock(t *testing.T) {
 	for _, process := range []string{Controllers, "kubelet/node-1", APIServer} {
-		lived := liveIn(t, Script{Written: true, Nodes: 2, Lasts: 6 * time.Minute, Deeds: wrongClock(process)})
+		lived := runInBubble(t, Script{Recorded: true, Nodes: 2, Duration: 6 * time.Minute, Actions: wrongClock(process)})
 		if _, err := Judge(lived); err != nil {
 			t.Errorf("%s: %v", process, err)
 		}
@@ -84,8 +84,8 @@ func TestNoNodeIsSilentByAClock(t *testing.T) {
 // TestClockIsMisled looks at what the history says of a clock that is wrong: the product's fault,
 // and times of the one process that are off, in the order in which all happened.
 func TestClockIsMisled(t *testing.T) {
-	lived := liveIn(t, Script{Written: true, Nodes: 1, Lasts: 2 * time.Minute, Deeds: []Deed{
-		{At: 30 * time.Second, Do: Mislead, Name: "kubelet/node-1", Ways: "-1h0m0s", For: time.Minute},
+	lived := runInBubble(t, Script{Recorded: true, Nodes: 1, Duration: 2 * time.Minute, Actions: []Action{
+		{At: 30 * time.Second, Kind: SkewClock, Name: "kubelet/node-1", Detail: "-1h0m0s", For: time.Minute},
 	}})
 	var off int
 	for _, e := range lived.Log.Events {
@@ -109,26 +109,26 @@ func TestDrawnClocks(t *testing.T) {
 	misled := 0
 	for seed := range uint64(400) {
 		script := Draw(seed, modeOf(seed), time.Hour)
-		last, found := script.Lasts, false
-		if script.Calm > 0 {
-			last = script.Calm
+		last, found := script.Duration, false
+		if script.FaultsEnd > 0 {
+			last = script.FaultsEnd
 		}
-		for _, deed := range script.Deeds {
-			if deed.Do != Mislead {
+		for _, deed := range script.Actions {
+			if deed.Kind != SkewClock {
 				continue
 			}
 			found = true
-			if deed.At+deed.For >= last || skewOf(deed, 0, time.Unix(0, 0)).Spec.Where.Process != deed.Name {
+			if deed.At+deed.For >= last || clockFault(deed, 0, time.Unix(0, 0)).Spec.Where.Process != deed.Name {
 				t.Errorf("seed %d: %v", seed, deed)
 			}
-			if !strings.Contains(deed.String(), "mislead the clock of "+deed.Name+", "+deed.Ways+", for ") {
+			if !strings.Contains(deed.String(), "mislead the clock of "+deed.Name+", "+deed.Detail+", for ") {
 				t.Errorf("its story is %q", deed)
 			}
 		}
 		if found {
 			misled++
 		}
-		if slices.ContainsFunc(script.Quiet().Deeds, func(deed Deed) bool { return deed.Do == Mislead }) {
+		if slices.ContainsFunc(script.WithoutFaults().Actions, func(deed Action) bool { return deed.Kind == SkewClock }) {
 			t.Errorf("seed %d: a clock is wrong in a quiet life", seed)
 		}
 	}
@@ -141,17 +141,17 @@ func TestDrawnClocks(t *testing.T) {
 // is rolled out when users have deleted them, and not before.
 func TestReadyAhead(t *testing.T) {
 	const calm = 5 * time.Minute
-	made := Deed{At: 50 * time.Second, Do: CreateDeployment, Name: deploymentName, Count: 2, Grace: new(int64(1))}
+	made := Action{At: 50 * time.Second, Kind: CreateDeployment, Name: deploymentName, Count: 2, Grace: new(int64(1))}
 	made.Shape.Rollout.Ready = 3
 	deeds := append(wrongClock("kubelet/node-1"), made)
-	end := func(more ...Deed) error {
-		_, err := Judge(liveIn(t, Script{Written: true, Nodes: 1, Lasts: 12 * time.Minute, Calm: calm, Deeds: slices.Concat(deeds, more)}))
+	end := func(more ...Action) error {
+		_, err := Judge(runInBubble(t, Script{Recorded: true, Nodes: 1, Duration: 12 * time.Minute, FaultsEnd: calm, Actions: slices.Concat(deeds, more)}))
 		return err
 	}
 	if err := end(); !errors.Is(err, ErrRollouts) {
 		t.Errorf("without amends: %v, want %v", err, ErrRollouts)
 	}
-	if err := end(clockAmends(calm, deeds)...); err != nil {
+	if err := end(drawReadyAheadDeletes(calm, deeds)...); err != nil {
 		t.Error(err)
 	}
 }

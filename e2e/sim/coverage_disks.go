@@ -6,7 +6,7 @@ import (
 	"github.com/podfall/podfall/internal/history"
 )
 
-// diskHistory is what commits have told of disks so far.
+// diskHistory is what commits have shown of disks so far.
 type diskHistory struct {
 	devices map[string]string
 	nodes   map[string]history.Commit
@@ -17,28 +17,28 @@ func newDiskHistory() diskHistory {
 	return diskHistory{devices: map[string]string{}, nodes: map[string]history.Commit{}, going: map[string]bool{}}
 }
 
-// take counts how disks were taken from nodes.
-func (h diskHistory) take(c history.Commit, all met) {
+// add counts how disks were detached from nodes.
+func (h diskHistory) add(c history.Commit, all counts) {
 	switch {
 	case c.Resource == volumesResource:
 		h.devices[c.Key] = c.Device
 	case c.Resource == "nodes":
 		h.nodes[c.Key] = c
 	case c.Resource == attachmentsResource && c.Op == "ADDED":
-		all.count("disks attached")
+		all.add("disks attached")
 	case c.Resource == attachmentsResource && c.Deadline != nil && !h.going[c.UID]:
 		h.going[c.UID] = true
 		switch node := h.nodes[c.Host]; {
 		case !slices.Contains(node.InUse, h.devices[c.Volume]):
-			all.count("disks detached")
+			all.add("disks detached")
 		case node.Op == "DELETED":
-			all.count("disks detached by force, node gone")
+			all.add("disks detached by force, node gone")
 		case node.OutOfService:
-			all.count("disks detached by force, node out of service")
+			all.add("disks detached by force, node out of service")
 		case !node.Ready:
-			all.count("disks detached by force, node silent")
+			all.add("disks detached by force, node silent")
 		default:
-			all.count("disks detached, and wanted there again at that moment")
+			all.add("disks detached, and wanted there again at that moment")
 		}
 	}
 }

@@ -15,23 +15,23 @@ func TestCronJobs(t *testing.T) {
 		batchv1.AllowConcurrent: 12, batchv1.ForbidConcurrent: 8, batchv1.ReplaceConcurrent: 12,
 	} {
 		t.Run(string(policy), func(t *testing.T) {
-			tick := Deed{Do: CreateCronJob, Name: cronJobName, Count: 1, Grace: new(int64(1)), App: App{Runs: 90 * time.Second}}
-			tick.Shape.Times = Times{Schedule: "0-13 0 * * *", Policy: policy, Good: new(int32(4))}
+			tick := Action{Kind: CreateCronJob, Name: cronJobName, Count: 1, Grace: new(int64(1)), App: App{Runs: 90 * time.Second}}
+			tick.Shape.CronJob = CronJobOptions{Schedule: "0-13 0 * * *", Policy: policy, Good: new(int32(4))}
 			tick.At = 10 * time.Second
 			again := tick
 			again.At = 6*time.Minute + 30*time.Second
-			lived := liveIn(t, Script{Written: true, Nodes: 1, Lasts: 18 * time.Minute, Calm: 7 * time.Minute, Deeds: []Deed{
+			lived := runInBubble(t, Script{Recorded: true, Nodes: 1, Duration: 18 * time.Minute, FaultsEnd: 7 * time.Minute, Actions: []Action{
 				tick,
-				{At: 3*time.Minute + 30*time.Second, Do: SuspendCronJob, Name: cronJobName},
-				{At: 5*time.Minute + 30*time.Second, Do: ResumeCronJob, Name: cronJobName},
-				{At: 6*time.Minute + 10*time.Second, Do: DeleteCronJob, Name: cronJobName, Policy: metav1.DeletePropagationOrphan},
+				{At: 3*time.Minute + 30*time.Second, Kind: SuspendCronJob, Name: cronJobName},
+				{At: 5*time.Minute + 30*time.Second, Kind: ResumeCronJob, Name: cronJobName},
+				{At: 6*time.Minute + 10*time.Second, Kind: DeleteCronJob, Name: cronJobName, Policy: metav1.DeletePropagationOrphan},
 				again,
 			}})
 			if _, err := Judge(lived); err != nil {
 				t.Fatal(err)
 			}
-			if made := lived.Met["cronjobs: create jobs.batch"]; made != wanted {
-				t.Errorf("%d Jobs were made, want %d: %v", made, wanted, lived.Met)
+			if made := lived.Coverage["cronjobs: create jobs.batch"]; made != wanted {
+				t.Errorf("%d Jobs were made, want %d: %v", made, wanted, lived.Coverage)
 			}
 		})
 	}
@@ -40,7 +40,7 @@ func TestCronJobs(t *testing.T) {
 // TestHeldBy has a Job keep the next from being made: it is one of an earlier time, is there when
 // that is due, and runs until it is too late.
 func TestHeldBy(t *testing.T) {
-	due := minuteOf("tick-1001")
+	due := dueTime("tick-1001")
 	for _, c := range []struct {
 		name        string
 		made        string
@@ -54,7 +54,7 @@ func TestHeldBy(t *testing.T) {
 		{"over too soon", "tick-1000", -time.Minute, 90 * time.Second, false},
 	} {
 		from := due.Add(c.after)
-		if got := heldBy([]run{{name: c.made, from: from, to: from.Add(c.runs)}}, due, due.Add(time.Minute)); got != c.want {
+		if got := heldBy([]jobRun{{name: c.made, from: from, to: from.Add(c.runs)}}, due, due.Add(time.Minute)); got != c.want {
 			t.Errorf("%s: %t, want %t", c.name, got, c.want)
 		}
 	}
@@ -64,23 +64,23 @@ func TestHeldBy(t *testing.T) {
 // made before, and there until it is too late.
 func TestNameTaken(t *testing.T) {
 	its := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "tick", UID: "now"}}
-	due := minuteOf("tick-1001")
+	due := dueTime("tick-1001")
 	until := due.Add(time.Minute)
 	for name, c := range map[string]struct {
 		owner string
-		made  run
+		made  jobRun
 		want  bool
 	}{
-		"left behind":              {"before", run{name: "default/tick-1001", from: due.Add(-time.Hour), there: true}, true},
-		"left behind, and over":    {"before", run{name: "default/tick-1001", from: due.Add(-time.Hour), to: due.Add(-time.Minute), there: true}, true},
-		"gone when it is too late": {"before", run{name: "default/tick-1001", from: due.Add(-time.Hour), to: until}, true},
-		"gone before":              {"before", run{name: "default/tick-1001", from: due.Add(-time.Hour), to: due.Add(30 * time.Second)}, false},
-		"its own":                  {"now", run{name: "default/tick-1001", from: due.Add(-time.Hour), there: true}, false},
-		"of another time":          {"before", run{name: "default/tick-1002", from: due.Add(-time.Hour), there: true}, false},
-		"of another name":          {"before", run{name: "default/tock-1001", from: due.Add(-time.Hour), there: true}, false},
-		"made later":               {"before", run{name: "default/tick-1001", from: due.Add(time.Second), there: true}, false},
+		"left behind":              {"before", jobRun{name: "default/tick-1001", from: due.Add(-time.Hour), exists: true}, true},
+		"left behind, and over":    {"before", jobRun{name: "default/tick-1001", from: due.Add(-time.Hour), to: due.Add(-time.Minute), exists: true}, true},
+		"gone when it is too late": {"before", jobRun{name: "default/tick-1001", from: due.Add(-time.Hour), to: until}, true},
+		"gone before":              {"before", jobRun{name: "default/tick-1001", from: due.Add(-time.Hour), to: due.Add(30 * time.Second)}, false},
+		"its own":                  {"now", jobRun{name: "default/tick-1001", from: due.Add(-time.Hour), exists: true}, false},
+		"of another time":          {"before", jobRun{name: "default/tick-1002", from: due.Add(-time.Hour), exists: true}, false},
+		"of another name":          {"before", jobRun{name: "default/tock-1001", from: due.Add(-time.Hour), exists: true}, false},
+		"made later":               {"before", jobRun{name: "default/tick-1001", from: due.Add(time.Second), exists: true}, false},
 	} {
-		if got := nameTaken(map[string][]run{c.owner: {c.made}}, its, due, until); got != c.want {
+		if got := nameTaken(map[string][]jobRun{c.owner: {c.made}}, its, due, until); got != c.want {
 			t.Errorf("%s: %t, want %t", name, got, c.want)
 		}
 	}

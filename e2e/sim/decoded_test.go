@@ -46,8 +46,8 @@ func TestDecodedOnce(t *testing.T) {
 func TestNobodyChangesWhatIsShared(t *testing.T) {
 	for seed := range uint64(3) {
 		synctest.Test(t, func(t *testing.T) {
-			c := begin(Draw(seed, Safety, 20*time.Minute))
-			if err := c.Run(c.script.Lasts); err != nil {
+			c := newCluster(Draw(seed, Safety, 20*time.Minute))
+			if err := c.Run(c.script.Duration); err != nil {
 				t.Fatal(err)
 			}
 			for _, all := range []map[encoded]decodedAs{c.decoded.young, c.decoded.old} {

@@ -1,85 +1,83 @@
-// Package sim plays a whole cluster in one goroutine, but for the webhooks of one request, which are
-// asked at once and only look: the pure cores of apiserver,
-// kubelet, runtime and controllers, with virtual time and with a network, disks, clocks and
-// applications that break by seed. One seed is one life, bit for bit, on any machine.
+// Package sim simulates a whole cluster in one goroutine, deterministically. It runs the pure cores
+// of the apiserver, the kubelet, the runtime and the controllers in virtual time. The network,
+// disks, clocks and applications fail by seed. One seed is one run, bit for bit, on any machine.
+// The only other goroutines are those of the webhooks of one request: they are asked in parallel
+// and only read.
 //
-//	process.go    what a process is, and what it can do
-//	messages.go   what processes say to the apiserver, and what applications do
-//	client.go     asks the apiserver         follow.go   keeps a copy of what it has
-//	world.go      time, crashes, the history    queue.go   what is coming    trace.go   all of it, to be hashed
-//	acting.go     a process's hands          net.go      links that lose, repeat, delay and are cut
+//	process.go    the interface of a process, and what a process can do
+//	messages.go   requests to the apiserver, and what applications do
+//	client.go     asks the apiserver         follow.go   keeps a copy of the apiserver's objects
+//	world.go      time, crashes, the history    queue.go   coming events    trace.go   all events, for hashing
+//	acting.go     a process's output         net.go      links that lose, duplicate, delay and are cut
 //	apiserver.go  the product's apiserver behind a simulated disk
-//	controllers*.go, views.go   the controllers, and their copies
-//	controllers_daemons.go, controllers_jobs.go, controllers_budgets.go   those of sets and
-//	              budgets that only some lives have; draw_sets.go, user_sets.go, right_sets.go
-//	              draw them, make them, and say how they must end; draw_jobs.go, right_jobs.go those of Jobs
-//	controllers_cronjobs.go, draw_cronjobs.go, user_cronjobs.go, right_cronjobs.go   CronJobs, which one
-//	              life in five has; nobody follows them in the others
-//	controllers_deployments.go, draw_deployments.go, user_deployments.go, right_deployments.go
-//	              Deployments, which every fourth life has, and nobody follows in the others
-//	controllers_binder.go, controllers_disks.go, kubelet_disks.go   volumes that have to be attached,
-//	              which every other life has; draw_disks.go, user_disks.go, right_disks.go, met_disks.go
-//	              draw them, make them, say how they must end, and count what became of them
-//	user.go       does what a script says    script.go   all that decides a life
-//	draw.go       a script from a seed       lives.go    plays a script, and judges it
-//	hooks.go, user_hooks.go   webhooks, and who makes them
-//	cascades.go   what users delete with all that hangs on it    draw_claims.go   pods that change hands
-//	right.go      how a life must end        watcher.go  watches from any revision
-//	shrink.go     makes a story of a life that broke something
+//	controllers*.go, views.go   the controllers, and their copies of objects
+//	controllers_daemons.go, controllers_jobs.go, controllers_budgets.go   controllers of sets and
+//	              budgets that only some runs have. draw_sets.go, draw_jobs.go draw the actions,
+//	              user_sets.go carries them out, final_sets.go, final_jobs.go check the final state
+//	controllers_cronjobs.go, draw_cronjobs.go, user_cronjobs.go, final_cronjobs.go   CronJobs, in
+//	              one run of five; the other runs do not watch them
+//	controllers_deployments.go, draw_deployments.go, user_deployments.go, final_deployments.go
+//	              Deployments, in one run of four; the other runs do not watch them
+//	controllers_binder.go, controllers_disks.go, kubelet_disks.go   attachable volumes, in every
+//	              other run: draw_disks.go, user_disks.go, final_disks.go, coverage_disks.go
+//	user.go       carries out a script's user actions    script.go   everything that decides a run
+//	draw.go       draws a script from a seed    run.go   runs a script, and judges the run
+//	hooks.go, user_hooks.go   webhooks, and the users that create them
+//	cascades.go   cascading deletions by users    draw_claims.go   pods that change owners
+//	final.go      checks the final state     watcher.go  watches from any revision
+//	shrink.go     shrinks a failed run to a short story
 //	kernel.go     what of a node outlives its processes   app.go   what its applications do
-//	tasks.go, tasks_clock.go   coroutines on which the product's own shells run, and their clock
+//	tasks.go, tasks_clock.go   coroutines that run the product's own shells, and their clock
 //	kubelet*.go   a node's kubelet: the product's, on a simulated node    runtime*.go  its runtime
-//	kubelet_workers.go, kubelet_node.go   make the product's shells; kubelet_calls.go, kubelet_api.go
-//	              and kubelet_volumes.go are the runtime, the apiserver and the volumes to them
-//	shape.go      what pods have beside a container   break.go, twin.go   what else breaks
-//	clocks.go     clocks that read wrong, in every fourth life
-//	observe.go    what is seen from outside: why, and split-brain windows   met.go   what a life has met
-//	matrix.go, phases.go   which faults have met which phases of a deletion
-//	explore.go    plays one story in every order          explore_plan.go   decides what comes next
+//	kubelet_workers.go, kubelet_node.go   make the product's shells. kubelet_calls.go, kubelet_api.go
+//	              and kubelet_volumes.go give them the runtime, the apiserver and the volumes
+//	shape.go      optional parts of pods     fault_points.go, twin.go   other injected faults
+//	clocks.go     skewed clocks, in every fourth run
+//	observe.go    the observers: why, and split-brain windows   coverage.go   counts what a run exercised
+//	matrix.go, phases.go   which faults met which phases of a deletion
+//	explore.go    plays one story in every order          explore_plan.go   chooses the next event
 //
 // # Shells
 //
-// The kubelet's pod workers, status reporter, prober and node run here as they are: in tasks,
-// by internal/task. A task is a coroutine, which runs until it waits: for the runtime, for the
-// apiserver, for a time, for another task. After each step of its process, tasks go on that
-// can, in the order in which they began to wait. A crash unwinds them where they are
+// The kubelet's pod workers, status reporter, prober and node run here unchanged, as tasks of
+// internal/task. A task is a coroutine. It runs until it waits for the runtime, the apiserver, a
+// time or another task. After each step of a process, its tasks that can go on do so, in the order
+// in which they began to wait. A crash unwinds them where they are
 // (docs/adr/0032-one-shell-two-drivers.md).
 //
 // # Time
 //
-// A Step is given the time itself: alarms and waits go by it. What goes into an object, or is
-// compared with what is in one, a driver takes from [Clocks.Shows], which is what the process'
-// clock shows, right or wrong. Which of both a core gets is what the product's shell gives it:
+// Step is given the simulated time: alarms and timeouts use it. A timestamp that goes into an
+// object, or is compared with one in an object, comes from [Clocks.ClockTime]: the process's clock,
+// which may be skewed. Each core gets whichever of the two the product's shell gives it:
 // clock.Clock's Steady or Now.
 //
-// # To live
+// # Running
 //
-//	go test ./sim -run TestSeeds                        today's thousand lives, and those that are kept
-//	go test ./sim -run TestSeeds -seeds 1000 -from 1    others, each put to the test
-//	go test ./sim -run TestSeeds -seeds 1000 -quiet     lives in which nothing breaks
-//	go test ./sim -run TestReplay -seed 17              one of them, and its story; -out DIR leaves its history
-//	go test ./sim -run xxx -bench Hour                  what an hour costs
+//	go test ./e2e/sim -run TestSeeds                        today's thousand runs, and the recorded regressions
+//	go test ./e2e/sim -run TestSeeds -seeds 1000 -from 1    other seeds
+//	go test ./e2e/sim -run TestSeeds -seeds 1000 -quiet     fault-free runs
+//	go test ./e2e/sim -run TestReplay -seed 17              one run, and its story; -out DIR keeps its history
+//	go test ./e2e/sim -run xxx -bench Hour                  the cost of an hour
 //
-// The first life that breaks something is shrunk, told in at most ten lines, and kept in
-// testdata/regressions, which TestRegressions plays from then on. Mistakes are planted by
-// package mutants, in an overlay, whose TestHunt has the lives of the same seeds find them. Lives of even seeds have
-// trouble to the end; in those of odd seeds it ends after three quarters, and then all has
-// to be calm and right.
+// The first run that violates an invariant is shrunk to a story of at most ten lines and kept in
+// testdata/regressions, which TestRegressions replays. Package mutants plants bugs in an overlay;
+// its TestHunt finds them with runs of the same seeds. Runs of even seeds have faults to the end.
+// In runs of odd seeds faults end after three quarters of the time, and the final state is checked.
 //
-// # To add a process
+// # Adding a process
 //
-// Write a type with a Step, and have its place made by [World.Add] in the function that
-// builds a life (lives.go). In Boot it makes a [Client] with its identity and boot, and a
-// [Follower] for each kind of object that it wants to know of, and starts those. After that
-// it hands each input to its client, then to its followers, and looks at itself only what
-// none of them has taken. Its views are then the followers' sinks, and its writes
-// [Client.Do], whose continuation gets the answer. A crash is the end of all of it: what
-// has to be known afterwards is persisted.
+// Write a type with a Step method. Register the process by [World.Add] in the function that builds
+// a run (run.go). On Boot the process makes a [Client] with its identity and boot, makes a
+// [Follower] for each kind of object that it needs, and starts them. It hands each later input to
+// its client, then to its followers, and handles only what none of them has taken. Its views are
+// the followers' sinks. It writes by [Client.Do], and the continuation gets the answer. A crash
+// ends all of this: what must survive is persisted.
 //
-// Links between processes whose names end in the same node (kubelet/node-1 and
-// runtime/node-1) are on one machine: 0.2 ms, nothing lost. All others go over the network.
+// Links between processes whose names end in the same node (kubelet/node-1 and runtime/node-1) stay
+// on one machine: 0.2 ms, nothing lost. All other links cross the network.
 //
-// Names of calls and messages (the about of [Out.Call], and About() of a body that is sent)
-// must not contain UIDs or counters: the network decides by them, and a life that is
-// shrunk must keep its other decisions. Bodies with a Trace method take part in the hash.
+// Names of calls and messages (the about of [Out.Call], and About() of a body that is sent) must
+// not contain UIDs or counters. The network's decisions depend on those names, and a run that is
+// shrunk must keep its other decisions. Bodies with a Trace method are part of the hash.
 package sim

@@ -10,9 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Task is what a Job asks for beside its completions; the zero one goes on however often its
-// pods fail or are taken from it.
-type Task struct {
+// JobOptions holds what a Job asks for besides its completions. The zero value retries for ever.
+type JobOptions struct {
 	Indexed   bool `json:"indexed,omitempty"`
 	OnFailure bool `json:"onFailure,omitempty"`
 	// Manual has it select its pods by the label app, as sets do: another Job of its name may
@@ -42,8 +41,8 @@ const (
 	codeFatal   = 42
 )
 
-// give gives a Job what its task asks for.
-func (t Task) give(spec *batchv1.JobSpec, called string) {
+// apply applies the options to a Job.
+func (t JobOptions) apply(spec *batchv1.JobSpec, called string) {
 	spec.BackoffLimit = t.Limit
 	if t.Limit == nil {
 		spec.BackoffLimit = new(int32(math.MaxInt32))
@@ -82,83 +81,83 @@ func codes(code int32) *batchv1.PodFailurePolicyOnExitCodesRequirement {
 	return &batchv1.PodFailurePolicyOnExitCodesRequirement{Operator: batchv1.PodFailurePolicyOnExitCodesOpIn, Values: []int32{code}}
 }
 
-// jobPause is how long it takes from one Job to the next.
+// jobPause is the time from one Job to the next.
 const jobPause = 10 * time.Minute
 
-// jobDeeds make Jobs in a life of three, and take pods from them, or the Job from its pods.
-func jobDeeds(seed uint64, until time.Duration) (all []Deed) {
-	if !diceOf(seed, "jobs", 0).one(3) {
+// drawJobActions creates Jobs in one of three runs, and deletes pods of theirs, or the Jobs.
+func drawJobActions(seed uint64, until time.Duration) (all []Action) {
+	if !newDice(seed, "jobs", 0).oneIn(3) {
 		return nil
 	}
 	for n := 1; time.Duration(n)*jobPause <= until-time.Minute; n++ {
-		d := diceOf(seed, "job", n)
-		made := Deed{
-			At: time.Duration(n-1)*jobPause + d.between(15*time.Second, jobPause/2), Do: CreateJob, Name: "task-" + strconv.Itoa(n),
-			Count: int32(1 + d.below(5)), Grace: grace(d), App: app(d), Shape: setShape(d),
+		d := newDice(seed, "job", n)
+		made := Action{
+			At: time.Duration(n-1)*jobPause + d.between(15*time.Second, jobPause/2), Kind: CreateJob, Name: "task-" + strconv.Itoa(n),
+			Count: int32(1 + d.below(5)), Grace: drawGrace(d), App: drawApp(d), Shape: drawSetShape(d),
 		}
 		made.App.Runs, made.App.Code = d.between(time.Second, time.Minute), 0
-		demand(diceOf(seed, "task", n), &made)
+		drawJobOptions(newDice(seed, "task", n), &made)
 		all = append(all, made)
 		for range d.below(5) {
-			all = append(all, taken(d, made.Name, made.At+time.Second, made.At+jobPause/3))
+			all = append(all, drawPodDeletion(d, made.Name, made.At+time.Second, made.At+jobPause/3))
 		}
-		if d.one(4) {
-			all = append(all, Deed{At: made.At + d.between(0, jobPause/3), Do: DeleteJob, Name: made.Name})
+		if d.oneIn(4) {
+			all = append(all, Action{At: made.At + d.between(0, jobPause/3), Kind: DeleteJob, Name: made.Name})
 		}
-		all = append(all, meddled(diceOf(seed, "task handed on", n), made)...)
+		all = append(all, drawJobDisturbances(newDice(seed, "task handed on", n), made)...)
 	}
 	return all
 }
 
-// demand gives every other Job a task, and pods that fail.
-func demand(d *dice, made *Deed) {
-	if d.one(2) {
+// drawJobOptions gives every other Job options, and pods that fail.
+func drawJobOptions(d *dice, made *Action) {
+	if d.oneIn(2) {
 		return
 	}
 	made.App.Fails = pick[int32](d, 0, 20, 40, 70)
-	t := Task{Indexed: !d.one(3), OnFailure: d.one(4), Manual: d.one(3), FailedOnly: d.one(3)}
-	if t.Limit = new(pick[int32](d, 0, 1, 2, 4)); made.App.Fails == 0 && d.one(2) {
+	t := JobOptions{Indexed: !d.oneIn(3), OnFailure: d.oneIn(4), Manual: d.oneIn(3), FailedOnly: d.oneIn(3)}
+	if t.Limit = new(pick[int32](d, 0, 1, 2, 4)); made.App.Fails == 0 && d.oneIn(2) {
 		t.Limit = nil
 	}
-	if t.Indexed && !t.OnFailure && !d.one(3) {
+	if t.Indexed && !t.OnFailure && !d.oneIn(3) {
 		t.PerIndex, t.MaxFailed = new(pick[int32](d, 0, 1, 2)), pick(d, nil, nil, new(int32(0)), new(int32(1)))
 		t.Limit = pick(d, nil, nil, t.Limit)
 	}
-	if !t.OnFailure && d.one(2) {
-		if t.Fatal = batchv1.PodFailurePolicyActionFailJob; t.PerIndex != nil && d.one(2) {
+	if !t.OnFailure && d.oneIn(2) {
+		if t.Fatal = batchv1.PodFailurePolicyActionFailJob; t.PerIndex != nil && d.oneIn(2) {
 			t.Fatal = batchv1.PodFailurePolicyActionFailIndex
 		}
 	}
-	if t.Indexed && d.one(4) {
+	if t.Indexed && d.oneIn(4) {
 		t.Enough = int32(1 + d.below(int(made.Count)))
 	}
-	if d.one(4) {
+	if d.oneIn(4) {
 		t.Deadline = new(int64(d.between(5*time.Second, 2*time.Minute) / time.Second))
 	}
-	if d.one(4) {
+	if d.oneIn(4) {
 		t.TTL = new(pick[int32](d, 0, 5, 60))
 	}
-	made.Shape.Task = t
+	made.Shape.Job = t
 }
 
-// meddled are deeds that hold a Job up, take its pods out of its hands, or give them to another
-// of its name.
-func meddled(d *dice, made Deed) (all []Deed) {
+// drawJobDisturbances suspends a Job, relabels its pods, or hands them to another Job of the same
+// name.
+func drawJobDisturbances(d *dice, made Action) (all []Action) {
 	within := func() time.Duration { return made.At + d.between(0, jobPause/3) }
-	if d.one(3) {
-		held := Deed{At: within(), Do: SuspendJob, Name: made.Name}
-		all = append(all, held, Deed{At: held.At + whileAway(d), Do: ResumeJob, Name: made.Name})
+	if d.oneIn(3) {
+		held := Action{At: within(), Kind: SuspendJob, Name: made.Name}
+		all = append(all, held, Action{At: held.At + drawAbsence(d), Kind: ResumeJob, Name: made.Name})
 	}
-	if !made.Shape.Task.Manual {
+	if !made.Shape.Job.Manual {
 		return all
 	}
 	for range d.below(3) {
-		off := Deed{At: within(), Do: Unlabel, Name: made.Name, Count: int32(d.below(3))}
-		all = append(all, off, Deed{At: off.At + whileAway(d), Do: Relabel, Name: made.Name})
+		off := Action{At: within(), Kind: Unlabel, Name: made.Name, Count: int32(d.below(3))}
+		all = append(all, off, Action{At: off.At + drawAbsence(d), Kind: Relabel, Name: made.Name})
 	}
-	if d.one(2) {
-		gone, again := Deed{At: within(), Do: DeleteJob, Name: made.Name, Policy: pick(d, slices.Concat(policies(), policies()[2:])...)}, made
-		again.At = gone.At + whileAway(d)
+	if d.oneIn(2) {
+		gone, again := Action{At: within(), Kind: DeleteJob, Name: made.Name, Policy: pick(d, slices.Concat(propagationPolicies(), propagationPolicies()[2:])...)}, made
+		again.At = gone.At + drawAbsence(d)
 		all = append(all, gone, again)
 	}
 	return all

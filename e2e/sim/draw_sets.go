@@ -8,39 +8,39 @@ import (
 // daemonName is that of a DaemonSet.
 const daemonName = "agent"
 
-// moreSets are the deeds about sets that only some lives have.
-func moreSets(seed uint64, until time.Duration) []Deed {
-	return slices.Concat(daemonDeeds(seed, until), jobDeeds(seed, until), budgetDeeds(seed, until), guardDeeds(seed, until))
+// drawOtherSets draws the actions on sets that only some runs have.
+func drawOtherSets(seed uint64, until time.Duration) []Action {
+	return slices.Concat(drawDaemonSetActions(seed, until), drawJobActions(seed, until), drawBudgetActions(seed, until), drawBudgetChanges(seed, until))
 }
 
-// daemonDeeds make a DaemonSet in a life of three, and take pods from it.
-func daemonDeeds(seed uint64, until time.Duration) []Deed {
-	d := diceOf(seed, "daemons", 0)
-	if !d.one(3) {
+// drawDaemonSetActions creates a DaemonSet in one of three runs, and deletes pods of it.
+func drawDaemonSetActions(seed uint64, until time.Duration) []Action {
+	d := newDice(seed, "daemons", 0)
+	if !d.oneIn(3) {
 		return nil
 	}
-	all := []Deed{{At: 10 * time.Second, Do: CreateDaemons, Name: daemonName, Grace: grace(d), App: app(d), Shape: setShape(d)}}
+	all := []Action{{At: 10 * time.Second, Kind: CreateDaemons, Name: daemonName, Grace: drawGrace(d), App: drawApp(d), Shape: drawSetShape(d)}}
 	for n := range 2 + d.below(5) {
-		all = append(all, taken(diceOf(seed, "daemon", n), daemonName, time.Minute, until-time.Minute))
+		all = append(all, drawPodDeletion(newDice(seed, "daemon", n), daemonName, time.Minute, until-time.Minute))
 	}
 	return all
 }
 
-// budgetDeeds give sets a budget in a life of three, and evict their pods.
-func budgetDeeds(seed uint64, until time.Duration) (all []Deed) {
-	d := diceOf(seed, "budgets", 0)
-	if !d.one(3) {
+// drawBudgetActions gives sets a budget in one of three runs, and evicts their pods.
+func drawBudgetActions(seed uint64, until time.Duration) (all []Action) {
+	d := newDice(seed, "budgets", 0)
+	if !d.oneIn(3) {
 		return nil
 	}
 	for _, set := range []string{replicaName, statefulName} {
-		if !d.one(4) { // without one, nothing refuses an eviction
-			all = append(all, Deed{At: 11 * time.Second, Do: CreateBudget, Name: set, Count: int32(d.below(3))})
+		if !d.oneIn(4) { // without one, nothing refuses an eviction
+			all = append(all, Action{At: 11 * time.Second, Kind: CreateBudget, Name: set, Count: int32(d.below(3))})
 		}
 		for range d.below(8) {
-			evicted := taken(d, set, 15*time.Second, until-time.Minute)
-			evicted.Do = EvictOneOf
+			evicted := drawPodDeletion(d, set, 15*time.Second, until-time.Minute)
+			evicted.Kind = EvictPodOf
 			all = append(all, evicted)
-			if d.one(2) { // and another right after that
+			if d.oneIn(2) { // and another right after that
 				evicted.At, evicted.Count = evicted.At+d.between(0, time.Second), evicted.Count+1
 				all = append(all, evicted)
 			}
@@ -49,45 +49,45 @@ func budgetDeeds(seed uint64, until time.Duration) (all []Deed) {
 	return all
 }
 
-// secondFor is how long a set has two budgets.
-const secondFor = time.Minute
+// secondBudgetFor is how long a set has two budgets.
+const secondBudgetFor = time.Minute
 
-// guardDeeds change the budgets of the lives that have some, and evict pods right after that, when
-// nobody has counted yet; and they give some sets a second one for a time, in which no pod may
-// be evicted. They draw from dice of their own.
-func guardDeeds(seed uint64, until time.Duration) (all []Deed) {
-	if !diceOf(seed, "budgets", 0).one(3) {
+// drawBudgetChanges changes budgets, and evicts pods right after that, before the disruption
+// controller has counted. It also gives some sets a second budget for a time: then no pod may be
+// evicted. It uses its own dice.
+func drawBudgetChanges(seed uint64, until time.Duration) (all []Action) {
+	if !newDice(seed, "budgets", 0).oneIn(3) {
 		return nil
 	}
 	for n, set := range []string{replicaName, statefulName} {
-		d := diceOf(seed, "guards", n)
+		d := newDice(seed, "guards", n)
 		for range d.below(5) {
-			changed := Deed{
-				At: d.between(time.Minute, until-2*time.Minute), Do: ChangeBudget, Name: set, Count: int32(d.below(3)),
-				Ways: pick(d, "", "AlwaysAllow", "IfHealthyBudget"),
+			changed := Action{
+				At: d.between(time.Minute, until-2*time.Minute), Kind: ChangeBudget, Name: set, Count: int32(d.below(3)),
+				Detail: pick(d, "", "AlwaysAllow", "IfHealthyBudget"),
 			}
-			all = append(all, changed, evictedSoon(d, changed.At, set, 300*time.Millisecond), evictedSoon(d, changed.At, set, secondFor))
+			all = append(all, changed, drawEviction(d, changed.At, set, 300*time.Millisecond), drawEviction(d, changed.At, set, secondBudgetFor))
 		}
-		if d.one(2) {
-			made := Deed{At: d.between(time.Minute, until-2*time.Minute), Do: CreateBudget, Name: set + second, Count: int32(d.below(3))}
-			gone := Deed{At: made.At + secondFor, Do: DeleteBudget, Name: made.Name}
-			all = append(all, made, evictedSoon(d, made.At, set, secondFor), evictedSoon(d, made.At, set, secondFor), gone)
+		if d.oneIn(2) {
+			made := Action{At: d.between(time.Minute, until-2*time.Minute), Kind: CreateBudget, Name: set + second, Count: int32(d.below(3))}
+			gone := Action{At: made.At + secondBudgetFor, Kind: DeleteBudget, Name: made.Name}
+			all = append(all, made, drawEviction(d, made.At, set, secondBudgetFor), drawEviction(d, made.At, set, secondBudgetFor), gone)
 		}
 	}
 	return all
 }
 
-// evictedSoon is a pod of a set that is evicted within some time.
-func evictedSoon(d *dice, from time.Duration, set string, within time.Duration) Deed {
-	evicted := taken(d, set, from, from+within)
-	evicted.Do = EvictOneOf
+// drawEviction evicts a pod of a set within a time.
+func drawEviction(d *dice, from time.Duration, set string, within time.Duration) Action {
+	evicted := drawPodDeletion(d, set, from, from+within)
+	evicted.Kind = EvictPodOf
 	return evicted
 }
 
-// taken is a pod that a user takes from a set, now and then by force.
-func taken(d *dice, set string, from, until time.Duration) Deed {
-	return Deed{
-		At: d.between(from, until), Do: DeleteOneOf, Name: set, Count: int32(d.below(3)),
-		Grace: pick(d, nil, nil, grace(d), new(int64(0))),
+// drawPodDeletion deletes a pod of a set, sometimes by force.
+func drawPodDeletion(d *dice, set string, from, until time.Duration) Action {
+	return Action{
+		At: d.between(from, until), Kind: DeletePodOf, Name: set, Count: int32(d.below(3)),
+		Grace: pick(d, nil, nil, drawGrace(d), new(int64(0))),
 	}
 }

@@ -12,13 +12,13 @@ import (
 	"github.com/podfall/podfall/internal/history"
 )
 
-// BreakPoint has a node meet a fault of the product's catalogue: its Ways are the point and
-// what happens there, such as "volume.unmount hang".
-const BreakPoint What = "break"
+// FaultAtPoint injects a fault of the product's catalogue on a node. Its Detail is the point and
+// the effect, for example "volume.unmount hang".
+const FaultAtPoint ActionKind = "break"
 
-// faultOf is the fault that a deed is, from now on.
-func faultOf(deed Deed, i int, now time.Time) fault.Fault {
-	point, kind, _ := strings.Cut(deed.Ways, " ")
+// pointFault returns the fault of an action, starting now.
+func pointFault(deed Action, i int, now time.Time) fault.Fault {
+	point, kind, _ := strings.Cut(deed.Detail, " ")
 	f, err := fault.New(fmt.Sprintf("%s-%d", strings.ReplaceAll(point, ".", "-"), i), fault.Spec{
 		Point: fault.Point(point), Where: fault.Attributes{Node: deed.Name},
 		Effect: fault.Effect{Kind: fault.Kind(kind)}, Duration: metav1.Duration{Duration: deed.For},
@@ -29,10 +29,10 @@ func faultOf(deed Deed, i int, now time.Time) fault.Fault {
 	return f
 }
 
-// breakPoint has a fault begin on a node, and what the history is told of it. It is over by
+// injectAtPoint begins a fault on a node and returns the history's record of it. The fault ends by
 // itself.
-func (c *cluster) breakPoint(deed Deed, i int) history.Trouble {
-	f := faultOf(deed, i, c.now)
+func (c *cluster) injectAtPoint(deed Action, i int) history.Trouble {
+	f := pointFault(deed, i, c.now)
 	faults := []fault.Fault{f}
 	for _, old := range c.kernels[deed.Name].faults.Faults() {
 		if !old.Expired(c.now) {
@@ -47,33 +47,33 @@ func (c *cluster) breakPoint(deed Deed, i int) history.Trouble {
 	return history.Trouble{Kind: history.TroubleFault, What: f.Name, Arguments: said}
 }
 
-// breaks plans the deeds that break a point of nodes.
-func (c *cluster) breaks() {
-	for i, deed := range c.script.Deeds {
-		if deed.Do != BreakPoint {
+// planPointFaults schedules the actions that inject faults at points of nodes.
+func (c *cluster) planPointFaults() {
+	for i, deed := range c.script.Actions {
+		if deed.Kind != FaultAtPoint {
 			continue
 		}
 		var told history.Trouble
 		c.At(deed.At, func() {
-			told = c.breakPoint(deed, i)
+			told = c.injectAtPoint(deed, i)
 			c.Note(nemesis, history.FaultBegin{Trouble: told})
 		})
 		c.At(deed.At+deed.For, func() { c.Note(nemesis, history.FaultEnd{Trouble: told}) })
 	}
 }
 
-// breakPause is between two such faults, on average.
+// breakPause is the mean time between two such faults.
 const breakPause = 4 * time.Minute
 
-// breaksOf are those of a life.
-func breaksOf(seed uint64, nodes []string, until time.Duration) []Deed {
-	var all []Deed
+// drawPointFaults draws the faults at points.
+func drawPointFaults(seed uint64, nodes []string, until time.Duration) []Action {
+	var all []Action
 	for n := 0; ; n++ {
-		d := diceOf(seed, "break", n)
-		deed := Deed{
-			At: time.Minute + time.Duration(n)*breakPause + d.between(0, breakPause), Do: BreakPoint, Name: pick(d, nodes...),
-			Ways: pick(d, "volume.mount", "volume.unmount", "volume.unmount", "volume.remove-dir") + " " + pick(d, "error", "hang"),
-			For:  pick(d, d.between(3*time.Second, 30*time.Second), d.between(30*time.Second, 3*time.Minute)),
+		d := newDice(seed, "break", n)
+		deed := Action{
+			At: time.Minute + time.Duration(n)*breakPause + d.between(0, breakPause), Kind: FaultAtPoint, Name: pick(d, nodes...),
+			Detail: pick(d, "volume.mount", "volume.unmount", "volume.unmount", "volume.remove-dir") + " " + pick(d, "error", "hang"),
+			For:    pick(d, d.between(3*time.Second, 30*time.Second), d.between(30*time.Second, 3*time.Minute)),
 		}
 		if deed.At+deed.For >= until {
 			return all

@@ -17,54 +17,54 @@ import (
 	"github.com/podfall/podfall/services/controllers/job"
 )
 
-// settled is how long after the calm CronJobs are as they should be.
-const settled = time.Minute
+// cronJobsRightAfter is how long after the end of faults CronJobs have converged.
+const cronJobsRightAfter = time.Minute
 
-// run is a Job of a CronJob: from when to when it was there, as far as is known, and whether it
-// is there in the end, when that is when it was over. Times are whole seconds.
-type run struct {
+// jobRun is a Job of a CronJob. It existed between the two times, as far as is known. If it exists
+// at the end, the second time is when the Job was complete. Times are whole seconds.
+type jobRun struct {
 	name     string
 	from, to time.Time
-	there    bool
+	exists   bool
 }
 
-// rightCronJobs wants no Job to have been made twice, and of every CronJob that it says which of
-// its Jobs run, keeps no more of the others than it may, and has made a Job each time since the
-// calm that it should have, and no other.
-func (c *cluster) rightCronJobs(snapshot *store.Snapshot, log []history.Event) (wrong []error) {
+// checkCronJobs checks that no Job was created twice. Every CronJob must name the Jobs that run,
+// keep no more Jobs than allowed, and have created a Job at each time since the end of faults at
+// which one was due, and no other.
+func (c *cluster) checkCronJobs(snapshot *store.Snapshot, log []history.Event) (wrong []error) {
 	jobs := objectsOf[*batchv1.Job](snapshot, "jobs.batch")
-	runs, twice := runsOf(jobs, log, c.committed())
+	runs, twice := jobRuns(jobs, log, c.commitTimes())
 	for _, what := range twice {
 		wrong = append(wrong, fmt.Errorf("%w: job %s was made twice", ErrCronJobs, what))
 	}
 	for _, its := range objectsOf[*batchv1.CronJob](snapshot, cronJobsResource) {
 		mine := slices.DeleteFunc(slices.Clone(jobs), func(made *batchv1.Job) bool { return !metav1.IsControlledBy(made, its) })
-		since := c.start.Add(c.script.Calm + settled)
+		since := c.start.Add(c.script.FaultsEnd + cronJobsRightAfter)
 		if its.CreationTimestamp.After(since) {
 			since = its.CreationTimestamp.Time
 		}
-		looked := ahead(runs[string(its.UID)], c.lookedAt(its, since))
-		what := wrongActive(its, mine)
+		looked := afterEarlyJobs(runs[string(its.UID)], c.lastSyncAfter(its, since))
+		what := activeProblem(its, mine)
 		if what == "" {
-			what = wrongPolicy(its, runs[string(its.UID)], since)
+			what = policyProblem(its, runs[string(its.UID)], since)
 		}
 		if what == "" && !*its.Spec.Suspend {
-			what = wrongTimes(its, runs, looked, c.now.Add(-calmFor))
+			what = scheduleProblem(its, runs, looked, c.now.Add(-noChangesFor))
 		}
 		if what != "" {
-			wrong = append(wrong, fmt.Errorf("%w: cronjob %s %s; its runs are %v, and its status is %s", ErrCronJobs, its.Name, what, runs[string(its.UID)], asJSON(its.Status)))
+			wrong = append(wrong, fmt.Errorf("%w: cronjob %s %s; its runs are %v, and its status is %s", ErrCronJobs, its.Name, what, runs[string(its.UID)], formatStatus(its.Status)))
 		}
 	}
 	return wrong
 }
 
-// lookedAt is when the controllers have looked at a CronJob, which was wanted right since then: how
-// long they wait for its next time they say by their clock, and when that was wrong they look again
-// when something about it has changed; the end of the life when nothing has.
-func (c *cluster) lookedAt(its *batchv1.CronJob, since time.Time) time.Time {
+// lastSyncAfter returns when the controllers looked at a CronJob whose spec holds since that time.
+// The controllers wait for the next time by their clock. If that clock was skewed, they look again
+// when something about the CronJob has changed; at the end of the run if nothing has.
+func (c *cluster) lastSyncAfter(its *batchv1.CronJob, since time.Time) time.Time {
 	var wrong time.Duration
-	for _, deed := range c.script.Deeds {
-		if deed.Do == Mislead && deed.Name == Controllers {
+	for _, deed := range c.script.Actions {
+		if deed.Kind == SkewClock && deed.Name == Controllers {
 			wrong = max(wrong, deed.At+deed.For)
 		}
 	}
@@ -80,20 +80,20 @@ func (c *cluster) lookedAt(its *batchv1.CronJob, since time.Time) time.Time {
 	return c.now
 }
 
-// ahead is since, or the time of the last Job that was made before it was due, by a clock that was
-// ahead: as upstream's, its CronJob makes none for an earlier one any more.
-func ahead(runs []run, since time.Time) time.Time {
+// afterEarlyJobs returns since, or the time of the last Job that was created early by a clock that
+// was ahead. As upstream, its CronJob creates no Job for an earlier time.
+func afterEarlyJobs(runs []jobRun, since time.Time) time.Time {
 	for _, r := range runs {
-		if due := minuteOf(r.name); due.After(r.from) {
+		if due := dueTime(r.name); due.After(r.from) {
 			since = latestOf(since, due)
 		}
 	}
 	return since
 }
 
-// committed is when the revisions were made that the apiserver has lived to tell of, whatever its clock
-// showed.
-func (c *cluster) committed() map[int64]time.Time {
+// commitTimes returns when revisions were committed, on the simulated time, for those whose record
+// the apiserver wrote before it crashed.
+func (c *cluster) commitTimes() map[int64]time.Time {
 	all := map[int64]time.Time{}
 	for _, e := range c.record.events {
 		if fact, is := e.Fact.(history.Commit); is {
@@ -103,11 +103,11 @@ func (c *cluster) committed() map[int64]time.Time {
 	return all
 }
 
-// runsOf are the Jobs that CronJobs have made, by their owner's UID and in the order in which
-// they were made, and the names of those that one has made more than once. Commits of which
-// it is not known when they were made go by the apiserver's clock.
-func runsOf(jobs []*batchv1.Job, log []history.Event, when map[int64]time.Time) (runs map[string][]run, twice []string) {
-	runs = map[string][]run{}
+// jobRuns returns the Jobs that CronJobs have created, by the UID of their owner in order of
+// creation, and the names of Jobs that were created more than once. A commit of unknown time counts
+// by the apiserver's clock.
+func jobRuns(jobs []*batchv1.Job, log []history.Event, when map[int64]time.Time) (runs map[string][]jobRun, twice []string) {
+	runs = map[string][]jobRun{}
 	owners := map[string]string{} // by the Job's UID
 	for _, e := range log {
 		fact, is := e.Fact.(history.Commit)
@@ -124,37 +124,38 @@ func runsOf(jobs []*batchv1.Job, log []history.Event, when map[int64]time.Time) 
 			if fact.Owner == "" {
 				continue
 			}
-			if slices.ContainsFunc(runs[fact.Owner], func(r run) bool { return r.name == fact.Key }) {
+			if slices.ContainsFunc(runs[fact.Owner], func(r jobRun) bool { return r.name == fact.Key }) {
 				twice = append(twice, fact.Key)
 			}
 			owners[fact.UID] = fact.Owner
-			runs[fact.Owner] = append(runs[fact.Owner], run{name: fact.Key, from: at})
+			runs[fact.Owner] = append(runs[fact.Owner], jobRun{name: fact.Key, from: at})
 		case "DELETED":
-			last(runs[owners[fact.UID]], fact.Key).to = at
+			lastRunNamed(runs[owners[fact.UID]], fact.Key).to = at
 		}
 	}
 	for _, made := range jobs {
-		if at := last(runs[owners[string(made.UID)]], made.Namespace+"/"+made.Name); at.from.IsZero() {
+		if at := lastRunNamed(runs[owners[string(made.UID)]], made.Namespace+"/"+made.Name); at.from.IsZero() {
 			continue
 		} else {
-			at.to, at.there = trueSince(made, batchv1.JobComplete, batchv1.JobFailed), true
+			at.to, at.exists = trueSince(made, batchv1.JobComplete, batchv1.JobFailed), true
 		}
 	}
 	return runs, twice
 }
 
-// last is the last run of a name; another one when there is none.
-func last(runs []run, called string) *run {
+// lastRunNamed returns the last run of a name; a new one if there is none.
+func lastRunNamed(runs []jobRun, called string) *jobRun {
 	for i := range slices.Backward(runs) {
 		if runs[i].name == called {
 			return &runs[i]
 		}
 	}
-	return &run{}
+	return &jobRun{}
 }
 
-// wrongActive is what is wrong with what a CronJob says of its Jobs, and with how many it keeps.
-func wrongActive(its *batchv1.CronJob, mine []*batchv1.Job) string {
+// activeProblem describes what is wrong with the Jobs that a CronJob lists as active, and with how
+// many it keeps.
+func activeProblem(its *batchv1.CronJob, mine []*batchv1.Job) string {
 	var active, running []string
 	var good, bad int32
 	for _, ref := range its.Status.Active {
@@ -183,15 +184,15 @@ func wrongActive(its *batchv1.CronJob, mine []*batchv1.Job) string {
 	return ""
 }
 
-// wrongPolicy is a Job that a CronJob which allows one at a time has made while another ran, both
-// of them since then.
-func wrongPolicy(its *batchv1.CronJob, runs []run, since time.Time) string {
+// policyProblem describes a Job that a CronJob which allows one at a time created while another
+// ran, both after since.
+func policyProblem(its *batchv1.CronJob, runs []jobRun, since time.Time) string {
 	if its.Spec.ConcurrencyPolicy == batchv1.AllowConcurrent {
 		return ""
 	}
 	for i, next := range runs {
 		for _, before := range runs[:i] {
-			if !before.from.Before(since) && before.there && before.to.After(next.from) {
+			if !before.from.Before(since) && before.exists && before.to.After(next.from) {
 				return fmt.Sprintf("has made %s while %s ran, which it does not allow", next.name, before.name)
 			}
 		}
@@ -199,13 +200,13 @@ func wrongPolicy(its *batchv1.CronJob, runs []run, since time.Time) string {
 	return ""
 }
 
-// wrongTimes is a time after since, and up to until, at which a CronJob has made a Job and should
-// not have, or has not made one for no reason; empty for none.
-func wrongTimes(its *batchv1.CronJob, all map[string][]run, since, until time.Time) string {
+// scheduleProblem describes a time after since, up to until, at which a CronJob should not have
+// created a Job, or created none without a reason; empty for none.
+func scheduleProblem(its *batchv1.CronJob, all map[string][]jobRun, since, until time.Time) string {
 	runs, schedule := all[string(its.UID)], cronjob.NewView(its, nil).Schedule
 	due := schedule.Next(since)
 	for _, made := range runs {
-		if at := minuteOf(made.name); made.from.After(since) && !schedule.Next(at.Add(-time.Second)).Equal(at) {
+		if at := dueTime(made.name); made.from.After(since) && !schedule.Next(at.Add(-time.Second)).Equal(at) {
 			return "has made " + made.name + ", which is due at no time"
 		}
 	}
@@ -218,7 +219,7 @@ func wrongTimes(its *batchv1.CronJob, all map[string][]run, since, until time.Ti
 		if limit := its.Spec.StartingDeadlineSeconds; limit != nil && due.Add(time.Duration(*limit)*time.Second).Before(ends) {
 			ends = due.Add(time.Duration(*limit) * time.Second)
 		}
-		made := slices.ContainsFunc(runs, func(r run) bool { return minuteOf(r.name).Equal(due) }) || nameTaken(all, its, due, ends)
+		made := slices.ContainsFunc(runs, func(r jobRun) bool { return dueTime(r.name).Equal(due) }) || nameTaken(all, its, due, ends)
 		if forbidden := its.Spec.ConcurrencyPolicy == batchv1.ForbidConcurrent && heldBy(runs, due, ends); !made && !forbidden {
 			return "has made no Job for " + due.UTC().Format(time.TimeOnly)
 		}
@@ -226,17 +227,17 @@ func wrongTimes(its *batchv1.CronJob, all map[string][]run, since, until time.Ti
 	return ""
 }
 
-// nameTaken reports whether the name of the Job of a time was another CronJob's the whole time from
-// when it was due: one that was called the same, whose clock was ahead, and whose Jobs were left
-// behind when it went.
-func nameTaken(all map[string][]run, its *batchv1.CronJob, due, until time.Time) bool {
+// nameTaken reports whether the name of the Job was taken from its due time until the end of the
+// window. The name belonged to a CronJob of the same name whose clock was ahead, and whose Jobs
+// were left behind by its deletion.
+func nameTaken(all map[string][]jobRun, its *batchv1.CronJob, due, until time.Time) bool {
 	for owner, runs := range all {
 		if owner == string(its.UID) {
 			continue
 		}
-		if slices.ContainsFunc(runs, func(r run) bool {
-			mine := strings.HasPrefix(r.name, its.Namespace+"/"+its.Name+"-") && minuteOf(r.name).Equal(due)
-			return mine && !r.from.After(due) && (r.there || !r.to.Add(time.Second).Before(until))
+		if slices.ContainsFunc(runs, func(r jobRun) bool {
+			mine := strings.HasPrefix(r.name, its.Namespace+"/"+its.Name+"-") && dueTime(r.name).Equal(due)
+			return mine && !r.from.After(due) && (r.exists || !r.to.Add(time.Second).Before(until))
 		}) {
 			return true
 		}
@@ -244,16 +245,17 @@ func nameTaken(all map[string][]run, its *batchv1.CronJob, due, until time.Time)
 	return false
 }
 
-// heldBy reports whether the Job of an earlier time kept another from being made the whole time
-// from when it was due. It may have been made in the second after that: it was decided on before.
-func heldBy(runs []run, due, until time.Time) bool {
-	return slices.ContainsFunc(runs, func(r run) bool {
-		return minuteOf(r.name).Before(due) && !r.from.After(due) && !r.to.Add(time.Second).Before(until)
+// heldBy reports whether the Job of an earlier time kept another from being created from its due
+// time until the end of the window. The earlier Job may be created up to a second later, because it
+// was decided before.
+func heldBy(runs []jobRun, due, until time.Time) bool {
+	return slices.ContainsFunc(runs, func(r jobRun) bool {
+		return dueTime(r.name).Before(due) && !r.from.After(due) && !r.to.Add(time.Second).Before(until)
 	})
 }
 
-// minuteOf is when a Job was due, by its name; zero for one whose name does not say so.
-func minuteOf(called string) time.Time {
+// dueTime returns when a Job was due, by its name; zero for other names.
+func dueTime(called string) time.Time {
 	i := len(called)
 	for i > 0 && called[i-1] >= '0' && called[i-1] <= '9' {
 		i--

@@ -10,9 +10,9 @@ import (
 	"github.com/podfall/podfall/services/controllers/deployment"
 )
 
-// rightRollouts wants every Deployment to be rolled out, and to say so; one that is paused has as
-// many pods as it asks for, of whatever template, unless it has no set at all: it makes none.
-func rightRollouts(snapshot *store.Snapshot) (wrong []error) {
+// checkRollouts checks that every Deployment is rolled out, and says so. A paused Deployment must
+// have as many pods as it asks for, of any template, unless it has no set at all: it creates none.
+func checkRollouts(snapshot *store.Snapshot) (wrong []error) {
 	for _, its := range objectsOf[*appsv1.Deployment](snapshot, deploymentsResource) {
 		var sets []*appsv1.ReplicaSet
 		for _, set := range objectsOf[*appsv1.ReplicaSet](snapshot, setsResource) {
@@ -20,16 +20,16 @@ func rightRollouts(snapshot *store.Snapshot) (wrong []error) {
 				sets = append(sets, set)
 			}
 		}
-		if what := wrongRollout(its, sets); what != "" {
+		if what := rolloutProblem(its, sets); what != "" {
 			wrong = append(wrong, fmt.Errorf("%w: deployment %s %s: it asks for %d pods with %d sets, and of its status it is %s",
-				ErrRollouts, its.Name, what, *its.Spec.Replicas, len(sets), asJSON(its.Status)))
+				ErrRollouts, its.Name, what, *its.Spec.Replicas, len(sets), formatStatus(its.Status)))
 		}
 	}
 	return wrong
 }
 
-// wrongRollout is what is wrong with the end of a Deployment that has these sets; empty for nothing.
-func wrongRollout(its *appsv1.Deployment, sets []*appsv1.ReplicaSet) string {
+// rolloutProblem describes what is wrong with a Deployment that has these sets; empty for nothing.
+func rolloutProblem(its *appsv1.Deployment, sets []*appsv1.ReplicaSet) string {
 	var all, newest int32
 	old := 0
 	for _, set := range sets {

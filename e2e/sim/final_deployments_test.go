@@ -33,7 +33,7 @@ func TestWrongRollout(t *testing.T) {
 			its.Spec.Paused, its.Status = true, appsv1.DeploymentStatus{ObservedGeneration: 7}
 		}, ""},
 	} {
-		deed := Deed{Do: CreateDeployment, Name: deploymentName, Count: 3, Shape: Shape{Place: Place{Rollout: Rollout{Version: newest, History: new(int32(1))}}}}
+		deed := Action{Kind: CreateDeployment, Name: deploymentName, Count: 3, Shape: Shape{Purpose: Purpose{Rollout: RolloutOptions{Version: newest, History: new(int32(1))}}}}
 		its := deploymentFor(deed)
 		its.Generation = 7
 		its.Status = appsv1.DeploymentStatus{ObservedGeneration: 7, Replicas: 3, UpdatedReplicas: 3, ReadyReplicas: 3, AvailableReplicas: 3}
@@ -45,7 +45,7 @@ func TestWrongRollout(t *testing.T) {
 			deed.Shape.Rollout.Version = s.version
 			sets = append(sets, &appsv1.ReplicaSet{Spec: appsv1.ReplicaSetSpec{Replicas: new(s.replicas), Template: versionFor(deed)}})
 		}
-		if got := wrongRollout(its, sets); got != c.want {
+		if got := rolloutProblem(its, sets); got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}

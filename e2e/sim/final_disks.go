@@ -13,12 +13,12 @@ import (
 	"github.com/podfall/podfall/services/controllers/attachdetach"
 )
 
-// ErrDisks is an end in which something else is attached than what is used.
+// ErrDisks is a final state in which other volumes are attached than are used.
 var ErrDisks = errors.New("in the end something else is attached than what is used")
 
-// rightDisks wants every disk to be attached where a pod uses it, and nowhere else, and each
-// node to have mounted, to use and to be told of those alone.
-func (c *cluster) rightDisks(snapshot *store.Snapshot) (wrong []error) {
+// checkDisks checks that every disk is attached where a pod uses it, and nowhere else. Each node
+// must have mounted, use and list as attached those alone.
+func (c *cluster) checkDisks(snapshot *store.Snapshot) (wrong []error) {
 	claims, volumes := map[name]*corev1.PersistentVolumeClaim{}, map[string]*corev1.PersistentVolume{}
 	for _, claim := range objectsOf[*corev1.PersistentVolumeClaim](snapshot, claimsResource) {
 		claims[nameOf(claim)] = claim

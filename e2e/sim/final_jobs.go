@@ -19,10 +19,10 @@ import (
 	"github.com/podfall/podfall/services/controllers/workload"
 )
 
-// rightJobs wants every Job to be over that is not held up, for a reason that there is, with
-// all its pods counted and none that runs, and to be gone when its time is up; and no pod to be
-// held by what says that it is to be counted, unless it waits for its successor.
-func rightJobs(snapshot *store.Snapshot, now time.Time) (wrong []error) {
+// checkJobs checks that every Job that is not suspended is finished for a valid reason, with all
+// pods counted and none running, and is gone after its TTL. No pod may keep the tracking finalizer
+// unless it waits for its successor.
+func checkJobs(snapshot *store.Snapshot, now time.Time) (wrong []error) {
 	pods := objectsOf[*corev1.Pod](snapshot, "pods")
 	for _, its := range objectsOf[*batchv1.Job](snapshot, "jobs.batch") {
 		running := 0
@@ -31,11 +31,11 @@ func rightJobs(snapshot *store.Snapshot, now time.Time) (wrong []error) {
 				running++
 			}
 		}
-		if what := wrongJob(its, running, now); what != "" {
-			wrong = append(wrong, fmt.Errorf("%w: job %s %s; %d of its pods run, and of its status it is %s", ErrJobs, its.Name, what, running, asJSON(its.Status)))
+		if what := jobProblem(its, running, now); what != "" {
+			wrong = append(wrong, fmt.Errorf("%w: job %s %s; %d of its pods run, and of its status it is %s", ErrJobs, its.Name, what, running, formatStatus(its.Status)))
 		}
 	}
-	held := heldBack(snapshot)
+	held := podsAwaitingSuccessor(snapshot)
 	for _, pod := range pods {
 		if job.IsTracked(pod) && !held[pod.UID] {
 			wrong = append(wrong, fmt.Errorf("%w: nobody has counted %s", ErrStuck, pod.Name))
@@ -44,28 +44,29 @@ func rightJobs(snapshot *store.Snapshot, now time.Time) (wrong []error) {
 	return wrong
 }
 
-// heldBack are the pods that wait for their successors until their Jobs go on.
-func heldBack(snapshot *store.Snapshot) map[types.UID]bool {
+// podsAwaitingSuccessor returns the pods that wait for their successors until their Jobs are
+// resumed.
+func podsAwaitingSuccessor(snapshot *store.Snapshot) map[types.UID]bool {
 	held, pods := map[types.UID]bool{}, objectsOf[*corev1.Pod](snapshot, "pods")
 	for _, its := range objectsOf[*batchv1.Job](snapshot, "jobs.batch") {
-		for _, pod := range keptBy(its, pods) {
+		for _, pod := range podsKeptBy(its, pods) {
 			held[pod.UID] = true
 		}
 	}
 	return held
 }
 
-// keptBy are the pods, by index, that a Job keeps for as long as it is suspended, as upstream's: one
-// that has failed at an index which is still to be done has the count for the next one there. Of two
-// it is the one that has seen more failures.
-func keptBy(its *batchv1.Job, pods []*corev1.Pod) map[int]*corev1.Pod {
+// podsKeptBy returns the pods, by index, that a suspended Job keeps, as upstream's does. A failed
+// pod at an unfinished index holds the failure count for the next pod of that index. Of two such
+// pods the one with more failures is kept.
+func podsKeptBy(its *batchv1.Job, pods []*corev1.Pod) map[int]*corev1.Pod {
 	if !*its.Spec.Suspend || its.Spec.BackoffLimitPerIndex == nil || its.DeletionTimestamp != nil || job.IsFinished(its) {
 		return nil
 	}
 	held := map[int]*corev1.Pod{}
 	for _, pod := range pods {
 		index := job.Index(pod)
-		if !job.IsTracked(pod) || !metav1.IsControlledBy(pod, its) || pod.Status.Phase != corev1.PodFailed || !toDo(its, index) {
+		if !job.IsTracked(pod) || !metav1.IsControlledBy(pod, its) || pod.Status.Phase != corev1.PodFailed || !isUnfinished(its, index) {
 			continue
 		}
 		if known := held[index]; known == nil || job.IndexFailures(known) <= job.IndexFailures(pod) {
@@ -75,18 +76,18 @@ func keptBy(its *batchv1.Job, pods []*corev1.Pod) map[int]*corev1.Pod {
 	return held
 }
 
-// toDo reports whether an index is one of a Job's, and is still to be done.
-func toDo(its *batchv1.Job, index int) bool {
+// isUnfinished reports whether a Job has the index and the index is not finished.
+func isUnfinished(its *batchv1.Job, index int) bool {
 	failed := its.Status.FailedIndexes
 	return index >= 0 && index < int(*its.Spec.Completions) &&
 		!hasIndex(its.Status.CompletedIndexes, index) && (failed == nil || !hasIndex(*failed, index))
 }
 
-// wrongJob is what is wrong with the end of a Job of which so many pods run; empty for nothing.
-func wrongJob(its *batchv1.Job, running int, now time.Time) string {
+// jobProblem describes what is wrong with a Job of which so many pods run; empty for nothing.
+func jobProblem(its *batchv1.Job, running int, now time.Time) string {
 	status := &its.Status
 	waiting := status.UncountedTerminatedPods
-	switch remove, _ := ttl.Decide(its, now.Add(-calmFor)); {
+	switch remove, _ := ttl.Decide(its, now.Add(-noChangesFor)); {
 	case remove:
 		return "should have gone"
 	case !job.IsFinished(its) && !*its.Spec.Suspend:
@@ -95,37 +96,37 @@ func wrongJob(its *batchv1.Job, running int, now time.Time) string {
 		return "has pods that run"
 	case waiting != nil && len(waiting.Succeeded)+len(waiting.Failed) > 0:
 		return "has pods that are not counted"
-	case endsTwice(its):
+	case hasOverlappingIndexes(its):
 		return "has an index that has succeeded and failed, or that nobody can read"
 	}
 	for _, condition := range status.Conditions {
 		switch {
 		case condition.Status != corev1.ConditionTrue:
 		case condition.Type == batchv1.JobComplete:
-			return wrongSuccess(its)
+			return successProblem(its)
 		case condition.Type == batchv1.JobFailed:
-			return wrongFailure(its, condition)
+			return failureProblem(its, condition)
 		}
 	}
 	return ""
 }
 
-// endsTwice reports whether an index of a Job is among those that have succeeded and those that have
-// failed, which upstream's API refuses (RejectFailedIndexesOverlappingCompleted).
-func endsTwice(its *batchv1.Job) bool {
+// hasOverlappingIndexes reports whether an index is both succeeded and failed, which upstream's API
+// refuses (RejectFailedIndexesOverlappingCompleted).
+func hasOverlappingIndexes(its *batchv1.Job) bool {
 	if its.Status.FailedIndexes == nil {
 		return false
 	}
-	done, errDone := spansIn(its.Status.CompletedIndexes)
-	lost, errLost := spansIn(*its.Status.FailedIndexes)
-	return errDone != nil || errLost != nil || slices.ContainsFunc(done, func(d span) bool {
-		return slices.ContainsFunc(lost, func(l span) bool { return d.first <= l.last && l.first <= d.last })
+	done, errDone := parseIndexes(its.Status.CompletedIndexes)
+	lost, errLost := parseIndexes(*its.Status.FailedIndexes)
+	return errDone != nil || errLost != nil || slices.ContainsFunc(done, func(d indexRange) bool {
+		return slices.ContainsFunc(lost, func(l indexRange) bool { return d.first <= l.last && l.first <= d.last })
 	})
 }
 
-// wrongSuccess is why a Job that is complete should not be. It may have more completions than it
-// asked for: a pod that was taken from it may succeed all the same.
-func wrongSuccess(its *batchv1.Job) string {
+// successProblem describes why a complete Job should not be complete. It may have more completions
+// than it asked for: a deleted pod may still succeed.
+func successProblem(its *batchv1.Job) string {
 	wants := *its.Spec.Completions
 	if its.Spec.SuccessPolicy != nil {
 		wants = *its.Spec.SuccessPolicy.Rules[0].SucceededCount
@@ -133,7 +134,7 @@ func wrongSuccess(its *batchv1.Job) string {
 	switch {
 	case its.Status.Succeeded < wants:
 		return "is complete too early"
-	case *its.Spec.CompletionMode == batchv1.IndexedCompletion && indexesIn(its.Status.CompletedIndexes) != int(its.Status.Succeeded):
+	case *its.Spec.CompletionMode == batchv1.IndexedCompletion && countIndexes(its.Status.CompletedIndexes) != int(its.Status.Succeeded):
 		return "has not completed as many indexes as it says"
 	case *its.Spec.CompletionMode == batchv1.IndexedCompletion && its.Status.Succeeded > *its.Spec.Completions:
 		return "has completed an index twice"
@@ -141,14 +142,14 @@ func wrongSuccess(its *batchv1.Job) string {
 	return ""
 }
 
-// doomed is when it was decided that a Job has failed: it says so only when its pods are gone, which may
-// be by another clock.
-func doomed(its *batchv1.Job, failed batchv1.JobCondition) time.Time {
+// failureDecidedAt returns when it was decided that a Job has failed. The Job says so only once its
+// pods are gone, which may be by another clock.
+func failureDecidedAt(its *batchv1.Job, failed batchv1.JobCondition) time.Time {
 	return cmp.Or(trueSince(its, batchv1.JobFailureTarget), failed.LastTransitionTime.Time)
 }
 
-// trueSince is since when the first of a Job's conditions has been true that is of one of these types;
-// zero when none is.
+// trueSince returns since when the first true condition of one of these types has been true; zero
+// if none is.
 func trueSince(its *batchv1.Job, types ...batchv1.JobConditionType) time.Time {
 	for _, condition := range its.Status.Conditions {
 		if condition.Status == corev1.ConditionTrue && slices.Contains(types, condition.Type) {
@@ -158,12 +159,12 @@ func trueSince(its *batchv1.Job, types ...batchv1.JobConditionType) time.Time {
 	return time.Time{}
 }
 
-// wrongFailure is why a Job that has failed should not have, for that reason.
-func wrongFailure(its *batchv1.Job, why batchv1.JobCondition) string {
+// failureProblem describes why a failed Job should not have failed for that reason.
+func failureProblem(its *batchv1.Job, why batchv1.JobCondition) string {
 	spec, status := &its.Spec, &its.Status
 	lost := 0
 	if status.FailedIndexes != nil {
-		lost = indexesIn(*status.FailedIndexes)
+		lost = countIndexes(*status.FailedIndexes)
 	}
 	restarted := spec.Template.Spec.RestartPolicy == corev1.RestartPolicyOnFailure // in place, which nobody counts
 	good := false
@@ -172,11 +173,11 @@ func wrongFailure(its *batchv1.Job, why batchv1.JobCondition) string {
 		good = status.Failed > *spec.BackoffLimit || restarted
 	case batchv1.JobReasonDeadlineExceeded:
 		good = spec.ActiveDeadlineSeconds != nil &&
-			doomed(its, why).Sub(status.StartTime.Time) >= time.Duration(*spec.ActiveDeadlineSeconds)*time.Second
+			failureDecidedAt(its, why).Sub(status.StartTime.Time) >= time.Duration(*spec.ActiveDeadlineSeconds)*time.Second
 	case batchv1.JobReasonPodFailurePolicy:
 		good = spec.PodFailurePolicy != nil && spec.PodFailurePolicy.Rules[0].Action == batchv1.PodFailurePolicyActionFailJob
 	case batchv1.JobReasonFailedIndexes:
-		good = spec.BackoffLimitPerIndex != nil && lost > 0 && lost+indexesIn(status.CompletedIndexes) == int(*spec.Completions)
+		good = spec.BackoffLimitPerIndex != nil && lost > 0 && lost+countIndexes(status.CompletedIndexes) == int(*spec.Completions)
 	case batchv1.JobReasonMaxFailedIndexesExceeded:
 		good = spec.MaxFailedIndexes != nil && lost > int(*spec.MaxFailedIndexes)
 	}
@@ -186,9 +187,9 @@ func wrongFailure(its *batchv1.Job, why batchv1.JobCondition) string {
 	return ""
 }
 
-// indexesIn is how many indexes a text like "1,3-5" has; -1 for one that cannot be read.
-func indexesIn(text string) (count int) {
-	spans, err := spansIn(text)
+// countIndexes counts the indexes of a text like "1,3-5"; -1 if it cannot be parsed.
+func countIndexes(text string) (count int) {
+	spans, err := parseIndexes(text)
 	if err != nil {
 		return -1
 	}
@@ -198,23 +199,23 @@ func indexesIn(text string) (count int) {
 	return count
 }
 
-// hasIndex reports whether a text like "1,3-5" has an index; one that cannot be read may have any.
+// hasIndex reports whether a text like "1,3-5" holds an index; true if it cannot be parsed.
 func hasIndex(text string, index int) bool {
-	spans, err := spansIn(text)
-	return err != nil || slices.ContainsFunc(spans, func(s span) bool { return s.first <= index && index <= s.last })
+	spans, err := parseIndexes(text)
+	return err != nil || slices.ContainsFunc(spans, func(s indexRange) bool { return s.first <= index && index <= s.last })
 }
 
-// span is a part of a text of indexes.
-type span struct{ first, last int }
+// indexRange is one part of a text of indexes.
+type indexRange struct{ first, last int }
 
-// spansIn reads a text like "1,3-5"; an empty one has none.
-func spansIn(text string) (spans []span, err error) {
+// parseIndexes parses a text like "1,3-5"; an empty text has no ranges.
+func parseIndexes(text string) (spans []indexRange, err error) {
 	if text == "" {
 		return nil, nil
 	}
 	for part := range strings.SplitSeq(text, ",") {
 		from, to, isRange := strings.Cut(part, "-")
-		var s span
+		var s indexRange
 		if s.first, err = strconv.Atoi(from); err != nil {
 			return nil, err
 		}

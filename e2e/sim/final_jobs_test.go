@@ -14,23 +14,23 @@ import (
 
 // TestSuspendedForGood has the failed pods of a Job that is never resumed wait for their successors.
 func TestSuspendedForGood(t *testing.T) {
-	made := Deed{At: 10 * time.Second, Do: CreateJob, Name: "task-1", Count: 3, Grace: new(int64(1)), App: App{Code: codeFails}}
-	made.Shape.Task = Task{Indexed: true, PerIndex: new(int32(1))}
-	lived := liveIn(t, Script{Written: true, Nodes: 1, Lasts: 9 * time.Minute, Calm: 7 * time.Minute, Deeds: []Deed{
-		made, {At: time.Minute, Do: SuspendJob, Name: made.Name},
+	made := Action{At: 10 * time.Second, Kind: CreateJob, Name: "task-1", Count: 3, Grace: new(int64(1)), App: App{Code: codeFails}}
+	made.Shape.Job = JobOptions{Indexed: true, PerIndex: new(int32(1))}
+	lived := runInBubble(t, Script{Recorded: true, Nodes: 1, Duration: 9 * time.Minute, FaultsEnd: 7 * time.Minute, Actions: []Action{
+		made, {At: time.Minute, Kind: SuspendJob, Name: made.Name},
 	}})
 	if _, err := Judge(lived); err != nil {
 		t.Fatal(err)
 	}
-	if lived.Met["said to wait for job-keeps-pod"] == 0 {
-		t.Errorf("no pod waited: %v", lived.Met)
+	if lived.Coverage["said to wait for job-keeps-pod"] == 0 {
+		t.Errorf("no pod waited: %v", lived.Coverage)
 	}
 }
 
 // TestKeptBy has Jobs that keep a failed pod for its successor, and Jobs that should not.
 func TestKeptBy(t *testing.T) {
-	perIndex := Deed{Do: CreateJob, Name: "task-1", Count: 5}
-	perIndex.Shape.Task = Task{Indexed: true, PerIndex: new(int32(1))}
+	perIndex := Action{Kind: CreateJob, Name: "task-1", Count: 5}
+	perIndex.Shape.Job = JobOptions{Indexed: true, PerIndex: new(int32(1))}
 	failed := func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed }
 	at := func(index string) func(*corev1.Pod) {
 		return func(pod *corev1.Pod) { pod.Annotations[batchv1.JobCompletionIndexAnnotation] = index }
@@ -74,7 +74,7 @@ func TestKeptBy(t *testing.T) {
 			change(pod)
 			pods = append(pods, pod)
 		}
-		held := keptBy(its, pods)
+		held := podsKeptBy(its, pods)
 		if len(held) != c.want || c.want > 0 && !slices.Contains(pods, held[3]) {
 			t.Errorf("%s: %d pods are held, want %d", c.name, len(held), c.want)
 		}
@@ -91,8 +91,8 @@ func podAt(its *batchv1.Job, index string) *corev1.Pod {
 
 // TestKeptOfTwo has a Job keep that of two failed pods of an index which has seen more failures.
 func TestKeptOfTwo(t *testing.T) {
-	perIndex := Deed{Do: CreateJob, Name: "task-1", Count: 1}
-	perIndex.Shape.Task = Task{Indexed: true, PerIndex: new(int32(3))}
+	perIndex := Action{Kind: CreateJob, Name: "task-1", Count: 1}
+	perIndex.Shape.Job = JobOptions{Indexed: true, PerIndex: new(int32(3))}
 	its := jobFor(perIndex)
 	its.UID, its.Spec.Suspend = "job", new(true)
 	pod := func(failures string) *corev1.Pod {
@@ -105,7 +105,7 @@ func TestKeptOfTwo(t *testing.T) {
 		want     int
 	}{{[]string{"1", "0"}, 0}, {[]string{"0", "1"}, 1}, {[]string{"1", "1"}, 1}} {
 		pods := []*corev1.Pod{pod(c.failures[0]), pod(c.failures[1])}
-		if held := keptBy(its, pods); len(held) != 1 || held[0] != pods[c.want] {
+		if held := podsKeptBy(its, pods); len(held) != 1 || held[0] != pods[c.want] {
 			t.Errorf("after %v failures: %d pods are held, and not that alone which has seen more", c.failures, len(held))
 		}
 	}
@@ -128,11 +128,11 @@ func TestEndsTwice(t *testing.T) {
 		{"1,", "2", true},
 	} {
 		its := &batchv1.Job{Status: batchv1.JobStatus{CompletedIndexes: c.done, FailedIndexes: new(c.lost)}}
-		if got := endsTwice(its); got != c.want {
+		if got := hasOverlappingIndexes(its); got != c.want {
 			t.Errorf("%q succeeded and %q failed: %v, want %v", c.done, c.lost, got, c.want)
 		}
 	}
-	if endsTwice(&batchv1.Job{Status: batchv1.JobStatus{CompletedIndexes: "0"}}) {
+	if hasOverlappingIndexes(&batchv1.Job{Status: batchv1.JobStatus{CompletedIndexes: "0"}}) {
 		t.Error("a Job without a limit for each index ends twice")
 	}
 }
@@ -140,7 +140,7 @@ func TestEndsTwice(t *testing.T) {
 // TestIndexesIn reads texts of indexes, and refuses what no controller should store.
 func TestIndexesIn(t *testing.T) {
 	for text, want := range map[string]int{"": 0, "0": 1, "1,3-5": 4, ",": -1, "1,,3": -1, "1,": -1, "1-": -1, "x": -1} {
-		if got := indexesIn(text); got != want {
+		if got := countIndexes(text); got != want {
 			t.Errorf("%q: %d indexes, want %d", text, got, want)
 		}
 	}
@@ -165,7 +165,7 @@ func TestDeadlineExceeded(t *testing.T) {
 		"decided too early":              {[]batchv1.JobCondition{says(batchv1.JobFailureTarget, 9*time.Second), says(batchv1.JobFailed, 12*time.Second)}, "has failed for no reason"},
 	} {
 		its := &batchv1.Job{Spec: batchv1.JobSpec{ActiveDeadlineSeconds: new(int64(10))}, Status: batchv1.JobStatus{StartTime: &metav1.Time{Time: start}, Conditions: c.conditions}}
-		if got := wrongFailure(its, c.conditions[len(c.conditions)-1]); got != c.want {
+		if got := failureProblem(its, c.conditions[len(c.conditions)-1]); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}

@@ -15,28 +15,28 @@ import (
 	"github.com/podfall/podfall/services/controllers/workload"
 )
 
-// rightSets looks at how the sets have ended that only some lives have.
-func rightSets(snapshot *store.Snapshot, now time.Time) []error {
-	return slices.Concat(rightDaemons(snapshot), rightRollouts(snapshot), rightJobs(snapshot, now), rightBudgets(snapshot))
+// checkSets checks the final state of the sets that only some runs have.
+func checkSets(snapshot *store.Snapshot, now time.Time) []error {
+	return slices.Concat(checkDaemonSets(snapshot), checkRollouts(snapshot), checkJobs(snapshot, now), checkBudgets(snapshot))
 }
 
-// rightBudgets wants every budget to count the pods that there are, and to allow no more
-// than it can.
-func rightBudgets(snapshot *store.Snapshot) (wrong []error) {
+// checkBudgets checks that every budget counts the pods that exist, and allows no more disruptions
+// than it may.
+func checkBudgets(snapshot *store.Snapshot) (wrong []error) {
 	pods := objectsOf[*corev1.Pod](snapshot, "pods")
 	for _, budget := range objectsOf[*policyv1.PodDisruptionBudget](snapshot, "poddisruptionbudgets.policy") {
 		guarded := slices.DeleteFunc(slices.Clone(pods), func(pod *corev1.Pod) bool {
 			return pod.Namespace != budget.Namespace || pod.Labels[labelApp] != guardedBy(budget.Name)
 		})
-		if reason := wrongBudget(budget, guarded); reason != "" {
+		if reason := budgetProblem(budget, guarded); reason != "" {
 			wrong = append(wrong, fmt.Errorf("%w: budget %s %s", ErrReplicas, budget.Name, reason))
 		}
 	}
 	return wrong
 }
 
-// wrongBudget is what is wrong with how a budget counts the pods that it guards, at the end of a life.
-func wrongBudget(budget *policyv1.PodDisruptionBudget, guarded []*corev1.Pod) string {
+// budgetProblem describes what is wrong with a budget's counts of the pods that it selects.
+func budgetProblem(budget *policyv1.PodDisruptionBudget, guarded []*corev1.Pod) string {
 	var there, healthy int32
 	for _, pod := range guarded {
 		if budget.Spec.MinAvailable != nil || metav1.GetControllerOf(pod) != nil { // upstream counts no others (getExpectedScale)
@@ -52,25 +52,25 @@ func wrongBudget(budget *policyv1.PodDisruptionBudget, guarded []*corev1.Pod) st
 	}
 	status := budget.Status
 	if status.CurrentHealthy == healthy && status.ExpectedPods == there &&
-		status.DisruptionsAllowed == allowedOf(there, healthy, least) && len(status.DisruptedPods) == 0 {
+		status.DisruptionsAllowed == allowedDisruptions(there, healthy, least) && len(status.DisruptedPods) == 0 {
 		return ""
 	}
 	return fmt.Sprintf("has %d pods, of which %d are ready, and counts %d and %d, allows %d and waits for %v",
 		there, healthy, status.ExpectedPods, status.CurrentHealthy, status.DisruptionsAllowed, status.DisruptedPods)
 }
 
-// allowedOf is how many of the pods that are healthy may be disrupted when so many are to be there, and
-// this many of them at least healthy.
-func allowedOf(there, healthy, least int32) int32 {
+// allowedDisruptions returns how many of the healthy pods may be disrupted. there is the expected
+// number of pods, and least the minimum of healthy ones.
+func allowedDisruptions(there, healthy, least int32) int32 {
 	if there == 0 {
 		return 0
 	}
 	return max(healthy-max(least, 0), 0)
 }
 
-// rightDaemons wants one pod of a DaemonSet, which is ready, on each node that is to have
-// one, and none anywhere else.
-func rightDaemons(snapshot *store.Snapshot) (wrong []error) {
+// checkDaemonSets checks that every eligible node has one ready pod of a DaemonSet, and that no
+// other node has any.
+func checkDaemonSets(snapshot *store.Snapshot) (wrong []error) {
 	pods, nodes := objectsOf[*corev1.Pod](snapshot, "pods"), objectsOf[*corev1.Node](snapshot, "nodes")
 	for _, set := range objectsOf[*appsv1.DaemonSet](snapshot, "daemonsets.apps") {
 		var wanted, there []string
@@ -95,7 +95,7 @@ func rightDaemons(snapshot *store.Snapshot) (wrong []error) {
 	return wrong
 }
 
-// objectsOf are all objects of a resource.
+// objectsOf returns all objects of a resource.
 func objectsOf[T any](snapshot *store.Snapshot, resource string) (all []T) {
 	for record := range snapshot.Scan(resource, "", "") {
 		if obj, ok := record.Object.(T); ok {

@@ -48,7 +48,7 @@ func TestWrongBudget(t *testing.T) {
 			}
 			pods = append(pods, pod)
 		}
-		if got := wrongBudget(&policyv1.PodDisruptionBudget{Spec: c.spec, Status: c.status}, pods); (got == "") != c.right {
+		if got := budgetProblem(&policyv1.PodDisruptionBudget{Spec: c.spec, Status: c.status}, pods); (got == "") != c.right {
 			t.Errorf("%s: %q", c.name, got)
 		}
 	}

@@ -20,11 +20,11 @@ import (
 
 // What becomes of admission webhooks.
 const (
-	// HookDenies has a webhook deny what its Ways say, an operation and an application, for a
-	// time. It answers with the code Count, or gives none when zero.
-	HookDenies What = "have webhook deny"
-	// HookBreaks has a webhook not answer, or wrongly, for a time; its Ways say how.
-	HookBreaks What = "break webhook"
+	// WebhookDenies makes a webhook deny, for a while, what Detail names: an operation and an
+	// application. It answers with the code Count, or without a code if Count is 0.
+	WebhookDenies ActionKind = "have webhook deny"
+	// WebhookFails makes a webhook answer wrongly or not at all for a while; Detail says how.
+	WebhookFails ActionKind = "break webhook"
 )
 
 // How a webhook breaks.
@@ -39,7 +39,7 @@ const (
 // the life's deeds and its time. Where the product waits until a webhook's time is over, nobody
 // waits here: the error is the same, and comes at once.
 type hooks struct {
-	moods []Deed
+	moods []Action
 	now   func() time.Duration
 }
 
@@ -47,9 +47,9 @@ type hooks struct {
 func (c *cluster) hooks() webhook.Caller {
 	h := &hooks{now: c.Now}
 	made := false
-	for _, deed := range c.script.Deeds {
-		made = made || deed.Do == CreateHook
-		if deed.Do == HookDenies || deed.Do == HookBreaks {
+	for _, deed := range c.script.Actions {
+		made = made || deed.Kind == CreateWebhook
+		if deed.Kind == WebhookDenies || deed.Kind == WebhookFails {
 			h.moods = append(h.moods, deed)
 		}
 	}
@@ -70,7 +70,7 @@ func (h *hooks) Call(_ context.Context, hook *webhook.Hook, review *admissionv1.
 	for _, mood := range h.moods {
 		switch {
 		case mood.Name != hook.Configuration || now < mood.At || now >= mood.At+mood.For:
-		case mood.Do == HookBreaks:
+		case mood.Kind == WebhookFails:
 			return brokenAnswer(mood, hook, answer)
 		case mood.denies(review.Request, about):
 			answer.Response = denying(mood, review.Request)
@@ -113,15 +113,15 @@ func allowing(hook *webhook.Hook, question *admissionv1.AdmissionRequest, labels
 	return said
 }
 
-// denies reports whether a mood is about what is asked: DELETE web is the deletes of the pods
-// of web, and DELETE * those of all.
-func (d Deed) denies(question *admissionv1.AdmissionRequest, labels map[string]string) bool {
-	operation, app, _ := strings.Cut(d.Ways, " ")
+// denies reports whether a webhook's denial covers the request. "DELETE web" covers deletes of the
+// pods of web, "DELETE *" those of all pods.
+func (d Action) denies(question *admissionv1.AdmissionRequest, labels map[string]string) bool {
+	operation, app, _ := strings.Cut(d.Detail, " ")
 	return operation == string(question.Operation) && (app == "*" || app == labels["app"])
 }
 
-func denying(mood Deed, question *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
-	said := &admissionv1.AdmissionResponse{UID: question.UID, Result: &metav1.Status{Message: "nobody may for now: " + mood.Ways}}
+func denying(mood Action, question *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+	said := &admissionv1.AdmissionResponse{UID: question.UID, Result: &metav1.Status{Message: "nobody may for now: " + mood.Detail}}
 	if mood.Count > 0 {
 		said.Result.Code = mood.Count
 	}
@@ -131,9 +131,9 @@ func denying(mood Deed, question *admissionv1.AdmissionRequest) *admissionv1.Adm
 var errUnreached = errors.New("dial tcp 127.0.0.1:9443: connect: connection refused")
 
 // brokenAnswer is what comes of asking a webhook that is broken, in the words of webhook.Client.
-func brokenAnswer(mood Deed, hook *webhook.Hook, answer *admissionv1.AdmissionReview) (*admissionv1.AdmissionReview, error) {
+func brokenAnswer(mood Action, hook *webhook.Hook, answer *admissionv1.AdmissionReview) (*admissionv1.AdmissionReview, error) {
 	where := *hook.ClientConfig.URL + "?timeout=" + hook.Timeout().String()
-	switch mood.Ways {
+	switch mood.Detail {
 	case hookAway:
 		return nil, &url.Error{Op: "Post", URL: where, Err: errUnreached}
 	case hookHangs:
@@ -156,32 +156,31 @@ const (
 	lastHook = 6 * time.Minute
 )
 
-// hookDeeds are the webhooks that users of two lives in five make and take away again. They
-// draw from dice of their own.
-func hookDeeds(seed uint64, until time.Duration, deeds []Deed) (all []Deed) {
-	if diceOf(seed, "hooks", 0).below(5) > 1 {
+// drawWebhookActions creates and deletes webhooks in two of five runs. It uses its own dice.
+func drawWebhookActions(seed uint64, until time.Duration, deeds []Action) (all []Action) {
+	if newDice(seed, "hooks", 0).below(5) > 1 {
 		return nil
 	}
-	breaks := troubled(deeds)
+	breaks := hasFaults(deeds)
 	for n := 1; ; n++ {
-		d := diceOf(seed, "hook", n)
-		made := Deed{At: 20*time.Second + time.Duration(n-1)*hookPause + d.between(0, hookPause-hookStays), Do: CreateHook}
-		made.Name, made.Ways, made.Count = drawnHook(d, n)
+		d := newDice(seed, "hook", n)
+		made := Action{At: 20*time.Second + time.Duration(n-1)*hookPause + d.between(0, hookPause-hookStays), Kind: CreateWebhook}
+		made.Name, made.Detail, made.Count = drawWebhook(d, n)
 		gone := made.At + d.between(30*time.Second, hookStays)
 		if gone > until-lastHook {
 			return all
 		}
-		all = append(all, made, Deed{At: gone, Do: DeleteHook, Name: made.Name}, Deed{At: gone + retried, Do: DeleteHook, Name: made.Name})
+		all = append(all, made, Action{At: gone, Kind: DeleteWebhook, Name: made.Name}, Action{At: gone + retried, Kind: DeleteWebhook, Name: made.Name})
 		for range 1 + d.below(3) {
-			all = append(all, Deed{
-				At: d.between(made.At, gone), Do: HookDenies, Name: made.Name, For: d.between(5*time.Second, 4*time.Minute), Count: pick[int32](d, 0, 403, 403, 429, 500),
-				Ways: pick(d, "DELETE", "DELETE", "DELETE", "CREATE", "UPDATE") + " " + pick(d, replicaName, statefulName, pick(d, podNames()...), "*", "*"),
+			all = append(all, Action{
+				At: d.between(made.At, gone), Kind: WebhookDenies, Name: made.Name, For: d.between(5*time.Second, 4*time.Minute), Count: pick[int32](d, 0, 403, 403, 429, 500),
+				Detail: pick(d, "DELETE", "DELETE", "DELETE", "CREATE", "UPDATE") + " " + pick(d, replicaName, statefulName, pick(d, podNames()...), "*", "*"),
 			})
 		}
 		for range d.below(3) {
-			broken := Deed{
-				At: d.between(made.At, gone), Do: HookBreaks, Name: made.Name, For: d.between(time.Second, 90*time.Second),
-				Ways: pick(d, hookAway, hookHangs, hookFails, hookBabbles),
+			broken := Action{
+				At: d.between(made.At, gone), Kind: WebhookFails, Name: made.Name, For: d.between(time.Second, 90*time.Second),
+				Detail: pick(d, hookAway, hookHangs, hookFails, hookBabbles),
 			}
 			if breaks {
 				all = append(all, broken)
@@ -190,8 +189,8 @@ func hookDeeds(seed uint64, until time.Duration, deeds []Deed) (all []Deed) {
 	}
 }
 
-// drawnHook is the n-th webhook of a life: its name, and what its configuration says.
-func drawnHook(d *dice, n int) (name, says string, webhooks int32) {
+// drawWebhook returns the n-th webhook of a run: its name, its Detail and the number of webhooks.
+func drawWebhook(d *dice, n int) (name, says string, webhooks int32) {
 	name = fmt.Sprintf("%s-%d", pick(d, guards, guards, guards, painters), n)
 	operations := pick(d, "DELETE", "DELETE,UPDATE", "CREATE,UPDATE,DELETE", "*")
 	if strings.HasPrefix(name, painters) {

@@ -9,15 +9,15 @@ import (
 	"github.com/podfall/podfall/internal/history"
 )
 
-// ErrImproper is a request of the cluster's own processes that the apiserver has refused as it would
-// refuse a user's mistake.
-var ErrImproper = errors.New("the apiserver refused as invalid what its own cluster asked for")
+// ErrInvalidRequest means that the apiserver refused a request of the cluster's own processes as
+// invalid.
+var ErrInvalidRequest = errors.New("the apiserver refused as invalid what its own cluster asked for")
 
-// properly wants controllers and kubelets to ask for nothing that is invalid. A patch that names
-// the uid of the object of that name before is refused so, and is meant to be (API-64): once a name has
-// been used twice, which a log that has lost a commit may show by its removal alone, no patch of it is judged.
-// A webhook that was asked may refuse with any code.
-func properly(log []history.Event) error {
+// checkRequests checks that controllers and kubelets send no invalid requests. A patch with the UID
+// of an earlier object of that name is refused on purpose (API-64). So patches of a name are not
+// judged once the name was used twice; a log that has lost a commit may show that by the removal
+// alone. A request that a webhook judged may be refused with any code.
+func checkRequests(log []history.Event) error {
 	type object struct{ resource, key string }
 	calls, comes := map[string]history.OpCall{}, map[object]int{}
 	for i := range log {
@@ -36,7 +36,7 @@ func properly(log []history.Event) error {
 			call, own := calls[cause]
 			before := call.Verb == "patch" && comes[object{call.Resource, call.Key}] > 1
 			if own && !before && fact.Code == http.StatusUnprocessableEntity {
-				return fmt.Errorf("%w: %s %ss %s %s %s", ErrImproper, call.Identity, call.Verb, call.Resource, call.Key, call.Subresource)
+				return fmt.Errorf("%w: %s %ss %s %s %s", ErrInvalidRequest, call.Identity, call.Verb, call.Resource, call.Key, call.Subresource)
 			}
 			delete(calls, cause)
 		}

@@ -46,7 +46,7 @@ func TestProperly(t *testing.T) {
 				log = append(log, history.Event{Cause: []string{"a", "a", "a", "b", "b"}[i], Fact: fact})
 			}
 		}
-		if err := properly(log); errors.Is(err, ErrImproper) != c.improper {
+		if err := checkRequests(log); errors.Is(err, ErrInvalidRequest) != c.improper {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}

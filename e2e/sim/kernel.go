@@ -24,16 +24,16 @@ type Kernel struct {
 	faults *fault.Table
 	// kubelet is the kubelet that is alive; empty for none.
 	kubelet proto.Boot
-	met     met
+	counts  counts
 	// catchUp has the bubble's time, which the faults go by, be the world's; nil where nothing
 	// is broken.
 	catchUp func()
 }
 
-// met counts what a life has met, by what it is called.
-type met map[string]int
+// counts counts what a run exercised, by name.
+type counts map[string]int
 
-func (m met) count(what string) { m[what]++ }
+func (m counts) add(what string) { m[what]++ }
 
 // mount is a volume that is mounted; device is what was attached to the node for it, if
 // anything was.
@@ -51,7 +51,7 @@ type program struct {
 
 // NewKernel has just been started.
 func NewKernel() *Kernel {
-	return &Kernel{programs: map[string]*program{}, mounts: map[types.UID][]mount{}, faults: fault.NewTable(fault.Config{}), met: met{}}
+	return &Kernel{programs: map[string]*program{}, mounts: map[types.UID][]mount{}, faults: fault.NewTable(fault.Config{}), counts: counts{}}
 }
 
 // devices are what of what was attached to the node is mounted, in order.

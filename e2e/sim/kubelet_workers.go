@@ -156,6 +156,6 @@ func (hostless) Event(kinds.Object, string, string, string) {}
 
 func (h hostless) ContainerEvent(_ *corev1.Pod, _, _, reason, message string) {
 	if reason == "Killing" && strings.HasSuffix(message, " probe, will be restarted") {
-		h.k.of.kernel.met.count("killed for a probe")
+		h.k.of.kernel.counts.add("killed for a probe")
 	}
 }

@@ -45,7 +45,7 @@ type stroke struct {
 }
 
 // MatrixOf is that of one life.
-func MatrixOf(lived Lived) Matrix {
+func MatrixOf(lived Result) Matrix {
 	var m Matrix
 	if len(lived.Log.Events) == 0 {
 		return m
@@ -105,7 +105,7 @@ func (m *Matrix) String() string {
 // troubles are the faults of a script.
 func troubles(script Script, start time.Time) []stroke {
 	var all []stroke
-	for _, deed := range script.Deeds {
+	for _, deed := range script.Actions {
 		class, broken := classOf(deed)
 		if !broken {
 			continue
@@ -115,7 +115,7 @@ func troubles(script Script, start time.Time) []stroke {
 			node, ofNode = deed.Name, true
 		}
 		lasts := deed.For
-		if deed.Do == SlowDisk {
+		if deed.Kind == SlowDisk {
 			lasts = slowFor
 		}
 		all = append(all, stroke{
@@ -126,27 +126,27 @@ func troubles(script Script, start time.Time) []stroke {
 	return all
 }
 
-func classOf(deed Deed) (class Class, broken bool) {
+func classOf(deed Action) (class Class, broken bool) {
 	switch {
-	case deed.Do == CutNode && deed.Ways == "":
+	case deed.Kind == CutNode && deed.Detail == "":
 		return Severed, true
-	case deed.Do == CutNode:
+	case deed.Kind == CutNode:
 		return HalfCut, true
-	case deed.Do == Crash && deed.Name == APIServer:
+	case deed.Kind == Crash && deed.Name == APIServer:
 		return NoAPI, true
-	case deed.Do == Crash && deed.Name == Controllers:
+	case deed.Kind == Crash && deed.Name == Controllers:
 		return NoControl, true
-	case deed.Do == Crash && strings.HasPrefix(deed.Name, "kubelet/"):
+	case deed.Kind == Crash && strings.HasPrefix(deed.Name, "kubelet/"):
 		return NoKubelet, true
-	case deed.Do == Crash && strings.HasPrefix(deed.Name, "runtime/"):
+	case deed.Kind == Crash && strings.HasPrefix(deed.Name, "runtime/"):
 		return NoRuntime, true
-	case deed.Do == Reboot:
+	case deed.Kind == Reboot:
 		return Rebooting, true
-	case deed.Do == Pause:
+	case deed.Kind == Pause:
 		return StandsStill, true
-	case deed.Do == SlowDisk, deed.Do == DiskFail:
+	case deed.Kind == SlowDisk, deed.Kind == FailDisk:
 		return BadDisk, true
-	case deed.Do == Mislead:
+	case deed.Kind == SkewClock:
 		return WrongClock, true
 	}
 	return 0, false

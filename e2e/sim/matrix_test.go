@@ -72,13 +72,13 @@ func TestMatrix(t *testing.T) {
 		at := start.Add(time.Duration(i) * 10 * time.Second).UnixNano()
 		log.Events = append(log.Events, history.Event{Began: at, Ended: at, Fact: fact})
 	}
-	m := MatrixOf(Lived{
+	m := MatrixOf(Result{
 		Log: log,
-		Script: Script{Deeds: []Deed{
-			{At: 32 * time.Second, Do: Crash, Name: "kubelet/node-1", For: time.Second},
-			{At: 32 * time.Second, Do: Crash, Name: "kubelet/node-2", For: time.Second},
-			{At: 32 * time.Second, Do: Mislead, Name: APIServer, Ways: "1h0m0s", For: time.Second},
-			{At: 32 * time.Second, Do: Mislead, Name: "kubelet/node-2", Ways: "1h0m0s", For: time.Second},
+		Script: Script{Actions: []Action{
+			{At: 32 * time.Second, Kind: Crash, Name: "kubelet/node-1", For: time.Second},
+			{At: 32 * time.Second, Kind: Crash, Name: "kubelet/node-2", For: time.Second},
+			{At: 32 * time.Second, Kind: SkewClock, Name: APIServer, Detail: "1h0m0s", For: time.Second},
+			{At: 32 * time.Second, Kind: SkewClock, Name: "kubelet/node-2", Detail: "1h0m0s", For: time.Second},
 		}},
 		Deviations: []Deviation{{
 			Passage: Passage{Link: Link{"kubelet/node-1", APIServer}, Kind: "call", About: "update pods/status default/b", Second: 32},

@@ -10,14 +10,14 @@ import (
 // is sorted.
 func TestQueue(t *testing.T) {
 	for seed := range uint64(200) {
-		d := diceOf(seed, "queue", 0)
+		d := newDice(seed, "queue", 0)
 		var q queue
 		var wanted []*event
 		for order := range uint64(1 + d.below(60)) {
 			e := &event{at: time.Duration(d.below(10)), order: order}
 			q.push(e)
 			wanted = append(wanted, e)
-			if d.one(3) {
+			if d.oneIn(3) {
 				void := d.below(len(wanted))
 				q.remove(wanted[void])
 				q.remove(wanted[void]) // is not there any more
@@ -46,14 +46,14 @@ func TestQueue(t *testing.T) {
 func TestQuiet(t *testing.T) {
 	for seed := range uint64(20) {
 		loud := Draw(seed, modeOf(seed), time.Hour)
-		still := loud.Quiet()
-		broken := func(d Deed) bool { return d.Do.fault() }
-		if still.Trouble != (Trouble{}) || slices.ContainsFunc(still.Deeds, broken) {
+		still := loud.WithoutFaults()
+		broken := func(d Action) bool { return d.Kind.isFault() }
+		if still.NetFaults != (Trouble{}) || slices.ContainsFunc(still.Actions, broken) {
 			t.Errorf("seed %d: something breaks in a quiet life", seed)
 		}
 		made := func(s Script) (n int) {
-			for _, d := range s.Deeds {
-				if d.Do == CreatePod || d.Do == DeletePod {
+			for _, d := range s.Actions {
+				if d.Kind == CreatePod || d.Kind == DeletePod {
 					n++
 				}
 			}

@@ -10,117 +10,118 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Script is all that decides a life. One that is drawn from a seed has the network decide
-// by that seed; one that is written has everything in it that deviates from a day without
-// trouble, so that it can be played without the rest.
+// Script is everything that decides a run. In a drawn script the network decides by the seed. A
+// recorded script lists every deviation from a fault-free network, so that each can be left out.
 type Script struct {
-	Seed  uint64        `json:"seed"`
-	Nodes int           `json:"nodes"`
-	Lasts time.Duration `json:"lasts"`
-	// Calm is when all trouble ends; never when zero.
-	Calm    time.Duration `json:"calm,omitempty"`
-	Trouble Trouble       `json:"trouble,omitzero"`
-	// Deeds are what users do and what breaks.
-	Deeds []Deed `json:"deeds"`
-	// Written says that the network does only what Deviations and Jitters say.
-	Written    bool        `json:"written,omitempty"`
+	Seed     uint64        `json:"seed"`
+	Nodes    int           `json:"nodes"`
+	Duration time.Duration `json:"lasts"`
+	// FaultsEnd is when all faults end; 0 is never.
+	FaultsEnd time.Duration `json:"calm,omitempty"`
+	NetFaults Trouble       `json:"trouble,omitzero"`
+	// Actions are the user actions and the fault injections.
+	Actions []Action `json:"deeds"`
+	// Recorded means that the network does only what Deviations and Jitters say.
+	Recorded   bool        `json:"written,omitempty"`
 	Deviations []Deviation `json:"deviations,omitempty"`
 	Jitters    []Window    `json:"jitters,omitempty"`
 }
 
-// Deed is something that a user does, or that breaks.
-type Deed struct {
-	At time.Duration `json:"at"`
-	Do What          `json:"do"`
-	// Name is a pod's, a set's, a node's or a process's.
+// Action is a user action or a fault injection at a time after the start.
+type Action struct {
+	At   time.Duration `json:"at"`
+	Kind ActionKind    `json:"do"`
+	// Name is the name of a pod, a set, a node or a process.
 	Name string `json:"name"`
-	// Grace is a pod's own grace period, or that of a delete; in seconds.
+	// Grace is the grace period of the pod or of the delete, in seconds.
 	Grace *int64 `json:"grace,omitempty"`
-	// Count is how many pods a set is to have, how many changes a compaction leaves, how many
-	// webhooks there are, or the code that one denies with.
+	// Count is the size of a set, the changes that a compaction keeps, the number of webhooks, or
+	// the HTTP code of a denial.
 	Count int32 `json:"count,omitempty"`
-	// For is how long it stays broken, or how slow a disk is.
+	// For is how long a fault lasts, or the delay of a slow disk.
 	For time.Duration `json:"for,omitempty"`
-	// App is what the pods' application does, and Finalizer has a pod held.
+	// App is what the pods' application does. Finalizer gives the pod a finalizer.
 	App       App           `json:"app,omitzero"`
 	PreStop   time.Duration `json:"preStop,omitempty"`
 	Finalizer bool          `json:"finalizer,omitempty"`
-	// Ways are the directions of a cut: "in", "out" or both when empty; or what else there is
-	// to say of a kind of deed.
-	Ways string `json:"ways,omitempty"`
-	// Shape is what else the pods have.
+	// Detail is the direction of a cut ("in", "out", or both if empty), or a parameter of the kind
+	// of action.
+	Detail string `json:"ways,omitempty"`
+	// Shape describes the optional parts of the pods.
 	Shape Shape `json:"shape,omitzero"`
-	// Policy is what becomes of what depends on what is deleted.
+	// Policy is the propagation policy of a delete.
 	Policy metav1.DeletionPropagation `json:"policy,omitempty"`
 }
 
-// What is a kind of deed.
-type What string
+// ActionKind is a kind of action.
+type ActionKind string
 
 // What users do.
 const (
-	CreatePod       What = "create pod"
-	DeletePod       What = "delete pod"
-	ForceDelete     What = "force-delete pod"
-	AddFinalizer    What = "add finalizer to pod"
-	RemoveFinalizer What = "remove finalizer of pod"
-	CreateReplicas  What = "create replicaset"
-	CreateStateful  What = "create statefulset"
-	ScaleReplicas   What = "scale replicaset"
-	ScaleStateful   What = "scale statefulset"
-	OutOfService    What = "taint out of service"
-	BackInService   What = "untaint node"
-	DeleteNode      What = "delete node"
+	// User actions.
+	CreatePod       ActionKind = "create pod"
+	DeletePod       ActionKind = "delete pod"
+	ForceDelete     ActionKind = "force-delete pod"
+	AddFinalizer    ActionKind = "add finalizer to pod"
+	RemoveFinalizer ActionKind = "remove finalizer of pod"
+	CreateReplicas  ActionKind = "create replicaset"
+	CreateStateful  ActionKind = "create statefulset"
+	ScaleReplicas   ActionKind = "scale replicaset"
+	ScaleStateful   ActionKind = "scale statefulset"
+	OutOfService    ActionKind = "taint out of service"
+	BackInService   ActionKind = "untaint node"
+	DeleteNode      ActionKind = "delete node"
 )
 
-// Compact has the apiserver forget its history, all but its end.
-const Compact What = "compact history"
+// Compact makes the apiserver forget its history except the end.
+const Compact ActionKind = "compact history"
 
 // What breaks.
 const (
-	CutNode  What = "cut"
-	Crash    What = "crash"
-	Reboot   What = "reboot"
-	Pause    What = "pause"
-	SlowDisk What = "slow disk"
-	DiskFail What = "fail disk"
+	// Fault injections.
+	CutNode  ActionKind = "cut"
+	Crash    ActionKind = "crash"
+	Reboot   ActionKind = "reboot"
+	Pause    ActionKind = "pause"
+	SlowDisk ActionKind = "slow disk"
+	FailDisk ActionKind = "fail disk"
 )
 
-// fault reports whether a deed breaks something.
-func (w What) fault() bool {
-	return slices.Contains([]What{CutNode, Crash, Reboot, Pause, SlowDisk, DiskFail, BreakPoint, Twin, HookBreaks, Mislead}, w)
+// isFault reports whether the action injects a fault.
+func (w ActionKind) isFault() bool {
+	return slices.Contains([]ActionKind{CutNode, Crash, Reboot, Pause, SlowDisk, FailDisk, FaultAtPoint, SecondKubelet, WebhookFails, SkewClock}, w)
 }
 
-// String is the deed in a story.
-func (d Deed) String() string {
-	text := fmt.Sprintf("%s: %s %s", clockOf(d.At), d.Do, d.Name)
+// String returns the action as a line of a story.
+func (d Action) String() string {
+	text := fmt.Sprintf("%s: %s %s", formatClock(d.At), d.Kind, d.Name)
 	if d.Grace != nil {
 		text += fmt.Sprintf(", grace %d s", *d.Grace)
 	}
 	if d.Policy != "" {
 		text += ", " + string(d.Policy)
 	}
-	if d.Do == Compact {
+	if d.Kind == Compact {
 		return text + fmt.Sprintf("but for the last %d changes", d.Count)
 	}
 	switch {
-	case d.Do == DeleteOneOf, d.Do == EvictOneOf, d.Do == Unlabel:
+	case d.Kind == DeletePodOf, d.Kind == EvictPodOf, d.Kind == Unlabel:
 		text += fmt.Sprintf(", number %d", d.Count)
-	case d.Do == CreateBudget, d.Do == ChangeBudget:
+	case d.Kind == CreateBudget, d.Kind == ChangeBudget:
 		text += fmt.Sprintf(", at least %d", d.Count)
-	case d.Do == CreateJob, d.Do == CreateCronJob:
+	case d.Kind == CreateJob, d.Kind == CreateCronJob:
 		text += fmt.Sprintf(", %d completions", d.Count)
-	case d.Do == CreateHook:
+	case d.Kind == CreateWebhook:
 		text += fmt.Sprintf(", %d webhooks", d.Count)
-	case d.Do == HookDenies && d.Count > 0:
+	case d.Kind == WebhookDenies && d.Count > 0:
 		text += fmt.Sprintf(", with code %d", d.Count)
 	case d.Count > 0:
 		text += fmt.Sprintf(", %d replicas", d.Count)
 	}
-	if d.Ways != "" && d.Do == CutNode {
-		text += ", " + d.Ways + " only"
-	} else if d.Ways != "" {
-		text += ", " + d.Ways
+	if d.Detail != "" && d.Kind == CutNode {
+		text += ", " + d.Detail + " only"
+	} else if d.Detail != "" {
+		text += ", " + d.Detail
 	}
 	if d.For > 0 {
 		text += fmt.Sprintf(", for %v", d.For)
@@ -140,16 +141,16 @@ func (d Deed) String() string {
 	return text
 }
 
-// clockOf is a time since the beginning.
-func clockOf(at time.Duration) string {
+// formatClock formats a time since the start.
+func formatClock(at time.Duration) string {
 	return fmt.Sprintf("%02d:%02d.%03d", int(at.Minutes()), int(at.Seconds())%60, at.Milliseconds()%1000)
 }
 
 func (s *Script) sort() {
-	slices.SortStableFunc(s.Deeds, func(a, b Deed) int { return cmp.Compare(a.At, b.At) })
+	slices.SortStableFunc(s.Actions, func(a, b Action) int { return cmp.Compare(a.At, b.At) })
 }
 
-// NodeNames are those of a life.
+// NodeNames returns the names of the nodes.
 func (s *Script) NodeNames() []string {
 	names := make([]string, s.Nodes)
 	for i := range names {
@@ -158,35 +159,36 @@ func (s *Script) NodeNames() []string {
 	return names
 }
 
-// troubled reports whether something breaks among the deeds.
-func troubled(deeds []Deed) bool {
-	return slices.ContainsFunc(deeds, func(deed Deed) bool { return deed.Do.fault() })
+// hasFaults reports whether an action injects a fault.
+func hasFaults(deeds []Action) bool {
+	return slices.ContainsFunc(deeds, func(deed Action) bool { return deed.Kind.isFault() })
 }
 
-// resources are all that the controllers follow in a life: Deployments and CronJobs only where
-// some are made.
-func (s *Script) resources() []string {
+// followedResources returns the resources that the controllers follow. Deployments and CronJobs are
+// among them only if the script creates some.
+func (s *Script) followedResources() []string {
 	all := []string{
 		"nodes", "pods", "leases.coordination.k8s.io", "replicasets.apps", "statefulsets.apps", "namespaces",
 		"daemonsets.apps", "jobs.batch", "poddisruptionbudgets.policy",
 		claimsResource, volumesResource, attachmentsResource,
 	}
 	for _, sometimes := range []struct {
-		made     What
+		made     ActionKind
 		resource string
 	}{{CreateDeployment, deploymentsResource}, {CreateCronJob, cronJobsResource}} {
-		if slices.ContainsFunc(s.Deeds, func(deed Deed) bool { return deed.Do == sometimes.made }) {
+		if slices.ContainsFunc(s.Actions, func(deed Action) bool { return deed.Kind == sometimes.made }) {
 			all = append(all, sometimes.resource)
 		}
 	}
 	return all
 }
 
-// Quiet is the same life when nothing breaks, and nobody says of a node that it is broken.
-func (s Script) Quiet() Script {
-	s.Trouble = Trouble{}
-	s.Deeds = slices.DeleteFunc(slices.Clone(s.Deeds), func(d Deed) bool {
-		return d.Do.fault() || d.Do == OutOfService || d.Do == BackInService || d.Do == DeleteNode
+// WithoutFaults returns the script without faults, and without users that mark nodes as out of
+// service.
+func (s Script) WithoutFaults() Script {
+	s.NetFaults = Trouble{}
+	s.Actions = slices.DeleteFunc(slices.Clone(s.Actions), func(d Action) bool {
+		return d.Kind.isFault() || d.Kind == OutOfService || d.Kind == BackInService || d.Kind == DeleteNode
 	})
 	return s
 }

@@ -21,31 +21,31 @@ import (
 )
 
 const (
-	// aDay is how many lives are new each day.
-	aDay = 1000
-	// aFew is how many are lived with -short.
-	aFew = 40
-	// oneIn is how many lives there are for each that is lived twice.
-	oneIn = 20
+	// seedsPerDay is how many new runs each day has.
+	seedsPerDay = 1000
+	// shortSeeds is the number of runs with -short.
+	shortSeeds = 40
+	// repeatEvery says that one of so many runs is repeated.
+	repeatEvery = 20
 )
 
-// firstOf is the first seed of a day: it has the same lives wherever they are played.
-func firstOf(now time.Time) uint64 {
-	return uint64(now.Unix()/int64((24*time.Hour).Seconds())) * aDay
+// firstSeedOf returns the first seed of a day, the same in every time zone.
+func firstSeedOf(now time.Time) uint64 {
+	return uint64(now.Unix()/int64((24*time.Hour).Seconds())) * seedsPerDay
 }
 
-// chosen are the seeds to be played: those that were asked for, or the day's and all that
-// have shown a mistake before.
-func chosen(t *testing.T) []uint64 {
+// chosenSeeds returns the seeds to run: those asked for, or the day's and those of the recorded
+// regressions.
+func chosenSeeds(t *testing.T) []uint64 {
 	t.Helper()
-	first, many := *from, *seeds
+	first, many := *from, *seedCount
 	var all []uint64
 	switch {
 	case many == 0 && testing.Short():
-		many = aFew
+		many = shortSeeds
 	case many == 0:
-		first, many = firstOf(clock.Clock{}.Now()), aDay
-		all = memorable(t)
+		first, many = firstSeedOf(clock.Clock{}.Now()), seedsPerDay
+		all = regressionSeeds(t)
 	}
 	for i := range many {
 		all = append(all, first+uint64(i))
@@ -54,8 +54,8 @@ func chosen(t *testing.T) []uint64 {
 	return all
 }
 
-// memorable are the seeds of the lives that are kept.
-func memorable(t *testing.T) (all []uint64) {
+// regressionSeeds returns the seeds of the recorded regressions.
+func regressionSeeds(t *testing.T) (all []uint64) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(regressions, "*.json"))
 	if err != nil {
@@ -76,34 +76,34 @@ func memorable(t *testing.T) (all []uint64) {
 	return slices.Compact(all)
 }
 
-// tally is what many lives have had, side by side.
-type tally struct {
+// totals adds up the results of parallel runs.
+type totals struct {
 	mu sync.Mutex
 	// hashes are those of the lives that are to have one.
-	hashes map[uint64]string
-	lives  int
-	steps  int
-	events int
-	broken map[string]int
-	met    met
-	struck Matrix
-	told   bool
+	hashes   map[uint64]string
+	runs     int
+	steps    int
+	events   int
+	broken   map[string]int
+	met      counts
+	struck   Matrix
+	reported bool
 }
 
-func (y *tally) take(lived Lived) {
+func (y *totals) add(lived Result) {
 	struck := MatrixOf(lived)
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	y.struck.Add(struck)
-	y.lives++
+	y.runs++
 	y.steps += lived.Steps
 	y.events += len(lived.Log.Events)
-	for what, n := range lived.Met { // sums do not depend on the order
+	for what, n := range lived.Coverage { // sums do not depend on the order
 		y.met[what] += n
 	}
-	for _, deed := range lived.Script.Deeds {
-		if deed.Do.fault() {
-			y.broken[string(deed.Do)]++
+	for _, deed := range lived.Script.Actions {
+		if deed.Kind.isFault() {
+			y.broken[string(deed.Kind)]++
 		}
 	}
 	for _, d := range lived.Deviations {
@@ -118,9 +118,8 @@ func (y *tally) take(lived Lived) {
 	}
 }
 
-// hash is that of all lives that have one: the same for the same seeds, wherever and however
-// they are played.
-func (y *tally) hash() string {
+// hash returns the hash of all hashed runs. It is the same for the same seeds on any machine.
+func (y *totals) hash() string {
 	sum := sha256.New()
 	for _, number := range slices.Sorted(maps.Keys(y.hashes)) {
 		fmt.Fprintln(sum, number, y.hashes[number])
@@ -128,50 +127,50 @@ func (y *tally) hash() string {
 	return hex.EncodeToString(sum.Sum(nil)[:8])
 }
 
-// first reports whether nobody has asked before.
-func (y *tally) first() bool {
+// firstReport returns true on its first call only.
+func (y *totals) firstReport() bool {
 	y.mu.Lock()
 	defer y.mu.Unlock()
-	before := y.told
-	y.told = true
+	before := y.reported
+	y.reported = true
 	return !before
 }
 
 // TestSeeds lives lives, and puts each to the test. Every twentieth is lived once more, with
 // another number of processors, and must be the same.
 func TestSeeds(t *testing.T) {
-	numbers := chosen(t)
-	all := &tally{hashes: map[uint64]string{}, broken: map[string]int{}, met: met{}}
+	numbers := chosenSeeds(t)
+	all := &totals{hashes: map[uint64]string{}, broken: map[string]int{}, met: counts{}}
 	for i, number := range numbers {
-		if *hashAll || i%oneIn == 0 {
+		if *hashAll || i%repeatEvery == 0 {
 			all.hashes[number] = ""
 		}
 	}
-	began, used := time.Now(), cpu()
+	began, used := time.Now(), cpuTime()
 	t.Run("once", func(t *testing.T) {
 		for _, number := range numbers {
 			t.Run(fmt.Sprint(number), func(t *testing.T) {
-				if !inTurn() {
+				if !isSequential() {
 					t.Parallel()
 				}
-				all.live(t, number)
+				all.runSeed(t, number)
 			})
 		}
 	})
-	took, used := time.Since(began), cpu()-used
-	lived := float64(all.lives)
+	took, used := time.Since(began), cpuTime()-used
+	lived := float64(all.runs)
 	t.Logf("figures: %d lives of %v took %v, %.1f a second; %v of CPU, %.2f simulated hours a second; %.0f steps and %.0f events each; hash of %d of them %s",
-		all.lives, lasts(), took.Round(time.Millisecond), lived/took.Seconds(), used, lived*lasts().Hours()/used.Seconds(),
+		all.runs, runDuration(), took.Round(time.Millisecond), lived/took.Seconds(), used, lived*runDuration().Hours()/used.Seconds(),
 		float64(all.steps)/lived, float64(all.events)/lived, len(all.hashes), all.hash())
 	t.Logf("figures: broken: %v; met: %v; which met which phase of a deletion:\n%v\nnever met: %s", all.broken, all.met, &all.struck, strings.Join(all.struck.Empty(), ", "))
 
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1 + runtime.GOMAXPROCS(0)))
 	t.Run("twice", func(t *testing.T) {
-		for i := 0; i < len(numbers); i += oneIn {
+		for i := 0; i < len(numbers); i += repeatEvery {
 			t.Run(fmt.Sprint(numbers[i]), func(t *testing.T) {
 				t.Parallel()
 				once := all.hashes[numbers[i]]
-				if _, again := hashedIn(t, drawn(numbers[i])); again != once {
+				if _, again := runHashed(t, scriptOfSeed(numbers[i])); again != once {
 					t.Errorf("seed %d: one seed has had two lives: %s and %s", numbers[i], once, again)
 				}
 			})
@@ -179,15 +178,14 @@ func TestSeeds(t *testing.T) {
 	})
 }
 
-// live lives one life, and puts it to the test. The first that breaks something is told in
-// short.
-func (y *tally) live(t *testing.T, number uint64) {
+// runSeed runs one seed and judges the run. The first failed run is shrunk.
+func (y *totals) runSeed(t *testing.T, number uint64) {
 	t.Helper()
-	lived := y.play(t, number)
-	y.take(lived)
+	lived := y.runScript(t, number)
+	y.add(lived)
 	results, err := Judge(lived)
 	if err == nil {
-		if err := eventful(lived, results); err != nil {
+		if err := checkEventful(lived, results); err != nil {
 			t.Errorf("seed %d: %v", number, err)
 		}
 		return
@@ -198,36 +196,36 @@ func (y *tally) live(t *testing.T, number uint64) {
 			t.Log(broken)
 		}
 	}
-	if *short && y.first() {
-		keep(t, tell(t, lived, err))
+	if *shrinkFailures && y.firstReport() {
+		saveRegression(t, shrinkToRegression(t, lived, err))
 	}
 }
 
-// play plays the life of a seed, and has it be hashed if it is to be.
-func (y *tally) play(t *testing.T, number uint64) Lived {
+// runScript runs the script of a seed, with a hash if the seed is to have one.
+func (y *totals) runScript(t *testing.T, number uint64) Result {
 	t.Helper()
 	y.mu.Lock()
 	_, hashed := y.hashes[number]
 	y.mu.Unlock()
 	if !hashed {
-		return liveIn(t, drawn(number))
+		return runInBubble(t, scriptOfSeed(number))
 	}
-	lived, hash := hashedIn(t, drawn(number))
+	lived, hash := runHashed(t, scriptOfSeed(number))
 	y.mu.Lock()
 	y.hashes[number] = hash
 	y.mu.Unlock()
 	return lived
 }
 
-// inTurn reports whether lives are played one after the other, so that the first that fails
-// is the last, and always the same.
-func inTurn() bool {
+// isSequential reports whether runs are sequential, so that the first failed run is the last, and
+// always the same.
+func isSequential() bool {
 	asked := flag.Lookup("test.failfast")
 	return asked != nil && asked.Value.String() == "true"
 }
 
-// cpu is how long this process has had a processor.
-func cpu() time.Duration {
+// cpuTime returns the processor time that this process has used.
+func cpuTime() time.Duration {
 	var used syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
 		return 0
@@ -238,8 +236,8 @@ func cpu() time.Duration {
 // TestOneDayHasOneThousand has all lives of a day be the same, and none of them another day's.
 func TestOneDayHasOneThousand(t *testing.T) {
 	noon := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	today, night, tomorrow := firstOf(noon), firstOf(noon.Add(12*time.Hour-time.Second)), firstOf(noon.Add(12*time.Hour))
-	if today != night || tomorrow != today+aDay {
+	today, night, tomorrow := firstSeedOf(noon), firstSeedOf(noon.Add(12*time.Hour-time.Second)), firstSeedOf(noon.Add(12*time.Hour))
+	if today != night || tomorrow != today+seedsPerDay {
 		t.Errorf("from seed %d at noon, %d at night and %d on the next day", today, night, tomorrow)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// Shape is what pods have beside one container that runs; the zero one is nothing.
+// Shape describes the optional parts of pods. The zero value adds none.
 type Shape struct {
 	// Volumes, Init and Sidecars are how many of each.
 	Volumes  int `json:"volumes,omitempty"`
@@ -30,18 +30,18 @@ type Shape struct {
 	Script string `json:"script,omitempty"`
 	// Restarts has the containers of a user's pod be started again when they end.
 	Restarts bool `json:"restarts,omitempty"`
-	Place
+	Purpose
 }
 
-// Place is what pods are for.
-type Place struct {
+// Purpose is what the pods are for.
+type Purpose struct {
 	// Disk is the claim of a user's pod, or what the claims of a set's pods are called.
 	Disk string `json:"disk,omitempty"`
-	// Task is what a Job asks of the pods, and Times when a CronJob makes such Jobs.
-	Task  Task  `json:"task,omitzero"`
-	Times Times `json:"times,omitzero"`
-	// Rollout is how a Deployment changes the pods.
-	Rollout Rollout `json:"rollout,omitzero"`
+	// Job holds the options of a Job, and CronJob those of the CronJob that creates such Jobs.
+	Job     JobOptions     `json:"task,omitzero"`
+	CronJob CronJobOptions `json:"times,omitzero"`
+	// Rollout holds the options of a Deployment.
+	Rollout RolloutOptions `json:"rollout,omitzero"`
 }
 
 // String is the shape in a story; empty for none.
@@ -56,8 +56,8 @@ func (s Shape) String() string {
 	return string(data)
 }
 
-// give gives a pod its shape.
-func (s Shape) give(template *corev1.PodTemplateSpec, app App) {
+// apply gives a pod the optional parts.
+func (s Shape) apply(template *corev1.PodTemplateSpec, app App) {
 	spec, main := &template.Spec, &template.Spec.Containers[0]
 	spec.Volumes = volumesOf(s.Volumes)
 	for i := range s.Init {
@@ -133,34 +133,34 @@ func probeOf(way string) *corev1.Probe {
 // retried is how much later than its deed a pod is there at most, whose user was not answered.
 const retried = 3 * defaultLimit
 
-// dress gives the pods of a life their shapes, and breaks nodes' volumes in a life that has
-// faults. It draws from dice of its own: what else is drawn stays as it is.
-func dress(s *Script, until time.Duration) {
-	if troubled(s.Deeds) {
-		s.Deeds = append(append(s.Deeds, breaksOf(s.Seed, s.NodeNames(), until)...), twinsOf(s.Seed, s.NodeNames(), until)...)
+// drawShapes gives the pods of a run optional parts, and breaks volumes of nodes in a run with
+// faults. It uses its own dice: all else that is drawn stays the same.
+func drawShapes(s *Script, until time.Duration) {
+	if hasFaults(s.Actions) {
+		s.Actions = append(append(s.Actions, drawPointFaults(s.Seed, s.NodeNames(), until)...), drawTwins(s.Seed, s.NodeNames(), until)...)
 	}
-	for i := range s.Deeds {
-		deed, d := &s.Deeds[i], diceOf(s.Seed, "shape", i)
-		if deed.Do == CreatePod {
-			deed.Shape = podShape(d, *deed)
-			if late := diceOf(s.Seed, "start", i); deed.Shape.Script == "" && late.one(6) {
+	for i := range s.Actions {
+		deed, d := &s.Actions[i], newDice(s.Seed, "shape", i)
+		if deed.Kind == CreatePod {
+			deed.Shape = drawPodShape(d, *deed)
+			if late := newDice(s.Seed, "start", i); deed.Shape.Script == "" && late.oneIn(6) {
 				deed.Shape.Script = "starts after " + pick(late, late.between(time.Second, 40*time.Second), longStart).String()
 			}
 		}
-		if deed.Do == CreateReplicas || deed.Do == CreateStateful {
-			deed.Shape = setShape(d)
+		if deed.Kind == CreateReplicas || deed.Kind == CreateStateful {
+			deed.Shape = drawSetShape(d)
 		}
 	}
-	if s.Calm == 0 {
+	if s.FaultsEnd == 0 {
 		return
 	}
 	for _, name := range podNames() { // one that never does well would never be calm
-		s.Deeds = append(s.Deeds, Deed{At: until, Do: DeletePod, Name: name})
-		late := func(deed Deed) bool {
-			return deed.Do == CreatePod && deed.Name == name && deed.Shape.Restarts && deed.At > until-retried
+		s.Actions = append(s.Actions, Action{At: until, Kind: DeletePod, Name: name})
+		late := func(deed Action) bool {
+			return deed.Kind == CreatePod && deed.Name == name && deed.Shape.Restarts && deed.At > until-retried
 		}
-		if slices.ContainsFunc(s.Deeds, late) { // it may come after that, when its user was not answered
-			s.Deeds = append(s.Deeds, Deed{At: until + retried, Do: DeletePod, Name: name})
+		if slices.ContainsFunc(s.Actions, late) { // it may come after that, when its user was not answered
+			s.Actions = append(s.Actions, Action{At: until + retried, Kind: DeletePod, Name: name})
 		}
 	}
 }
@@ -168,9 +168,9 @@ func dress(s *Script, until time.Duration) {
 // longStart is one that a kubelet does not wait for to the end.
 const longStart = runtimeTimeout + 30*time.Second
 
-// podShape is that of the pod of a deed of a user.
-func podShape(d *dice, deed Deed) Shape {
-	if d.one(2) {
+// drawPodShape draws the shape of a user's pod.
+func drawPodShape(d *dice, deed Action) Shape {
+	if d.oneIn(2) {
 		return Shape{}
 	}
 	s := Shape{Volumes: pick(d, 0, 1, 1, 2), Init: pick(d, 0, 0, 1, 2), Sidecars: pick(d, 0, 0, 0, 1, 2)}
@@ -179,10 +179,10 @@ func podShape(d *dice, deed Deed) Shape {
 	}
 	s.PostStart = pick(d, "", "", "", byExec, byHTTP)
 	switch {
-	case d.one(3):
-		s.Liveness, s.Restarts, s.ProbeGrace = byHTTP, d.one(2), pick(d, nil, grace(d))
+	case d.oneIn(3):
+		s.Liveness, s.Restarts, s.ProbeGrace = byHTTP, d.oneIn(2), pick(d, nil, drawGrace(d))
 		s.Script = "stops answering after " + d.between(20*time.Second, 90*time.Second).String()
-	case d.one(4):
+	case d.oneIn(4):
 		s.Readiness, s.Startup = byHTTP, pick(d, "", byHTTP)
 		s.Script = "answers after " + d.between(5*time.Second, 40*time.Second).String()
 	case s.PreStop == byExec || s.PostStart == byExec:
@@ -197,16 +197,16 @@ func podShape(d *dice, deed Deed) Shape {
 	return s
 }
 
-// setShape is that of a set's pods: nothing that keeps one from doing well.
-func setShape(d *dice) Shape {
-	if d.one(2) {
+// drawSetShape draws the shape of a set's pods: nothing that keeps a pod from being healthy.
+func drawSetShape(d *dice) Shape {
+	if d.oneIn(2) {
 		return Shape{}
 	}
 	s := Shape{Volumes: pick(d, 0, 1), Init: pick(d, 0, 0, 1), Sidecars: pick(d, 0, 0, 1), PreStop: pick(d, "", byExec, byHTTP)}
 	if s.PreStop == byExec {
 		s.Script = pick(d, "exec exits 0 after 2s", "exec exits 1 after 1s", "exec hangs")
 	}
-	if d.one(3) {
+	if d.oneIn(3) {
 		s.Readiness = byHTTP
 	}
 	return s

@@ -11,9 +11,9 @@ import (
 	"github.com/podfall/podfall/analysis/guarantees"
 )
 
-// Broke names what a life has broken: the property's id, how its end is wrong, or "run";
-// empty for nothing.
-func Broke(err error) string {
+// ViolationName names what a run has violated: the id of the guarantee, the kind of wrong final
+// state, or "run"; empty for nothing.
+func ViolationName(err error) string {
 	var broken *guarantees.ViolationError
 	switch {
 	case err == nil:
@@ -31,12 +31,12 @@ func Broke(err error) string {
 		{ErrJobs, "jobs"},
 		{ErrCronJobs, "cronjobs"},
 		{ErrOrphans, "orphans"},
-		{ErrRestless, "restless"},
-		{ErrLeft, "left"},
-		{ErrNowhere, "nowhere"},
-		{ErrHeld, "held"},
+		{ErrStillChanging, "restless"},
+		{ErrOwnerGone, "left"},
+		{ErrNamespaceGone, "nowhere"},
+		{ErrStillDeleting, "held"},
 		{ErrDisks, "disks"},
-		{ErrImproper, "improper"},
+		{ErrInvalidRequest, "improper"},
 	} {
 		if errors.Is(err, end.is) {
 			return end.name
@@ -45,58 +45,56 @@ func Broke(err error) string {
 	return "run"
 }
 
-// Shrink makes the script of a life that has broken something as small as it can, in at
-// most so many lives: it is written down, and then goes whatever is not needed, first the
-// end, then decisions, then values. live plays a script and judges it.
-//
-// The result breaks the same as the original; it is the original's when a life that is
-// written down does not.
-func Shrink(lived Lived, broken error, most int, live func(Script) error) (small Script, lives int) {
-	s := &shrinker{live: live, most: most, wanted: Broke(broken), best: lived.Script}
-	s.ending = !errors.As(broken, new(*guarantees.ViolationError))
-	if !s.try(written(lived)) {
-		return s.best, s.lives
+// Shrink makes the script of a failed run as small as possible in at most the given number of runs.
+// The script is recorded first. Then everything unneeded is removed: the end, then actions and
+// network decisions, then values. live runs and judges a script. The result fails in the same way.
+// If a recorded run does not fail, the original is returned.
+func Shrink(lived Result, broken error, most int, live func(Script) error) (small Script, lives int) {
+	s := &shrinker{run: live, most: most, wanted: ViolationName(broken), best: lived.Script}
+	s.finalState = !errors.As(broken, new(*guarantees.ViolationError))
+	if !s.try(recordedScript(lived)) {
+		return s.best, s.runs
 	}
 	s.shorten(lived, broken)
-	s.still()
-	s.decisions()
-	s.values()
-	s.decisions()
-	return s.best, s.lives
+	s.removeJitters()
+	s.removeDecisions()
+	s.simplifyValues()
+	s.removeDecisions()
+	return s.best, s.runs
 }
 
-// written is the script of a life with everything that its seed has decided.
-func written(lived Lived) Script {
+// recordedScript returns the script of a run with every decision that its seed made.
+func recordedScript(lived Result) Script {
 	script := lived.Script
-	script.Written, script.Deviations, script.Jitters = true, lived.Deviations, lived.Jitters
+	script.Recorded, script.Deviations, script.Jitters = true, lived.Deviations, lived.Jitters
 	return script
 }
 
 type shrinker struct {
-	live   func(Script) error
+	run    func(Script) error
 	most   int
-	lives  int
+	runs   int
 	wanted string
-	// ending says that it is the end that is wrong, and no promise that is broken.
-	ending bool
-	best   Script
+	// finalState means that the final state is wrong, and no guarantee is violated.
+	finalState bool
+	best       Script
 }
 
-// try keeps a script that breaks the same.
+// try keeps a script that fails in the same way.
 func (s *shrinker) try(script Script) bool {
-	if s.lives >= s.most {
+	if s.runs >= s.most {
 		return false
 	}
-	s.lives++
-	if Broke(s.live(script)) != s.wanted {
+	s.runs++
+	if ViolationName(s.run(script)) != s.wanted {
 		return false
 	}
 	s.best = script
 	return true
 }
 
-// shorten ends the life soon after it was seen to be broken.
-func (s *shrinker) shorten(lived Lived, broken error) {
+// shorten ends the run soon after the violation was seen.
+func (s *shrinker) shorten(lived Result, broken error) {
 	var shown *guarantees.ViolationError
 	if !errors.As(broken, &shown) || len(shown.Events) == 0 || len(lived.Log.Events) == 0 {
 		return
@@ -104,21 +102,21 @@ func (s *shrinker) shorten(lived Lived, broken error) {
 	last := shown.Events[len(shown.Events)-1]
 	seen := time.Duration(last.Ended - lived.Log.Events[0].Began) // whatever the clocks showed
 	for _, more := range []time.Duration{5 * time.Second, time.Minute, 4 * time.Minute} {
-		if seen+more >= s.best.Lasts {
+		if seen+more >= s.best.Duration {
 			return
 		}
 		shorter := s.best.clone()
-		shorter.Lasts, shorter.Calm = seen+more, 0
-		shorter.Deeds = slices.DeleteFunc(shorter.Deeds, func(d Deed) bool { return d.At > shorter.Lasts })
-		shorter.Deviations = slices.DeleteFunc(shorter.Deviations, func(d Deviation) bool { return d.Second > int64(shorter.Lasts/time.Second) })
+		shorter.Duration, shorter.FaultsEnd = seen+more, 0
+		shorter.Actions = slices.DeleteFunc(shorter.Actions, func(d Action) bool { return d.At > shorter.Duration })
+		shorter.Deviations = slices.DeleteFunc(shorter.Deviations, func(d Deviation) bool { return d.Second > int64(shorter.Duration/time.Second) })
 		if s.try(shorter) {
 			return
 		}
 	}
 }
 
-// still takes the network's jitter away, all at once if that can be.
-func (s *shrinker) still() {
+// removeJitters removes the network's jitter, all at once if possible.
+func (s *shrinker) removeJitters() {
 	calm := s.best.clone()
 	calm.Jitters = nil
 	if s.try(calm) {
@@ -131,8 +129,8 @@ func (s *shrinker) still() {
 	})
 }
 
-// decisions leaves out deeds and deviations that are not needed.
-func (s *shrinker) decisions() {
+// removeDecisions leaves out actions and deviations that are not needed.
+func (s *shrinker) removeDecisions() {
 	silent := s.best.clone()
 	if silent.Deviations = nil; len(s.best.Deviations) > 0 && !s.try(silent) {
 		minimise(s.best.Deviations, func(kept []Deviation) bool {
@@ -141,43 +139,43 @@ func (s *shrinker) decisions() {
 			return s.try(fewer)
 		})
 	}
-	var needed, rest []Deed // without amends no end is right
-	for _, deed := range s.best.Deeds {
-		if calm := s.best.Calm; s.ending && calm > 0 && deed.At >= calm-amendsBefore {
+	var needed, rest []Action // without amends no end is right
+	for _, deed := range s.best.Actions {
+		if calm := s.best.FaultsEnd; s.finalState && calm > 0 && deed.At >= calm-cleanupBefore {
 			needed = append(needed, deed)
 		} else {
 			rest = append(rest, deed)
 		}
 	}
-	minimise(rest, func(kept []Deed) bool {
+	minimise(rest, func(kept []Action) bool {
 		fewer := s.best.clone()
-		fewer.Deeds = slices.Concat(kept, needed)
+		fewer.Actions = slices.Concat(kept, needed)
 		return s.try(fewer)
 	})
 }
 
-// values makes what is left plainer: fewer nodes, shorter faults, simple applications.
-func (s *shrinker) values() {
+// simplifyValues simplifies what is left: fewer nodes, shorter faults, simple applications.
+func (s *shrinker) simplifyValues() {
 	for n := s.best.Nodes - 1; n > 0; n-- {
 		fewer := s.best.clone()
 		fewer.Nodes = n
-		if !fewer.about() || !s.try(fewer) {
+		if !fewer.namesKnownNodes() || !s.try(fewer) {
 			break
 		}
 	}
-	for i := range s.best.Deeds {
-		for _, plainer := range s.best.Deeds[i].plainer() {
+	for i := range s.best.Actions {
+		for _, plainer := range s.best.Actions[i].simplified() {
 			changed := s.best.clone()
-			changed.Deeds[i] = plainer
+			changed.Actions[i] = plainer
 			s.try(changed)
 		}
 	}
 }
 
-// about reports whether all deeds are about nodes that there are.
-func (s *Script) about() bool {
+// namesKnownNodes reports whether every action names nodes that exist.
+func (s *Script) namesKnownNodes() bool {
 	names := s.NodeNames()
-	return !slices.ContainsFunc(s.Deeds, func(d Deed) bool {
+	return !slices.ContainsFunc(s.Actions, func(d Action) bool {
 		node := d.Name[strings.IndexByte(d.Name, '/')+1:]
 		return strings.HasPrefix(node, "node-") && !slices.Contains(names, node)
 	})
@@ -185,47 +183,47 @@ func (s *Script) about() bool {
 
 func (s *Script) clone() Script {
 	cloned := *s
-	cloned.Deeds = slices.Clone(s.Deeds)
+	cloned.Actions = slices.Clone(s.Actions)
 	cloned.Deviations, cloned.Jitters = slices.Clone(s.Deviations), slices.Clone(s.Jitters)
 	return cloned
 }
 
-// plainer are variants of a deed in which one thing is simpler.
-func (d Deed) plainer() []Deed {
-	var all []Deed
-	with := func(change func(*Deed)) {
+// simplified returns variants of the action in which one thing is simpler.
+func (d Action) simplified() []Action {
+	var all []Action
+	with := func(change func(*Action)) {
 		plain := d
 		change(&plain)
 		all = append(all, plain)
 	}
 	if d.App != (App{}) {
-		with(func(p *Deed) { p.App = App{} })
+		with(func(p *Action) { p.App = App{} })
 	}
 	if d.PreStop > 0 {
-		with(func(p *Deed) { p.PreStop = 0 })
+		with(func(p *Action) { p.PreStop = 0 })
 	}
 	if d.Finalizer {
-		with(func(p *Deed) { p.Finalizer = false })
+		with(func(p *Action) { p.Finalizer = false })
 	}
 	if d.Count > 1 {
-		with(func(p *Deed) { p.Count = 1 })
+		with(func(p *Action) { p.Count = 1 })
 	}
 	if d.Grace != nil && *d.Grace > 1 {
-		with(func(p *Deed) { p.Grace = new(int64(1)) })
+		with(func(p *Action) { p.Grace = new(int64(1)) })
 	}
-	for _, ways := range d.plainerClocks() {
-		with(func(p *Deed) { p.Ways = ways })
+	for _, ways := range d.simplifiedClocks() {
+		with(func(p *Action) { p.Detail = ways })
 	}
 	for _, shorter := range []time.Duration{time.Second, d.For / 4, d.For / 2} {
 		if shorter > 0 && shorter < d.For {
-			with(func(p *Deed) { p.For = shorter.Truncate(time.Millisecond) })
+			with(func(p *Action) { p.For = shorter.Truncate(time.Millisecond) })
 		}
 	}
 	return all
 }
 
-// minimise is ddmin: it returns a part of all that still fails, and of which nothing can be
-// left out. fails is told of parts that are smaller than the last that failed.
+// minimise is ddmin. It returns a part of all that still fails, and of which nothing can be left
+// out. Each part given to fails is smaller than the last that failed.
 func minimise[T any](all []T, fails func([]T) bool) []T {
 	for parts := 2; len(all) > 0; {
 		size := (len(all) + parts - 1) / parts
@@ -249,28 +247,27 @@ func minimise[T any](all []T, fails func([]T) bool) []T {
 	return all
 }
 
-// storyLines is how many lines a story has at most.
+// storyLines is the maximum number of lines of a story.
 const storyLines = 10
 
-// Story tells in at most ten numbered lines what has to happen, in order, and what is
-// broken then.
+// Story returns at most ten numbered lines: what happens, in order, and what is violated then.
 func Story(script Script, broken error) []string {
 	type line struct {
 		at   time.Duration
 		text string
 	}
-	lines := make([]line, 0, len(script.Deeds)+len(script.Deviations))
+	lines := make([]line, 0, len(script.Actions)+len(script.Deviations))
 	promised := errors.As(broken, new(*guarantees.ViolationError))
-	for _, deed := range script.Deeds {
-		if !promised && script.Calm > 0 && deed.At >= script.Calm-amendsBefore {
+	for _, deed := range script.Actions {
+		if !promised && script.FaultsEnd > 0 && deed.At >= script.FaultsEnd-cleanupBefore {
 			continue
 		}
 		lines = append(lines, line{deed.At, deed.String()})
 	}
-	if script.Written {
+	if script.Recorded {
 		for _, d := range script.Deviations {
 			at := time.Duration(d.Second) * time.Second
-			lines = append(lines, line{at, clockOf(at)[:5] + ": " + d.String()})
+			lines = append(lines, line{at, formatClock(at)[:5] + ": " + d.String()})
 		}
 	}
 	slices.SortStableFunc(lines, func(a, b line) int { return cmp.Compare(a.at, b.at) })
@@ -286,7 +283,7 @@ func Story(script Script, broken error) []string {
 	return append(story, fmt.Sprintf("%d. %s", len(story)+1, what))
 }
 
-// String is the deviation in a story.
+// String returns the deviation as a line of a story.
 func (d Deviation) String() string {
 	what := fmt.Sprintf("takes %v", d.Delay.Truncate(time.Millisecond))
 	switch d.Copies {

@@ -17,9 +17,9 @@ import (
 	"github.com/podfall/podfall/internal/history"
 )
 
-// regression is a life that has shown a mistake.
+// regression is a recorded run that once failed.
 type regression struct {
-	// Broke is what it breaks when the mistake is there again.
+	// Broke names what it violates if the bug returns.
 	Broke  string   `json:"broke"`
 	Story  []string `json:"story"`
 	Script Script   `json:"script"`
@@ -27,28 +27,28 @@ type regression struct {
 
 const regressions = "testdata/regressions"
 
-// judged plays a script and judges it.
-func judged(t *testing.T) func(Script) error {
+// runAndJudge returns a function that runs a script and judges the run.
+func runAndJudge(t *testing.T) func(Script) error {
 	t.Helper()
 	return func(script Script) error {
-		_, err := Judge(liveIn(t, script))
+		_, err := Judge(runInBubble(t, script))
 		return err
 	}
 }
 
-// tell shrinks a life that broke something, and tells its story.
-func tell(t *testing.T, lived Lived, broken error) regression {
+// shrinkToRegression shrinks a failed run and writes its story.
+func shrinkToRegression(t *testing.T, lived Result, broken error) regression {
 	t.Helper()
 	const most = 300
-	small, lives := Shrink(lived, broken, most, judged(t))
-	err := judged(t)(small)
+	small, lives := Shrink(lived, broken, most, runAndJudge(t))
+	err := runAndJudge(t)(small)
 	story := Story(small, err)
 	t.Logf("seed %d in short, after %d lives:\n%s", small.Seed, lives, strings.Join(story, "\n"))
-	return regression{Broke(err), story, small}
+	return regression{ViolationName(err), story, small}
 }
 
-// keep has TestRegressions play a life.
-func keep(t *testing.T, r regression) {
+// saveRegression saves a run for TestRegressions.
+func saveRegression(t *testing.T, r regression) {
 	t.Helper()
 	data, err := json.MarshalIndent(r, "", "\t")
 	if err != nil {
@@ -64,7 +64,7 @@ func keep(t *testing.T, r regression) {
 // TestReplay lives one seed's life, and tells its story if it breaks anything. Written down
 // it is the same life.
 func TestReplay(t *testing.T) {
-	lived, hash := hashedIn(t, drawn(*seed))
+	lived, hash := runHashed(t, scriptOfSeed(*seed))
 	results, err := Judge(lived)
 	defer t.Logf("%d steps, %d events, %d deviations, hash %s", lived.Steps, len(lived.Log.Events), len(lived.Deviations), hash)
 	for _, verdict := range verdicts(results) {
@@ -78,13 +78,13 @@ func TestReplay(t *testing.T) {
 	}
 	if err != nil {
 		t.Error(err)
-		keep(t, tell(t, lived, err))
+		saveRegression(t, shrinkToRegression(t, lived, err))
 		return
 	}
-	for _, deed := range lived.Script.Deeds {
+	for _, deed := range lived.Script.Actions {
 		t.Log(deed)
 	}
-	if _, again := hashedIn(t, written(lived)); again != hash {
+	if _, again := runHashed(t, recordedScript(lived)); again != hash {
 		t.Errorf("written down it is another life, of hash %s", again)
 	}
 }
@@ -92,7 +92,7 @@ func TestReplay(t *testing.T) {
 // TestWrittenDown has what a life has written down be judged the same when it is read from
 // files, which have an order of their own.
 func TestWrittenDown(t *testing.T) {
-	lived := liveIn(t, Draw(*seed, modeOf(*seed), 20*time.Minute))
+	lived := runInBubble(t, Draw(*seed, modeOf(*seed), 20*time.Minute))
 	here, err := Judge(lived)
 	if err != nil {
 		t.Fatal(err)
@@ -140,21 +140,21 @@ func TestRegressions(t *testing.T) {
 			if err := json.Unmarshal(data, &kept); err != nil {
 				t.Fatal(err)
 			}
-			lived := liveIn(t, kept.Script)
+			lived := runInBubble(t, kept.Script)
 			results, broken := Judge(lived)
 			if broken != nil {
-				t.Errorf("it breaks %s again, which was %s: %v\n%s", Broke(broken), kept.Broke, broken, strings.Join(kept.Story, "\n"))
+				t.Errorf("it breaks %s again, which was %s: %v\n%s", ViolationName(broken), kept.Broke, broken, strings.Join(kept.Story, "\n"))
 			}
-			if cases(kept.Broke, lived, results) == 0 {
+			if casesOf(kept.Broke, lived, results) == 0 {
 				t.Errorf("it meets no case of %s any more: it proves nothing", kept.Broke)
 			}
 		})
 	}
 }
 
-// cases are how often a life has put to the test what was once broken: a promise, or for the
-// end of something how often that was written; none of what is not known here.
-func cases(broke string, lived Lived, results []guarantees.Result) int {
+// casesOf returns how often a run has a case of what was once violated: a guarantee, or a status
+// for a wrong final state; 0 for unknown names.
+func casesOf(broke string, lived Result, results []guarantees.Result) int {
 	if i := slices.IndexFunc(results, func(r guarantees.Result) bool { return r.ID == broke }); i >= 0 {
 		return results[i].Cases
 	}
@@ -196,9 +196,9 @@ func TestShortenWithAWrongClock(t *testing.T) {
 	late := history.Event{Began: int64(seen), Ended: int64(seen), Wall: start.Add(seen - 24*time.Hour)}
 	broken := &guarantees.ViolationError{ID: "A8", Counterexample: guarantees.Counterexample{Events: []history.Event{late}}}
 	var lasted []time.Duration
-	lived := Lived{Script: Script{Lasts: time.Hour}, Log: history.Log{Events: []history.Event{begin, late}}}
+	lived := Result{Script: Script{Duration: time.Hour}, Log: history.Log{Events: []history.Event{begin, late}}}
 	Shrink(lived, broken, 10, func(script Script) error {
-		lasted = append(lasted, script.Lasts)
+		lasted = append(lasted, script.Duration)
 		return broken
 	})
 	if want := []time.Duration{time.Hour, seen + 5*time.Second}; len(lasted) < 2 || !slices.Equal(lasted[:2], want) {

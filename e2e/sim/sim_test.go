@@ -19,14 +19,14 @@ import (
 )
 
 var (
-	seeds   = flag.Int("seeds", 0, "how many lives; 0 is the thousand of today and those that are kept, or with -short a few")
-	from    = flag.Uint64("from", 1, "the first seed, when there are -seeds")
-	hours   = flag.Float64("hours", 1, "how long each life lasts")
-	quiet   = flag.Bool("quiet", false, "nothing breaks")
-	seed    = flag.Uint64("seed", 17, "the seed of TestReplay")
-	out     = flag.String("out", "", "the directory in which TestReplay leaves what was written down, as a cluster does")
-	hashAll = flag.Bool("hash", false, "hash every life, not only those that are lived twice")
-	short   = flag.Bool("shrink", true, "tell in short why the first life failed, and keep it")
+	seedCount      = flag.Int("seeds", 0, "how many lives; 0 is the thousand of today and those that are kept, or with -short a few")
+	from           = flag.Uint64("from", 1, "the first seed, when there are -seeds")
+	hours          = flag.Float64("hours", 1, "how long each life lasts")
+	faultFree      = flag.Bool("quiet", false, "nothing breaks")
+	seed           = flag.Uint64("seed", 17, "the seed of TestReplay")
+	out            = flag.String("out", "", "the directory in which TestReplay leaves what was written down, as a cluster does")
+	hashAll        = flag.Bool("hash", false, "hash every life, not only those that are lived twice")
+	shrinkFailures = flag.Bool("shrink", true, "tell in short why the first life failed, and keep it")
 )
 
 // TestMain leaves more garbage lying about than usual, because lives are short, but no more
@@ -54,31 +54,31 @@ func stepAside() {
 	}
 }
 
-// liveIn plays a script in a bubble of its own.
-func liveIn(t *testing.T, script Script) (lived Lived) {
+// runInBubble runs a script in its own bubble.
+func runInBubble(t *testing.T, script Script) (lived Result) {
 	t.Helper()
-	synctest.Test(t, func(*testing.T) { lived = Live(script, nil) })
+	synctest.Test(t, func(*testing.T) { lived = Run(script, nil) })
 	return lived
 }
 
-// hashedIn is liveIn with a hash of all that has happened, bit for bit.
-func hashedIn(t *testing.T, script Script) (lived Lived, hash string) {
+// runHashed is runInBubble with a hash of all events.
+func runHashed(t *testing.T, script Script) (lived Result, hash string) {
 	t.Helper()
 	sum := sha256.New()
-	synctest.Test(t, func(*testing.T) { lived = Live(script, sum) })
+	synctest.Test(t, func(*testing.T) { lived = Run(script, sum) })
 	return lived, hex.EncodeToString(sum.Sum(nil))
 }
 
-// modeOf has every other seed end in peace.
+// modeOf returns Liveness for odd seeds, else Safety.
 func modeOf(seed uint64) Mode { return Mode(seed % 2) }
 
-func lasts() time.Duration { return time.Duration(*hours * float64(time.Hour)) }
+func runDuration() time.Duration { return time.Duration(*hours * float64(time.Hour)) }
 
-// drawn is the life of a seed, as the flags want it.
-func drawn(seed uint64) Script {
-	script := Draw(seed, modeOf(seed), lasts())
-	if *quiet {
-		script = script.Quiet()
+// scriptOfSeed returns the script of a seed, as the flags ask for.
+func scriptOfSeed(seed uint64) Script {
+	script := Draw(seed, modeOf(seed), runDuration())
+	if *faultFree {
+		script = script.WithoutFaults()
 	}
 	return script
 }
@@ -86,18 +86,18 @@ func drawn(seed uint64) Script {
 // BenchmarkHour is one hour of a cluster of three nodes, and its judgement.
 func BenchmarkHour(b *testing.B) {
 	b.ReportAllocs()
-	before := cpu()
+	before := cpuTime()
 	for b.Loop() {
-		if _, err := Judge(hour(b)); err != nil {
+		if _, err := Judge(runHour(b)); err != nil {
 			b.Error(err)
 		}
 	}
-	b.ReportMetric(float64((cpu()-before).Milliseconds())/float64(b.N), "cpu-ms/op")
+	b.ReportMetric(float64((cpuTime()-before).Milliseconds())/float64(b.N), "cpu-ms/op")
 }
 
 // BenchmarkJudge is the judgement of such an hour alone.
 func BenchmarkJudge(b *testing.B) {
-	lived := hour(b)
+	lived := runHour(b)
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := Judge(lived); err != nil {
@@ -106,19 +106,19 @@ func BenchmarkJudge(b *testing.B) {
 	}
 }
 
-// hour is an hour's life for a benchmark, which has no bubble of its own.
-func hour(b *testing.B) (lived Lived) {
+// runHour runs an hour for a benchmark, which has no bubble of its own.
+func runHour(b *testing.B) (lived Result) {
 	b.Helper()
 	if !testing.RunTests(func(_, _ string) (bool, error) { return true, nil }, []testing.InternalTest{{
-		Name: "hour", F: func(t *testing.T) { lived = liveIn(t, Draw(2, Safety, time.Hour)) },
+		Name: "hour", F: func(t *testing.T) { lived = runInBubble(t, Draw(2, Safety, time.Hour)) },
 	}}) {
 		b.Fatal("the life was not lived")
 	}
 	return lived
 }
 
-// eventful wants a life to have had enough in it to prove something.
-func eventful(lived Lived, results []guarantees.Result) error {
+// checkEventful checks that a run has had enough events to prove something.
+func checkEventful(lived Result, results []guarantees.Result) error {
 	commits, kinds := 0, map[history.Name]int{}
 	for _, e := range lived.Log.Events {
 		kinds[e.Fact.Name()]++
@@ -135,21 +135,20 @@ func eventful(lived Lived, results []guarantees.Result) error {
 	for _, name := range []history.Name{
 		history.NameOpCall, history.NameWatchEvent, history.NameStart, history.NameSignal, history.NameKubeletFinal, history.NameDecide, history.NameLease,
 	} {
-		if kinds[name] == 0 && (name != history.NameSignal && name != history.NameKubeletFinal || !emptied(lived.Script)) {
-			return fmt.Errorf("%w: no %s", ErrVoid, name)
+		if kinds[name] == 0 && (name != history.NameSignal && name != history.NameKubeletFinal || !takesAllNodesOut(lived.Script)) {
+			return fmt.Errorf("%w: no %s", ErrUneventful, name)
 		}
 	}
-	if minutes := lived.Script.Lasts.Minutes(); float64(commits) < minutes || held < 20 {
-		return fmt.Errorf("%w: %d commits of pods in %.0f minutes, %d properties held", ErrVoid, commits, minutes, held)
+	if minutes := lived.Script.Duration.Minutes(); float64(commits) < minutes || held < 20 {
+		return fmt.Errorf("%w: %d commits of pods in %.0f minutes, %d properties held", ErrUneventful, commits, minutes, held)
 	}
 	return nil
 }
 
-// emptied reports whether users take every node of a life out of service, where nothing may
-// be left to be stopped.
-func emptied(script Script) bool {
+// takesAllNodesOut reports whether users take every node out of service.
+func takesAllNodesOut(script Script) bool {
 	for _, node := range script.NodeNames() {
-		if !slices.ContainsFunc(script.Deeds, func(deed Deed) bool { return deed.Do == OutOfService && deed.Name == node }) {
+		if !slices.ContainsFunc(script.Actions, func(deed Action) bool { return deed.Kind == OutOfService && deed.Name == node }) {
 			return false
 		}
 	}

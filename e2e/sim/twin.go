@@ -9,10 +9,10 @@ import (
 	"github.com/podfall/podfall/services/kubelet"
 )
 
-// Twin has a node have two kubelets: one that is beside the machine, such as a copy of it
-// that was forgotten, and the node's own, which begins anew a moment later and is the newer.
-// The older speaks for the node for as long as it is let in.
-const Twin What = "start a second kubelet"
+// SecondKubelet gives a node two kubelets. The older one is not on the node's machine, like a
+// forgotten copy. The node's own kubelet restarts a moment later and is newer. The older one acts
+// for the node as long as the apiserver accepts it.
+const SecondKubelet ActionKind = "start a second kubelet"
 
 // twinOf is the place of a node's older kubelet.
 func twinOf(node string) string { return twinPrefix + node }
@@ -47,18 +47,18 @@ func (c *cluster) beTwins() {
 
 // twins plans the times of two kubelets.
 func (c *cluster) twins() {
-	for i, deed := range c.script.Deeds {
-		if deed.Do != Twin {
+	for i, deed := range c.script.Actions {
+		if deed.Kind != SecondKubelet {
 			continue
 		}
-		told := history.Trouble{Kind: history.TroubleFault, What: fmt.Sprintf("%s %s #%d", deed.Do, deed.Name, i)}
+		told := history.Trouble{Kind: history.TroubleFault, What: fmt.Sprintf("%s %s #%d", deed.Kind, deed.Name, i)}
 		own := kubeletPrefix + deed.Name
 		c.At(deed.At, func() {
 			c.Note(nemesis, history.FaultBegin{Trouble: told})
-			c.take(own)
+			c.takeDown(own)
 			c.Start(twinOf(deed.Name))
 		})
-		c.At(deed.At+twinAlone, func() { c.give(own) })
+		c.At(deed.At+twinAlone, func() { c.bringUp(own) })
 		c.At(deed.At+deed.For, func() {
 			c.Crash(twinOf(deed.Name))
 			c.Note(nemesis, history.FaultEnd{Trouble: told})
@@ -69,13 +69,13 @@ func (c *cluster) twins() {
 // twinPause is between two such times.
 const twinPause = 25 * time.Minute
 
-// twinsOf are those of a life.
-func twinsOf(seed uint64, nodes []string, until time.Duration) []Deed {
-	var all []Deed
+// drawTwins draws the times at which a node has two kubelets.
+func drawTwins(seed uint64, nodes []string, until time.Duration) []Action {
+	var all []Action
 	for n := 0; ; n++ {
-		d := diceOf(seed, "twin", n)
-		deed := Deed{
-			At: time.Minute + time.Duration(n)*twinPause + d.between(0, twinPause), Do: Twin, Name: pick(d, nodes...),
+		d := newDice(seed, "twin", n)
+		deed := Action{
+			At: time.Minute + time.Duration(n)*twinPause + d.between(0, twinPause), Kind: SecondKubelet, Name: pick(d, nodes...),
 			For: d.between(15*time.Second, 2*time.Minute),
 		}
 		if deed.At+deed.For >= until {

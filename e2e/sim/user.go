@@ -48,9 +48,9 @@ func (u *user) Step(now time.Time, in Input, out Out) {
 	}
 	switch in := in.(type) {
 	case Boot:
-		u.client, u.calm = newClient(proto.Admin, in), now.Add(u.script.Calm)
-		for i, deed := range u.script.Deeds {
-			if !deed.Do.fault() && deed.Do != Compact && deed.Do != HookDenies {
+		u.client, u.calm = newClient(proto.Admin, in), now.Add(u.script.FaultsEnd)
+		for i, deed := range u.script.Actions {
+			if !deed.Kind.isFault() && deed.Kind != Compact && deed.Kind != WebhookDenies {
 				out.Wake(wakeDeed+strconv.Itoa(i)+" 0", now.Add(deed.At))
 			}
 		}
@@ -71,20 +71,20 @@ func (u *user) Step(now time.Time, in Input, out Out) {
 
 // do carries out a deed; tries is how often it has been refused because of its name.
 func (u *user) do(now time.Time, out Out, i, tries int) {
-	deed := u.script.Deeds[i]
-	if tries > 0 && u.script.Calm > 0 && now.After(u.calm.Add(-onItsWay)) { // amends are made once, and may come before it
-		if slices.Contains([]What{AddFinalizer, OutOfService, DeleteNode}, deed.Do) {
+	deed := u.script.Actions[i]
+	if tries > 0 && u.script.FaultsEnd > 0 && now.After(u.calm.Add(-onItsWay)) { // amends are made once, and may come before it
+		if slices.Contains([]ActionKind{AddFinalizer, OutOfService, DeleteNode}, deed.Kind) {
 			return
 		}
 		deed.Finalizer = false
 	}
 	then := func(now time.Time, got Got, out Out) {
-		taken := apierrors.IsAlreadyExists(got.Err) || apierrors.IsTooManyRequests(got.Err) && deed.Do == EvictOneOf
+		taken := apierrors.IsAlreadyExists(got.Err) || apierrors.IsTooManyRequests(got.Err) && deed.Kind == EvictPodOf
 		if (taken || Unanswered(got.Err)) && tries < retries {
 			out.Wake(wakeDeed+strconv.Itoa(i)+" "+strconv.Itoa(tries+1), now.Add(retryAfter))
 		}
 	}
-	if slices.Contains([]What{DeleteOneOf, DeleteAhead, EvictOneOf, Unlabel, Relabel}, deed.Do) {
+	if slices.Contains([]ActionKind{DeletePodOf, DeleteReadyAhead, EvictPodOf, Unlabel, Relabel}, deed.Kind) {
 		u.doToPods(now, out, deed, then)
 		return
 	}
@@ -98,11 +98,11 @@ func (u *user) ask(now time.Time, out Out, ask Ask, then Then) {
 }
 
 // askOf is the request that a deed is.
-func (u *user) askOf(deed Deed) Ask {
-	within, called := deed.place()
+func (u *user) askOf(deed Action) Ask {
+	within, called := deed.namespacedName()
 	deed.Name = called
 	pod := podapi.Target{Kind: kindOfResource("pods"), Namespace: within, Name: called}
-	switch deed.Do {
+	switch deed.Kind {
 	case CreatePod:
 		pod.Name = ""
 		return Ask{Verb: proto.VerbCreate, Target: pod, Object: podFor(deed, within)}
@@ -137,7 +137,7 @@ func (u *user) askOf(deed Deed) Ask {
 		return budgeting(deed, within)
 	case CreateVolume, CreateClaim, CreateNamespace, DeleteNamespace:
 		return provision(deed, within)
-	case CreateHook, DeleteHook:
+	case CreateWebhook, DeleteWebhook:
 		return hooking(deed)
 	case DeleteReplicas:
 		return removal("replicasets.apps", within, deed)
@@ -149,26 +149,26 @@ func (u *user) askOf(deed Deed) Ask {
 		return tainting(deed)
 	case DeleteNode:
 		return Ask{Verb: proto.VerbDelete, Target: nodeTarget(deed.Name), Options: &metav1.DeleteOptions{}}
-	case CutNode, Crash, Reboot, Pause, SlowDisk, DiskFail, Compact, BreakPoint, Twin, Mislead,
-		DeleteOneOf, DeleteAhead, EvictOneOf, Unlabel, Relabel, HookDenies, HookBreaks:
+	case CutNode, Crash, Reboot, Pause, SlowDisk, FailDisk, Compact, FaultAtPoint, SecondKubelet, SkewClock,
+		DeletePodOf, DeleteReadyAhead, EvictPodOf, Unlabel, Relabel, WebhookDenies, WebhookFails:
 	}
-	panic("sim: no user does " + string(deed.Do))
+	panic("sim: no user does " + string(deed.Kind))
 }
 
 // provision makes what others are in or have, or takes it away.
-func provision(deed Deed, within string) Ask {
-	if deed.Do == CreateVolume {
+func provision(deed Action, within string) Ask {
+	if deed.Kind == CreateVolume {
 		return creation(volumesResource, "", volumeFor(deed.Name))
 	}
-	if deed.Do == CreateClaim {
+	if deed.Kind == CreateClaim {
 		return creation(claimsResource, within, claimFor(deed.Name, deed.Name))
 	}
 	return spacing(deed)
 }
 
-func scaling(within string, deed Deed) Ask {
+func scaling(within string, deed Action) Ask {
 	resource := "replicasets.apps"
-	if deed.Do == ScaleStateful {
+	if deed.Kind == ScaleStateful {
 		resource = "statefulsets.apps"
 	}
 	target := podapi.Target{Kind: kindOfResource(resource), Namespace: within, Name: deed.Name}
@@ -176,8 +176,8 @@ func scaling(within string, deed Deed) Ask {
 }
 
 // spacing makes a namespace, or deletes it.
-func spacing(deed Deed) Ask {
-	if deed.Do == CreateNamespace {
+func spacing(deed Action) Ask {
+	if deed.Kind == CreateNamespace {
 		return creation("namespaces", "", &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: deed.Name}})
 	}
 	target := podapi.Target{Kind: kindOfResource("namespaces"), Name: deed.Name}
@@ -185,9 +185,9 @@ func spacing(deed Deed) Ask {
 }
 
 // tainting takes a node out of service, or brings it back.
-func tainting(deed Deed) Ask {
+func tainting(deed Action) Ask {
 	var taints any
-	if deed.Do == OutOfService {
+	if deed.Kind == OutOfService {
 		taints = []corev1.Taint{{Key: corev1.TaintNodeOutOfService, Value: "nodeshutdown", Effect: corev1.TaintEffectNoExecute}}
 	}
 	return merge(nodeTarget(deed.Name), map[string]any{"spec": map[string]any{"taints": taints}})
@@ -201,7 +201,7 @@ func creation(resource, within string, obj kinds.Object) Ask {
 	return Ask{Verb: proto.VerbCreate, Target: podapi.Target{Kind: kindOfResource(resource), Namespace: within}, Object: obj}
 }
 
-func removal(resource, within string, deed Deed) Ask {
+func removal(resource, within string, deed Action) Ask {
 	target := podapi.Target{Kind: kindOfResource(resource), Namespace: within, Name: deed.Name}
 	return Ask{Verb: proto.VerbDelete, Target: target, Options: &metav1.DeleteOptions{PropagationPolicy: &deed.Policy}}
 }
@@ -218,7 +218,7 @@ func selector(app string) *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}
 }
 
-func podFor(deed Deed, within string) *corev1.Pod {
+func podFor(deed Action, within string) *corev1.Pod {
 	template := templateFor(deed)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: deed.Name, Namespace: within, Labels: template.Labels}, Spec: template.Spec}
 	pod.Annotations, pod.Spec.RestartPolicy = template.Annotations, corev1.RestartPolicyNever
@@ -235,7 +235,7 @@ func podFor(deed Deed, within string) *corev1.Pod {
 }
 
 // templateFor is a pod of one container, and what its shape adds.
-func templateFor(deed Deed) corev1.PodTemplateSpec {
+func templateFor(deed Action) corev1.PodTemplateSpec {
 	container := corev1.Container{Name: "main", Image: "scripted", Args: slices.Clone(deed.App.Args())}
 	if deed.PreStop > 0 {
 		container.Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{
@@ -247,7 +247,7 @@ func templateFor(deed Deed) corev1.PodTemplateSpec {
 		Spec:       corev1.PodSpec{TerminationGracePeriodSeconds: deed.Grace, Containers: []corev1.Container{container}},
 	}
 	if deed.Shape != (Shape{}) {
-		deed.Shape.give(&template, deed.App)
+		deed.Shape.apply(&template, deed.App)
 	}
 	return template
 }

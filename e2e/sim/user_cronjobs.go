@@ -9,14 +9,14 @@ import (
 
 // What users do with CronJobs.
 const (
-	CreateCronJob  What = "create cronjob"
-	DeleteCronJob  What = "delete cronjob"
-	SuspendCronJob What = "suspend cronjob"
-	ResumeCronJob  What = "resume cronjob"
+	CreateCronJob  ActionKind = "create cronjob"
+	DeleteCronJob  ActionKind = "delete cronjob"
+	SuspendCronJob ActionKind = "suspend cronjob"
+	ResumeCronJob  ActionKind = "resume cronjob"
 )
 
-// Times are when a CronJob makes Jobs, and how many of them there may be.
-type Times struct {
+// CronJobOptions holds a CronJob's schedule and limits.
+type CronJobOptions struct {
 	Schedule string                    `json:"schedule,omitempty"`
 	Policy   batchv1.ConcurrencyPolicy `json:"policy,omitempty"`
 	// Good and Bad are its history limits.
@@ -27,20 +27,20 @@ type Times struct {
 }
 
 // askOfCronJob is what a deed is about a CronJob.
-func askOfCronJob(deed Deed, within string) Ask {
-	if deed.Do == CreateCronJob {
+func askOfCronJob(deed Action, within string) Ask {
+	if deed.Kind == CreateCronJob {
 		return creation(cronJobsResource, within, cronJobFor(deed))
 	}
-	if deed.Do == DeleteCronJob {
+	if deed.Kind == DeleteCronJob {
 		return removal(cronJobsResource, within, deed)
 	}
 	its := podapi.Target{Kind: kindOfResource(cronJobsResource), Namespace: within, Name: deed.Name}
-	return merge(its, map[string]any{"spec": map[string]any{"suspend": deed.Do == SuspendCronJob}})
+	return merge(its, map[string]any{"spec": map[string]any{"suspend": deed.Kind == SuspendCronJob}})
 }
 
 // cronJobFor has the Job of a deed be made at its times.
-func cronJobFor(deed Deed) *batchv1.CronJob {
-	times := deed.Shape.Times
+func cronJobFor(deed Action) *batchv1.CronJob {
+	times := deed.Shape.CronJob
 	return &batchv1.CronJob{
 		ObjectMeta: metav1.ObjectMeta{Name: deed.Name},
 		Spec: batchv1.CronJobSpec{

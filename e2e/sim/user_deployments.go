@@ -13,18 +13,18 @@ import (
 
 // What users do with Deployments.
 const (
-	CreateDeployment What = "create deployment"
-	DeleteDeployment What = "delete deployment"
-	ScaleDeployment  What = "scale deployment"
+	CreateDeployment ActionKind = "create deployment"
+	DeleteDeployment ActionKind = "delete deployment"
+	ScaleDeployment  ActionKind = "scale deployment"
 	// RollOut gives a Deployment another template, RollBack the one that it had before.
-	RollOut       What = "roll out deployment"
-	RollBack      What = "roll back deployment"
-	PauseRollout  What = "pause deployment"
-	ResumeRollout What = "resume deployment"
+	RollOut       ActionKind = "roll out deployment"
+	RollBack      ActionKind = "roll back deployment"
+	PauseRollout  ActionKind = "pause deployment"
+	ResumeRollout ActionKind = "resume deployment"
 )
 
-// Rollout is how a Deployment goes from one template to another; the zero one says nothing.
-type Rollout struct {
+// RolloutOptions holds a Deployment's strategy and template version.
+type RolloutOptions struct {
 	// Recreate has all old pods go first; otherwise Surge and Unavailable are maxSurge and
 	// maxUnavailable, unless they are empty.
 	Recreate    bool   `json:"recreate,omitempty"`
@@ -43,13 +43,13 @@ type Rollout struct {
 const versionAnnotation = "example.com/version"
 
 // versionFor is the template of a Deployment's version.
-func versionFor(deed Deed) corev1.PodTemplateSpec {
+func versionFor(deed Action) corev1.PodTemplateSpec {
 	template := templateFor(deed)
 	metav1.SetMetaDataAnnotation(&template.ObjectMeta, versionAnnotation, strconv.Itoa(deed.Shape.Rollout.Version))
 	return template
 }
 
-func deploymentFor(deed Deed) *appsv1.Deployment {
+func deploymentFor(deed Action) *appsv1.Deployment {
 	how := deed.Shape.Rollout
 	its := &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: deed.Name},
@@ -78,22 +78,22 @@ func partOf(text string) *intstr.IntOrString {
 }
 
 // rolling is what a deed is about a Deployment.
-func rolling(deed Deed, within string) Ask {
-	if deed.Do == CreateDeployment {
+func rolling(deed Action, within string) Ask {
+	if deed.Kind == CreateDeployment {
 		return creation(deploymentsResource, within, deploymentFor(deed))
 	}
-	if deed.Do == DeleteDeployment {
+	if deed.Kind == DeleteDeployment {
 		return removal(deploymentsResource, within, deed)
 	}
 	its := podapi.Target{Kind: kindOfResource(deploymentsResource), Namespace: within, Name: deed.Name}
-	if deed.Do == RollBack {
+	if deed.Kind == RollBack {
 		return merge(its, map[string]any{"metadata": map[string]any{"annotations": map[string]string{appsv1.DeprecatedRollbackTo: "0"}}})
 	}
-	spec := map[string]any{"paused": deed.Do == PauseRollout}
-	if deed.Do == RollOut {
+	spec := map[string]any{"paused": deed.Kind == PauseRollout}
+	if deed.Kind == RollOut {
 		spec = map[string]any{"template": versionFor(deed)}
 	}
-	if deed.Do == ScaleDeployment {
+	if deed.Kind == ScaleDeployment {
 		spec = map[string]any{"replicas": deed.Count}
 	}
 	return merge(its, map[string]any{"spec": spec})

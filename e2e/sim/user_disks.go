@@ -9,8 +9,8 @@ import (
 // What an admin does who gives users disks: volumes for one node at a time, which have to be
 // attached. A disk and the claim that it is meant for have one name.
 const (
-	CreateVolume What = "create volume"
-	CreateClaim  What = "create claim"
+	CreateVolume ActionKind = "create volume"
+	CreateClaim  ActionKind = "create claim"
 )
 
 // diskDriver is who attaches them.
@@ -46,7 +46,7 @@ func diskSize() corev1.ResourceList {
 
 // withDisk is a pod's volume of a claim.
 func withDisk(claim string) corev1.Volume {
-	return corev1.Volume{Name: disk, VolumeSource: corev1.VolumeSource{
+	return corev1.Volume{Name: diskPrefix, VolumeSource: corev1.VolumeSource{
 		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
 	}}
 }

@@ -16,11 +16,10 @@ import (
 
 // What users do with admission webhooks.
 const (
-	// CreateHook makes a configuration of Count webhooks. Its Ways are their failurePolicy,
-	// their operations and their resources, and whom they spare: "Fail CREATE,DELETE pods/*
-	// spares-nodes".
-	CreateHook What = "create webhook"
-	DeleteHook What = "delete webhook"
+	// CreateWebhook creates a configuration of Count webhooks. Detail holds the failurePolicy, the
+	// operations, the resources and the exemption: "Fail CREATE,DELETE pods/* spares-nodes".
+	CreateWebhook ActionKind = "create webhook"
+	DeleteWebhook ActionKind = "delete webhook"
 )
 
 // The beginnings of names: those of configurations of webhooks that validate, and that mutate.
@@ -44,9 +43,9 @@ func hookResource(name string) string {
 }
 
 // hooking is what a user asks for about webhooks.
-func hooking(deed Deed) Ask {
+func hooking(deed Action) Ask {
 	resource := hookResource(deed.Name)
-	if deed.Do == DeleteHook {
+	if deed.Kind == DeleteWebhook {
 		return Ask{Verb: proto.VerbDelete, Target: podapi.Target{Kind: kindOfResource(resource), Name: deed.Name}, Options: &metav1.DeleteOptions{}}
 	}
 	meta := metav1.ObjectMeta{Name: deed.Name}
@@ -65,8 +64,8 @@ func hooking(deed Deed) Ask {
 }
 
 // hooksFor are the webhooks of a configuration.
-func hooksFor(deed Deed) (all []ar.ValidatingWebhook) {
-	says := append(strings.Fields(deed.Ways), "", "", "", "")
+func hooksFor(deed Action) (all []ar.ValidatingWebhook) {
+	says := append(strings.Fields(deed.Detail), "", "", "", "")
 	var operations []ar.OperationType
 	for one := range strings.SplitSeq(says[1], ",") {
 		operations = append(operations, ar.OperationType(one))

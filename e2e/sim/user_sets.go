@@ -17,21 +17,20 @@ import (
 
 // What users do with sets whose pods have names that nobody knows before.
 const (
-	CreateDaemons What = "create daemonset"
-	CreateJob     What = "create job"
-	DeleteJob     What = "delete job"
-	SuspendJob    What = "suspend job"
-	ResumeJob     What = "resume job"
-	CreateBudget  What = "create budget"
-	ChangeBudget  What = "change budget"
-	DeleteBudget  What = "delete budget"
-	// DeleteOneOf deletes the pod of a set that is the Count-th by name, as far as there are
-	// so many.
-	DeleteOneOf What = "delete pod of"
-	EvictOneOf  What = "evict pod of"
+	CreateDaemons ActionKind = "create daemonset"
+	CreateJob     ActionKind = "create job"
+	DeleteJob     ActionKind = "delete job"
+	SuspendJob    ActionKind = "suspend job"
+	ResumeJob     ActionKind = "resume job"
+	CreateBudget  ActionKind = "create budget"
+	ChangeBudget  ActionKind = "change budget"
+	DeleteBudget  ActionKind = "delete budget"
+	// DeletePodOf deletes the Count-th pod of a set by name, or the last.
+	DeletePodOf ActionKind = "delete pod of"
+	EvictPodOf  ActionKind = "evict pod of"
 )
 
-func daemonsFor(deed Deed) *appsv1.DaemonSet {
+func daemonsFor(deed Action) *appsv1.DaemonSet {
 	return &appsv1.DaemonSet{
 		ObjectMeta: metav1.ObjectMeta{Name: deed.Name},
 		Spec:       appsv1.DaemonSetSpec{Selector: selector(deed.Name), Template: templateFor(deed)},
@@ -39,31 +38,31 @@ func daemonsFor(deed Deed) *appsv1.DaemonSet {
 }
 
 // askOfSet is what a deed is about one of those sets.
-func askOfSet(deed Deed, within string) Ask {
-	if deed.Do == CreateDaemons {
+func askOfSet(deed Action, within string) Ask {
+	if deed.Kind == CreateDaemons {
 		return creation("daemonsets.apps", within, daemonsFor(deed))
 	}
-	if deed.Do == DeleteDaemons {
+	if deed.Kind == DeleteDaemons {
 		return removal("daemonsets.apps", within, deed)
 	}
-	if deed.Do == CreateJob {
+	if deed.Kind == CreateJob {
 		return creation("jobs.batch", within, jobFor(deed))
 	}
-	if deed.Do == DeleteJob {
+	if deed.Kind == DeleteJob {
 		deed.Policy = cmp.Or(deed.Policy, metav1.DeletePropagationBackground)
 		return removal("jobs.batch", within, deed)
 	}
 	its := podapi.Target{Kind: kindOfResource("jobs.batch"), Namespace: within, Name: deed.Name}
-	return merge(its, map[string]any{"spec": map[string]any{"suspend": deed.Do == SuspendJob}})
+	return merge(its, map[string]any{"spec": map[string]any{"suspend": deed.Kind == SuspendJob}})
 }
 
 // jobFor is a Job of Count completions, of which half are tried at once.
-func jobFor(deed Deed) *batchv1.Job {
+func jobFor(deed Action) *batchv1.Job {
 	its := &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{Name: deed.Name},
 		Spec:       batchv1.JobSpec{Completions: new(deed.Count), Parallelism: new((deed.Count + 1) / 2), Template: templateFor(deed)},
 	}
-	deed.Shape.Task.give(&its.Spec, deed.Name)
+	deed.Shape.Job.apply(&its.Spec, deed.Name)
 	return its
 }
 
@@ -75,7 +74,7 @@ func guardedBy(budget string) string { return strings.TrimSuffix(budget, second)
 
 // budgetFor is the budget of a set, of which Count pods at least are to be healthy, or all
 // but one when that is zero.
-func budgetFor(deed Deed) *policyv1.PodDisruptionBudget {
+func budgetFor(deed Action) *policyv1.PodDisruptionBudget {
 	budget := &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Name: deed.Name}, Spec: policyv1.PodDisruptionBudgetSpec{Selector: selector(guardedBy(deed.Name))},
 	}
@@ -89,12 +88,12 @@ func budgetFor(deed Deed) *policyv1.PodDisruptionBudget {
 
 // budgeting makes a budget, deletes it, or gives it another Count, and in Ways another policy for
 // pods that are not ready.
-func budgeting(deed Deed, within string) Ask {
+func budgeting(deed Action, within string) Ask {
 	const budgets = "poddisruptionbudgets.policy"
-	if deed.Do == CreateBudget {
+	if deed.Kind == CreateBudget {
 		return creation(budgets, within, budgetFor(deed))
 	}
-	if deed.Do == DeleteBudget {
+	if deed.Kind == DeleteBudget {
 		deed.Policy = metav1.DeletePropagationBackground
 		return removal(budgets, within, deed)
 	}
@@ -102,8 +101,8 @@ func budgeting(deed Deed, within string) Ask {
 	if deed.Count > 0 {
 		spec["minAvailable"], spec["maxUnavailable"] = deed.Count, nil
 	}
-	if deed.Ways != "" {
-		spec["unhealthyPodEvictionPolicy"] = deed.Ways
+	if deed.Detail != "" {
+		spec["unhealthyPodEvictionPolicy"] = deed.Detail
 	}
 	target := podapi.Target{Kind: kindOfResource(budgets), Namespace: within, Name: deed.Name}
 	return merge(target, map[string]any{"spec": spec})
@@ -117,11 +116,11 @@ const (
 
 // doToPods asks which pods a set has, and does to one of them what a deed says, or to all that
 // it once had.
-func (u *user) doToPods(now time.Time, out Out, deed Deed, then Then) {
-	within, set := deed.place()
+func (u *user) doToPods(now time.Time, out Out, deed Action, then Then) {
+	within, set := deed.namespacedName()
 	pods := podapi.Target{Kind: kindOfResource("pods"), Namespace: within}
 	of := labelApp + "=" + set
-	if deed.Do == Relabel {
+	if deed.Kind == Relabel {
 		of = labelWas + "=" + set
 	}
 	list := Ask{Verb: proto.VerbList, Target: pods, Options: &metav1.ListOptions{LabelSelector: of}}
@@ -131,9 +130,9 @@ func (u *user) doToPods(now time.Time, out Out, deed Deed, then Then) {
 			then(now, got, out)
 			return
 		}
-		if deed.Do == DeleteAhead {
+		if deed.Kind == DeleteReadyAhead {
 			found = readyAhead(found, now)
-		} else if deed.Do != Relabel {
+		} else if deed.Kind != Relabel {
 			found = found[int(deed.Count)%len(found):][:1]
 		}
 		for _, pod := range found {
@@ -144,18 +143,18 @@ func (u *user) doToPods(now time.Time, out Out, deed Deed, then Then) {
 }
 
 // askOfPod is what a deed is about one pod of a set.
-func askOfPod(deed Deed, pod podapi.Target, set string) Ask {
+func askOfPod(deed Action, pod podapi.Target, set string) Ask {
 	options := &metav1.DeleteOptions{GracePeriodSeconds: deed.Grace}
 	labels := func(app, was any) Ask {
 		return merge(pod, map[string]any{"metadata": map[string]any{"labels": map[string]any{labelApp: app, labelWas: was}}})
 	}
-	if deed.Do == Unlabel {
+	if deed.Kind == Unlabel {
 		return labels(nil, set)
 	}
-	if deed.Do == Relabel {
+	if deed.Kind == Relabel {
 		return labels(set, nil)
 	}
-	if deed.Do == EvictOneOf {
+	if deed.Kind == EvictPodOf {
 		pod.Subresource = "eviction"
 		eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}, DeleteOptions: options}
 		return Ask{Verb: proto.VerbCreate, Target: pod, Object: eviction}

@@ -76,7 +76,7 @@ func (w *watcher) begin(now time.Time, out Out) {
 	}
 	w.follower = nil
 	w.number++
-	dice := diceOf(w.seed, "watch", int(w.number))
+	dice := newDice(w.seed, "watch", int(w.number))
 	switch roll := dice.below(4); {
 	case len(w.reached) == 0 || roll == 0:
 		w.follow(now, 0, out)
