@@ -219,7 +219,7 @@ func latestOf(a, b time.Time) time.Time {
 }
 
 // tick tells every worker whose retry or resync is due.
-func (k *kubeletProcess) tick(time.Time, Out) { k.workers.Due(k.tasks.ctx) }
+func (k *kubeletProcess) tick(time.Time, Out) { k.workers.StepDue(k.tasks.ctx) }
 
 // well reports whether the loop does not stand still (KBL-07).
 func (k *kubeletProcess) well(now time.Time) bool {
@@ -255,7 +255,7 @@ func (k *kubeletProcess) handle(op podset.Op, out Out) {
 		return
 	}
 	k.pods[pod.UID] = pod
-	if v, worked := k.workers.Get(pod.UID); podworker.Heeds(op, v.State, worked, false) {
+	if v, worked := k.workers.Get(pod.UID); podworker.MustSend(op, v.State, worked, false) {
 		k.see(pod)
 	}
 	if op.Verb != podset.Add {
@@ -275,7 +275,7 @@ func (k *kubeletProcess) housekeep(now time.Time, _ Out) {
 		k.untidied = true
 		return
 	}
-	forget, again := podworker.Keep(k.workers.All(), k.pods)
+	forget, again := podworker.Housekeep(k.workers.All(), k.pods)
 	for _, uid := range forget {
 		k.workers.Forget(k.tasks.ctx, uid)
 	}
@@ -295,8 +295,8 @@ func (k *kubeletProcess) housekeep(now time.Time, _ Out) {
 		}
 	}
 	expected := func(uid types.UID) bool { return k.pods[uid] != nil }
-	for _, seen := range podworker.Strays(k.runtime.views.All(), k.worked, expected) {
-		k.tell(seen.UID, podworker.Orphan{Pod: podworker.Synthesise(seen)})
+	for _, seen := range podworker.FindOrphans(k.runtime.views.All(), k.worked, expected) {
+		k.tell(seen.UID, podworker.Orphan{Pod: podworker.PodFromRuntime(seen)})
 	}
 	k.untidied = k.untidied || len(forget)+len(again) > 0
 }

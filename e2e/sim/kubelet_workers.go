@@ -48,7 +48,7 @@ func (k *kubeletProcess) newWorkers() *podworker.Workers {
 // tell tells a pod's worker of an event.
 func (k *kubeletProcess) tell(uid types.UID, e podworker.Event) {
 	k.untidied = true
-	k.workers.Tell(k.tasks.ctx, uid, e)
+	k.workers.Step(k.tasks.ctx, uid, e)
 }
 
 // worked reports whether a pod has a worker.
@@ -65,7 +65,7 @@ func (k *kubeletProcess) proceed() {
 		select {
 		case <-k.prober.Changes():
 			for _, uid := range k.prober.Take() {
-				k.workers.Refresh(k.tasks.ctx, uid)
+				k.workers.RefreshProbes(k.tasks.ctx, uid)
 			}
 			k.untidied = true
 		default:

@@ -166,7 +166,7 @@ const longWait = 3 * time.Second
 func WorkOf(view podworker.View, stays error) inspect.PodWorker {
 	work := inspect.PodWorker{UID: string(view.UID), State: view.State.String(), Removed: view.Removed}
 	work.Step, work.Since, work.Grace = view.Doing, view.Since, view.Grace
-	work.Err, work.Failed, work.First = view.Err, view.Failed, view.First
+	work.Err, work.Failed, work.First = view.LastErr, view.Failures, view.FailingSince
 	if view.Pod != nil {
 		work.Namespace, work.Name = view.Pod.Namespace, view.Pod.Name
 		work.Marked = view.Pod.DeletionTimestamp != nil || view.Removed

@@ -41,13 +41,13 @@ func (l *loop) keepWorkers(ctx context.Context) {
 			l.static.turns.Done(v.UID)
 		}
 	}
-	forget, again := podworker.Keep(views, l.pods)
+	forget, again := podworker.Housekeep(views, l.pods)
 	for _, uid := range forget {
 		workers.Forget(ctx, uid)
 	}
 	for _, uid := range again {
-		workers.Tell(ctx, uid, podworker.Removed{})
-		workers.Tell(ctx, uid, podworker.Due{})
+		workers.Step(ctx, uid, podworker.Removed{})
+		workers.Step(ctx, uid, podworker.Due{})
 	}
 }
 
@@ -92,9 +92,9 @@ func (l *loop) keepRuntime(ctx context.Context) {
 		return ok
 	}
 	expected := func(uid types.UID) bool { return l.pods[uid] != nil && !l.rejected[uid] }
-	for _, seen := range podworker.Strays(l.parts.relister.All(), worked, expected) {
+	for _, seen := range podworker.FindOrphans(l.parts.relister.All(), worked, expected) {
 		l.parts.cfg.Log.InfoContext(ctx, "kill a pod that only the runtime has", "pod", seen.Namespace+"/"+seen.Name, "uid", seen.UID)
-		l.parts.workers.Tell(ctx, seen.UID, podworker.Orphan{Pod: podworker.Synthesise(seen)})
+		l.parts.workers.Step(ctx, seen.UID, podworker.Orphan{Pod: podworker.PodFromRuntime(seen)})
 	}
 }
 

@@ -123,7 +123,7 @@ func lastLines(text []byte, most int) []byte {
 // whether there is one; of a pod that the API has forgotten, what the runtime holds.
 func (p *parts) logged(request proto.LogsRequest) (string, error) {
 	if status, known := p.reported(request); known && request.Container != "" {
-		id, err := podstatus.Logged(&status, request.Pod, request.Container, request.Previous)
+		id, err := podstatus.ContainerForLogs(&status, request.Pod, request.Container, request.Previous)
 		if err != nil {
 			return "", apierrors.NewBadRequest(err.Error())
 		}

@@ -63,18 +63,18 @@ func (l *loop) run(ctx context.Context) error {
 			l.take(ctx)
 		case <-p.relister.Changes():
 			for _, uid := range p.relister.Take() {
-				p.workers.Tell(ctx, uid, podworker.Changed{})
+				p.workers.Step(ctx, uid, podworker.Changed{})
 			}
 		case <-p.prober.Changes():
 			for _, uid := range p.prober.Take() {
-				p.workers.Refresh(ctx, uid)
+				p.workers.RefreshProbes(ctx, uid)
 			}
 		case <-p.objects.Changes():
 			for _, uid := range p.objects.Take() {
-				p.workers.Tell(ctx, uid, podworker.Changed{})
+				p.workers.Step(ctx, uid, podworker.Changed{})
 			}
 		case <-tick.C:
-			p.workers.Due(ctx)
+			p.workers.StepDue(ctx)
 		case <-keep.C:
 			l.take(ctx)
 			l.housekeep(ctx)
@@ -105,14 +105,14 @@ func (l *loop) handle(ctx context.Context, op podset.Op) {
 	case podset.Remove:
 		delete(l.pods, pod.UID)
 		delete(l.rejected, pod.UID)
-		p.workers.Tell(ctx, pod.UID, podworker.Removed{})
+		p.workers.Step(ctx, pod.UID, podworker.Removed{})
 	case podset.Add:
 		l.pods[pod.UID] = pod
 		l.static.note(pod)
 		l.add(ctx, pod)
 	case podset.Update, podset.Delete, podset.Reconcile:
 		l.pods[pod.UID] = pod
-		if v, worked := p.workers.Get(pod.UID); podworker.Heeds(op, v.State, worked, l.rejected[pod.UID]) {
+		if v, worked := p.workers.Get(pod.UID); podworker.MustSend(op, v.State, worked, l.rejected[pod.UID]) {
 			l.see(ctx, pod)
 		}
 		p.reporter.Refresh(pod)
@@ -150,7 +150,7 @@ func (l *loop) preempt(ctx context.Context, victims []*corev1.Pod) {
 			continue
 		}
 		l.parts.recorder.Event(pod, corev1.EventTypeWarning, "Preempting", message)
-		l.parts.workers.Tell(ctx, pod.UID, podworker.Kill{
+		l.parts.workers.Step(ctx, pod.UID, podworker.Kill{
 			Grace: new(int64(0)), Cause: &podworker.Cause{Reason: "Preempting", Message: message, Disrupts: true},
 		})
 	}
@@ -184,5 +184,5 @@ func (l *loop) using(except types.UID) []*corev1.Pod {
 
 func (l *loop) see(ctx context.Context, pod *corev1.Pod) {
 	seen, listed := l.parts.relister.Last(pod.UID)
-	l.parts.workers.Tell(ctx, pod.UID, podworker.Seen{Pod: pod, Idle: listed && seen.Idle()})
+	l.parts.workers.Step(ctx, pod.UID, podworker.Seen{Pod: pod, Idle: listed && seen.Idle()})
 }

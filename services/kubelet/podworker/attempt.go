@@ -7,42 +7,43 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// Attempt is one attempt to carry out a StopPlan, pure: Work says what is to be done now,
-// and Step takes what came of it.
+// Attempt carries out a StopPlan once. It is pure: Work returns what is to be done now, and Step
+// takes an outcome.
 //
-//	each container    Hook ──▶ Await its turn ──▶ StopContainer     what it does not need is left out
-//	then each sandbox StopBox                                       in turn, even if a container failed (KBL-32)
+//	each container    RunHook ──▶ AwaitTurn ──▶ StopContainer   steps that it does not need are left out
+//	then each sandbox StopSandbox                               one after the other, even if a container failed (KBL-32)
 //
-// When it is because the runtime is away, or says nothing, that a container could not be stopped,
-// the attempt ends there. A runtime that comes back just then would otherwise be asked to stop the
-// sandbox first, and end what runs in it by SIGKILL without a stop signal (K2).
+// If a container could not be stopped because the runtime is unreachable or does not answer, the
+// attempt ends there. Otherwise a runtime that returns just then would be asked to stop the sandbox
+// first, and would end its containers by SIGKILL without a stop signal (K2).
 type Attempt struct {
-	rungs     []rung
-	sandboxes []string
-	failed    error // the last sandbox that failed
-	work      []Work
-	over      bool
+	stops      []containerStopState
+	sandboxes  []string
+	sandboxErr error // sandboxErr is the error of the last sandbox that failed.
+	work       []Work
+	over       bool
 }
 
-// rung is how far the stop of one container is.
-type rung struct {
+// containerStopState is the progress of the stop of one container.
+type containerStopState struct {
 	ContainerStop
 
-	at    rungState
-	began time.Time // of what it is at
-	// spent is what of the grace hooks and waiting have used up, in whole seconds.
+	phase      stopPhase
+	phaseBegan time.Time // phaseBegan is when the present phase began.
+	// spent is the part of the grace that hooks and waiting have used, in whole seconds.
 	spent time.Duration
 	err   error
 }
 
-type rungState int
+// stopPhase is a step of the stop of one container.
+type stopPhase int
 
 const (
-	inHook rungState = iota
-	inTurn
-	inStop
-	stopped
-	notStopped
+	hookRunning stopPhase = iota
+	awaitingTurn
+	stopRequested
+	stopSucceeded
+	stopFailed
 )
 
 // Work is what an attempt wants done. Each is answered by the Outcome of the same name,
@@ -52,27 +53,28 @@ const (
 type Work interface{ isWork() }
 
 type (
-	// Hook runs the container's preStop hook, for at most its Grace.
-	Hook struct{ Container int }
-	// Await waits until the instant; the attempt may go on without it.
-	Await struct {
+	// RunHook runs the container's preStop hook for at most its Grace.
+	RunHook struct{ Container int }
+	// AwaitTurn waits until the instant at which the container's grace is over. The attempt may
+	// continue without it.
+	AwaitTurn struct {
 		Container int
 		Until     time.Time
 	}
-	// StopOne stops a container; Timeout is in seconds.
-	StopOne struct {
+	// StopContainer stops a container. Timeout is in seconds.
+	StopContainer struct {
 		Container int
 		ID        string
 		Timeout   int64
 	}
-	// StopBox stops a sandbox.
-	StopBox struct{ ID string }
+	// StopSandbox stops a sandbox.
+	StopSandbox struct{ ID string }
 )
 
-func (Hook) isWork()    {}
-func (Await) isWork()   {}
-func (StopOne) isWork() {}
-func (StopBox) isWork() {}
+func (RunHook) isWork()       {}
+func (AwaitTurn) isWork()     {}
+func (StopContainer) isWork() {}
+func (StopSandbox) isWork()   {}
 
 // Outcome is what came of a Work.
 //
@@ -80,117 +82,116 @@ func (StopBox) isWork() {}
 type Outcome interface{ isOutcome() }
 
 type (
-	// HookOver says that the hook has ended, or that its time is up.
-	HookOver struct{ Container int }
-	// AwaitOver says that the instant has come.
-	AwaitOver struct{ Container int }
-	// OneStopped is the runtime's answer about a container.
-	OneStopped struct {
+	// HookEnded says that the hook has ended or that its time is up.
+	HookEnded struct{ Container int }
+	// TurnTimedOut says that the instant of AwaitTurn has come.
+	TurnTimedOut struct{ Container int }
+	// ContainerStopped is the runtime's answer about a container.
+	ContainerStopped struct {
 		Container int
 		Err       error
 	}
-	// BoxStopped is the runtime's answer about a sandbox.
-	BoxStopped struct{ Err error }
+	// SandboxStopped is the runtime's answer about a sandbox.
+	SandboxStopped struct{ Err error }
 )
 
-func (HookOver) isOutcome()   {}
-func (AwaitOver) isOutcome()  {}
-func (OneStopped) isOutcome() {}
-func (BoxStopped) isOutcome() {}
+func (HookEnded) isOutcome()        {}
+func (TurnTimedOut) isOutcome()     {}
+func (ContainerStopped) isOutcome() {}
+func (SandboxStopped) isOutcome()   {}
 
 // NewAttempt begins to carry out a plan.
 func NewAttempt(plan StopPlan, now time.Time) *Attempt {
-	a := &Attempt{sandboxes: plan.Sandboxes, rungs: make([]rung, 0, len(plan.Containers))}
+	a := &Attempt{sandboxes: plan.Sandboxes, stops: make([]containerStopState, 0, len(plan.Containers))}
 	for _, stop := range plan.Containers {
-		a.rungs = append(a.rungs, rung{ContainerStop: stop, began: now})
+		a.stops = append(a.stops, containerStopState{ContainerStop: stop, phaseBegan: now})
 	}
-	for i := range a.rungs {
-		switch r := &a.rungs[i]; {
+	for i := range a.stops {
+		switch r := &a.stops[i]; {
 		case r.Err != nil:
-			r.at, r.err = notStopped, r.Err
+			r.phase, r.err = stopFailed, r.Err
 		case r.PreStop != nil && r.Grace > 0:
-			a.want(Hook{i})
+			a.addWork(RunHook{i})
 		default:
-			a.turn(i, now)
+			a.awaitTurn(i, now)
 		}
 	}
-	a.proceed()
+	a.stopSandboxes()
 	return a
 }
 
-// Work is what is to be done now, and has not been handed out before.
+// Work returns what is to be done now and has not been returned before.
 func (a *Attempt) Work() []Work {
 	work := a.work
 	a.work = nil
 	return work
 }
 
-// Over reports whether all has been done; then Err is what went wrong, in upstream's
-// words (KBL-31).
+// Over reports whether everything has been done. Then Err is final.
 func (a *Attempt) Over() bool { return a.over }
 
-// Err is what went wrong so far; nil for nothing.
+// Err returns the errors so far in upstream's words (KBL-31), or nil.
 func (a *Attempt) Err(uid string) error {
-	errs := make([]error, 0, len(a.rungs)+1)
-	for i := range a.rungs {
-		if r := &a.rungs[i]; r.err != nil {
+	errs := make([]error, 0, len(a.stops)+1)
+	for i := range a.stops {
+		if r := &a.stops[i]; r.err != nil {
 			errs = append(errs, fmt.Errorf("failed to \"KillContainer\" for %q with KillContainerError: %q", r.Name, r.err.Error()))
 		}
 	}
-	if a.failed != nil {
-		errs = append(errs, fmt.Errorf("failed to \"KillPodSandbox\" for %q with KillPodSandboxError: %q", uid, a.failed.Error()))
+	if a.sandboxErr != nil {
+		errs = append(errs, fmt.Errorf("failed to \"KillPodSandbox\" for %q with KillPodSandboxError: %q", uid, a.sandboxErr.Error()))
 	}
-	return bracketed(errs)
+	return joinErrors(errs)
 }
 
-// Step takes what came of a work.
+// Step takes the outcome of a work.
 func (a *Attempt) Step(o Outcome, now time.Time) {
 	switch o := o.(type) {
-	case HookOver:
-		r := &a.rungs[o.Container]
-		r.spent = now.Sub(r.began).Truncate(time.Second)
-		a.turn(o.Container, now)
-	case AwaitOver:
-		if a.rungs[o.Container].at == inTurn {
-			a.stop(o.Container, now)
+	case HookEnded:
+		r := &a.stops[o.Container]
+		r.spent = now.Sub(r.phaseBegan).Truncate(time.Second)
+		a.awaitTurn(o.Container, now)
+	case TurnTimedOut:
+		if a.stops[o.Container].phase == awaitingTurn {
+			a.requestStop(o.Container, now)
 		}
-	case OneStopped:
-		a.stopped(o.Container, o.Err, now)
-	case BoxStopped:
+	case ContainerStopped:
+		a.recordStop(o.Container, o.Err, now)
+	case SandboxStopped:
 		if o.Err != nil && !proto.IsRuntimeCode(o.Err, proto.CodeNotFound) {
-			a.failed = o.Err
+			a.sandboxErr = o.Err
 		}
 		a.sandboxes = a.sandboxes[1:]
 		a.over = len(a.sandboxes) == 0
 		if !a.over {
-			a.want(StopBox{a.sandboxes[0]})
+			a.addWork(StopSandbox{a.sandboxes[0]})
 		}
 		return
 	}
-	a.proceed()
+	a.stopSandboxes()
 }
 
-func (a *Attempt) want(work Work) { a.work = append(a.work, work) }
+func (a *Attempt) addWork(work Work) { a.work = append(a.work, work) }
 
-// turn has a container wait for those that are stopped before it, as long as its grace
-// lasts (KBL-50).
-func (a *Attempt) turn(i int, now time.Time) {
-	r := &a.rungs[i]
-	r.at, r.began = inTurn, now
+// awaitTurn makes a container wait for the containers that stop before it, no longer than its grace
+// (KBL-50).
+func (a *Attempt) awaitTurn(i int, now time.Time) {
+	r := &a.stops[i]
+	r.phase, r.phaseBegan = awaitingTurn, now
 	left := time.Duration(r.Grace)*time.Second - r.spent
-	if left <= 0 || a.reached(r) {
-		a.stop(i, now)
+	if left <= 0 || a.hasTurn(r) {
+		a.requestStop(i, now)
 		return
 	}
-	a.want(Await{i, now.Add(left)})
+	a.addWork(AwaitTurn{i, now.Add(left)})
 }
 
-// reached reports whether all that a container waits for have been stopped. One that
-// could not be keeps its successors waiting (KBL-52).
-func (a *Attempt) reached(r *rung) bool {
+// hasTurn reports whether all containers that this one waits for have been stopped. A container
+// that could not be stopped keeps its successors waiting (KBL-52).
+func (a *Attempt) hasTurn(r *containerStopState) bool {
 	for _, name := range r.After {
-		for i := range a.rungs {
-			if other := &a.rungs[i]; other.Name == name && other.at != stopped {
+		for i := range a.stops {
+			if other := &a.stops[i]; other.Name == name && other.phase != stopSucceeded {
 				return false
 			}
 		}
@@ -198,41 +199,42 @@ func (a *Attempt) reached(r *rung) bool {
 	return true
 }
 
-// stop has the runtime stop a container with what is left of its grace (KBL-33).
-func (a *Attempt) stop(i int, now time.Time) {
-	r := &a.rungs[i]
-	r.spent += now.Sub(r.began).Truncate(time.Second)
-	r.at = inStop
-	a.want(StopOne{i, r.ID, StopTimeout(r.Grace, nil, r.spent)})
+// requestStop asks the runtime to stop a container with the rest of its grace (KBL-33).
+func (a *Attempt) requestStop(i int, now time.Time) {
+	r := &a.stops[i]
+	r.spent += now.Sub(r.phaseBegan).Truncate(time.Second)
+	r.phase = stopRequested
+	a.addWork(StopContainer{i, r.ID, StopTimeout(r.Grace, nil, r.spent)})
 }
 
-func (a *Attempt) stopped(i int, err error, now time.Time) {
-	r := &a.rungs[i]
+// recordStop takes the runtime's answer about a container, and stops the containers that waited for
+// it.
+func (a *Attempt) recordStop(i int, err error, now time.Time) {
+	r := &a.stops[i]
 	if err != nil && !proto.IsRuntimeCode(err, proto.CodeNotFound) {
-		r.at, r.err = notStopped, err
+		r.phase, r.err = stopFailed, err
 		return
 	}
-	r.at = stopped
-	for next := range a.rungs {
-		if other := &a.rungs[next]; other.at == inTurn && a.reached(other) {
-			a.stop(next, now)
+	r.phase = stopSucceeded
+	for next := range a.stops {
+		if other := &a.stops[next]; other.phase == awaitingTurn && a.hasTurn(other) {
+			a.requestStop(next, now)
 		}
 	}
 }
 
-// proceed goes on to the sandboxes once every container has been stopped, or could not
-// be.
-func (a *Attempt) proceed() {
+// stopSandboxes begins with the sandboxes once every container was stopped or failed.
+func (a *Attempt) stopSandboxes() {
 	away := false
-	for i := range a.rungs {
-		if a.rungs[i].at < stopped {
+	for i := range a.stops {
+		if a.stops[i].phase < stopSucceeded {
 			return
 		}
-		away = away || proto.IsRuntimeUnavailable(a.rungs[i].err)
+		away = away || proto.IsRuntimeUnavailable(a.stops[i].err)
 	}
 	if away || len(a.sandboxes) == 0 {
 		a.over = true
 		return
 	}
-	a.want(StopBox{a.sandboxes[0]})
+	a.addWork(StopSandbox{a.sandboxes[0]})
 }

@@ -33,31 +33,31 @@ func TestAttempt(t *testing.T) {
 		outcome Outcome
 		want    []Work
 	}
-	await := func(container int) Work { return Await{container, zero.Add(10 * time.Second)} }
+	await := func(container int) Work { return AwaitTurn{container, zero.Add(10 * time.Second)} }
 	for name, story := range map[string]struct {
 		moves []move
 		err   string
 	}{
 		"one after the other": {[]move{
-			{0, nil, []Work{Hook{0}, await(1), await(2)}},
-			{2500 * time.Millisecond, HookOver{0}, []Work{StopOne{0, "1", 8}}},
-			{4 * time.Second, OneStopped{0, nil}, []Work{StopOne{2, "3", 6}}},
-			{5 * time.Second, OneStopped{2, nil}, []Work{StopOne{1, "2", 5}}},
-			{10 * time.Second, AwaitOver{1}, nil},
-			{11 * time.Second, OneStopped{1, nil}, []Work{StopBox{"b1"}}},
-			{11 * time.Second, BoxStopped{nil}, []Work{StopBox{"b0"}}},
-			{11 * time.Second, BoxStopped{nil}, nil},
+			{0, nil, []Work{RunHook{0}, await(1), await(2)}},
+			{2500 * time.Millisecond, HookEnded{0}, []Work{StopContainer{0, "1", 8}}},
+			{4 * time.Second, ContainerStopped{0, nil}, []Work{StopContainer{2, "3", 6}}},
+			{5 * time.Second, ContainerStopped{2, nil}, []Work{StopContainer{1, "2", 5}}},
+			{10 * time.Second, TurnTimedOut{1}, nil},
+			{11 * time.Second, ContainerStopped{1, nil}, []Work{StopSandbox{"b1"}}},
+			{11 * time.Second, SandboxStopped{nil}, []Work{StopSandbox{"b0"}}},
+			{11 * time.Second, SandboxStopped{nil}, nil},
 		}, `failed to "KillContainer" for "stray" with KillContainerError: "not in the spec"`},
 		"one that cannot be stopped": {[]move{
-			{0, nil, []Work{Hook{0}, await(1), await(2)}},
-			{time.Second, HookOver{0}, []Work{StopOne{0, "1", 9}}},
-			{9 * time.Second, OneStopped{0, errors.New("it hangs")}, nil},
-			{10 * time.Second, AwaitOver{1}, []Work{StopOne{1, "2", 2}}},
-			{10 * time.Second, AwaitOver{2}, []Work{StopOne{2, "3", 2}}},
-			{11 * time.Second, OneStopped{1, nil}, nil},
-			{11 * time.Second, OneStopped{2, nil}, []Work{StopBox{"b1"}}},
-			{12 * time.Second, BoxStopped{errors.New("no network")}, []Work{StopBox{"b0"}}},
-			{12 * time.Second, BoxStopped{nil}, nil},
+			{0, nil, []Work{RunHook{0}, await(1), await(2)}},
+			{time.Second, HookEnded{0}, []Work{StopContainer{0, "1", 9}}},
+			{9 * time.Second, ContainerStopped{0, errors.New("it hangs")}, nil},
+			{10 * time.Second, TurnTimedOut{1}, []Work{StopContainer{1, "2", 2}}},
+			{10 * time.Second, TurnTimedOut{2}, []Work{StopContainer{2, "3", 2}}},
+			{11 * time.Second, ContainerStopped{1, nil}, nil},
+			{11 * time.Second, ContainerStopped{2, nil}, []Work{StopSandbox{"b1"}}},
+			{12 * time.Second, SandboxStopped{errors.New("no network")}, []Work{StopSandbox{"b0"}}},
+			{12 * time.Second, SandboxStopped{nil}, nil},
 		}, `[failed to "KillContainer" for "main" with KillContainerError: "it hangs", ` +
 			`failed to "KillContainer" for "stray" with KillContainerError: "not in the spec", ` +
 			`failed to "KillPodSandbox" for "u" with KillPodSandboxError: "no network"]`},
@@ -88,14 +88,14 @@ func TestAttempt(t *testing.T) {
 func TestAttemptWithoutRuntime(t *testing.T) {
 	plan := StopPlan{Containers: []ContainerStop{{ID: "1", Name: "a", Grace: 5}}, Sandboxes: []string{"b"}}
 	for refused, want := range map[proto.RuntimeError][]Work{
-		{Code: proto.CodeUnknown}:                            {StopBox{"b"}},
-		{Code: proto.CodeDeadlineExceeded}:                   {StopBox{"b"}},
+		{Code: proto.CodeUnknown}:                            {StopSandbox{"b"}},
+		{Code: proto.CodeDeadlineExceeded}:                   {StopSandbox{"b"}},
 		{Code: proto.CodeDeadlineExceeded, Unanswered: true}: nil,
 		{Code: proto.CodeUnavailable}:                        nil,
 	} {
 		a := NewAttempt(plan, zero)
 		a.Work()
-		a.Step(OneStopped{0, &refused}, zero)
+		a.Step(ContainerStopped{0, &refused}, zero)
 		if diff := cmp.Diff(want, a.Work()); diff != "" || a.Over() != (want == nil) || a.Err("u") == nil {
 			t.Errorf("after %+v it is over: %t, with %v, and wants (-want +got):\n%s", refused, a.Over(), a.Err("u"), diff)
 		}
@@ -120,10 +120,10 @@ func TestWorkByTheSteadyClock(t *testing.T) {
 		now := movement.Clock().Steady()
 		movement.SetSkew(clock.Skew{Since: now, Offset: -time.Hour})
 		w := newWorker(Config{Driver: Driver{Clock: movement.Clock()}}, task.Goroutines{}.Group())
-		w.at("stop pod")
-		w.came(errors.New("no answer"))
-		if !w.Since.Equal(now) || !w.First.Equal(now) {
-			t.Errorf("the step is since %v and the failure since %v, want %v", w.Since, w.First, now)
+		w.setStep("stop pod")
+		w.recordResult(errors.New("no answer"))
+		if !w.Since.Equal(now) || !w.FailingSince.Equal(now) {
+			t.Errorf("the step is since %v and the failure since %v, want %v", w.Since, w.FailingSince, now)
 		}
 	})
 }

@@ -22,7 +22,7 @@ import (
 
 // instant is a node on which everything takes no time.
 type instant struct {
-	Inside
+	ExecRuntime
 	Volumes
 	Images
 
@@ -119,7 +119,7 @@ func (n *instant) Mounts(context.Context, *corev1.Pod, *corev1.Container, []stri
 type silent struct{ Objects }
 
 func (silent) Event(kinds.Object, string, string, string)                  {}
-func (silent) ContainerEvent(*corev1.Pod, string, string, string, string)       {}
+func (silent) ContainerEvent(*corev1.Pod, string, string, string, string)  {}
 func (silent) Register(context.Context, *corev1.Pod)                       {}
 func (silent) Forget(types.UID)                                            {}
 func (silent) Services(context.Context, string) ([]*corev1.Service, error) { return nil, nil }
@@ -140,11 +140,11 @@ func BenchmarkPod(b *testing.B) {
 		s := NewWorkers(cfg)
 		pod := graced(30, -1)
 		pod.UID, pod.Spec.Containers = "u", []corev1.Container{{Name: "a"}, {Name: "b"}}
-		s.Tell(b.Context(), "u", Seen{Pod: pod})
+		s.Step(b.Context(), "u", Seen{Pod: pod})
 		<-node.started
 		marked := graced(30, 5)
 		marked.UID, marked.Spec.Containers = "u", pod.Spec.Containers
-		s.Tell(b.Context(), "u", Seen{Pod: marked})
+		s.Step(b.Context(), "u", Seen{Pod: marked})
 		<-node.finished
 	}
 }

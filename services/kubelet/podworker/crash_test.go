@@ -23,7 +23,7 @@ func TestCrashLoop(t *testing.T) {
 		dead := box("1", "a", attempt, exited)
 		dead.ExitCode, dead.FinishedAtUnixNano = 1, now.UnixNano()
 		seen := inBox(dead)
-		plan := PlanStart(pod, Standing{Seen: seen, Crashes: crashes, Now: now}, timing)
+		plan := PlanStart(pod, StartInput{Seen: seen, Crashes: crashes, Now: now}, timing)
 		if plan.After != want {
 			t.Fatalf("restart %d waits %v, want %v", attempt+1, plan.After, want)
 		}
@@ -38,7 +38,7 @@ func TestCrashLoop(t *testing.T) {
 				}
 			}
 			now = now.Add(plan.After)
-			plan = PlanStart(pod, Standing{Seen: seen, Crashes: crashes, Now: now}, timing)
+			plan = PlanStart(pod, StartInput{Seen: seen, Crashes: crashes, Now: now}, timing)
 		}
 		if len(plan.Containers) != 1 || !plan.Containers[0].Again || plan.Containers[0].Attempt != attempt+1 {
 			t.Fatalf("restart %d is %+v", attempt+1, plan.Containers)
@@ -49,7 +49,7 @@ func TestCrashLoop(t *testing.T) {
 	// A clock that is a day behind makes no wait longer.
 	again := box("1", "a", attempt, exited)
 	again.FinishedAtUnixNano = now.UnixNano()
-	early := Standing{Seen: inBox(again), Crashes: crashes, Now: now.Add(-24 * time.Hour)}
+	early := StartInput{Seen: inBox(again), Crashes: crashes, Now: now.Add(-24 * time.Hour)}
 	if plan := PlanStart(pod, early, timing); plan.After != timing.Max {
 		t.Errorf("by a clock that is a day behind the restart waits %v", plan.After)
 	}
@@ -57,7 +57,7 @@ func TestCrashLoop(t *testing.T) {
 	dead := box("1", "a", attempt, exited)
 	now = now.Add(11 * time.Minute)
 	dead.FinishedAtUnixNano = now.UnixNano()
-	if plan := PlanStart(pod, Standing{Seen: inBox(dead), Crashes: crashes, Now: now}, timing); plan.After != 0 {
+	if plan := PlanStart(pod, StartInput{Seen: inBox(dead), Crashes: crashes, Now: now}, timing); plan.After != 0 {
 		t.Errorf("after a long run the restart waits %v", plan.After)
 	}
 }

@@ -11,20 +11,21 @@ import (
 	"github.com/podfall/podfall/services/kubelet/downward"
 )
 
-// environment makes what a container's program is to find in its environment (upstream's
-// makeEnvironmentVariables). Its errors are upstream's.
+// environment builds the environment of a container's program (upstream's
+// makeEnvironmentVariables). Errors are upstream's.
 type environment struct {
-	pod     *corev1.Pod
-	spec    *corev1.Container
-	at      downward.Addresses
-	cfg     *Config
-	values  map[string]string
-	service map[string]string
-	left    *budget
+	pod       *corev1.Pod
+	spec      *corev1.Container
+	addresses downward.Addresses
+	cfg       *Config
+	values    map[string]string
+	service   map[string]string
+	budget    *budget
 }
 
-// variables are all that the container's program is given; left is what the command line may have.
-func (w *worker) variables(
+// makeEnvironment returns all environment variables of a container. It takes their sizes from the
+// budget.
+func (w *worker) makeEnvironment(
 	ctx context.Context, pod *corev1.Pod, spec *corev1.Container, podIP string, left *budget,
 ) (map[string]string, error) {
 	services, err := w.cfg.Objects.Services(ctx, pod.Namespace)
@@ -32,16 +33,16 @@ func (w *worker) variables(
 		return nil, err
 	}
 	e := environment{
-		pod: pod, spec: spec, at: downward.Addresses{Pod: podIP, Host: w.cfg.IP}, cfg: &w.cfg,
-		values: map[string]string{}, service: serviceVariables(services, pod), left: left,
+		pod: pod, spec: spec, addresses: downward.Addresses{Pod: podIP, Host: w.cfg.IP}, cfg: &w.cfg,
+		values: map[string]string{}, service: serviceVariables(services, pod), budget: left,
 	}
 	for i := range spec.EnvFrom {
-		if err := e.from(ctx, &spec.EnvFrom[i]); err != nil {
+		if err := e.addFrom(ctx, &spec.EnvFrom[i]); err != nil {
 			return nil, err
 		}
 	}
 	for i := range spec.Env {
-		if err := e.variable(ctx, &spec.Env[i]); err != nil {
+		if err := e.addVariable(ctx, &spec.Env[i]); err != nil {
 			return nil, err
 		}
 	}
@@ -50,13 +51,13 @@ func (w *worker) variables(
 	return all, nil
 }
 
-// from takes all values of an object.
-func (e *environment) from(ctx context.Context, source *corev1.EnvFromSource) error {
+// addFrom adds all values of a ConfigMap or Secret.
+func (e *environment) addFrom(ctx context.Context, source *corev1.EnvFromSource) error {
 	switch {
 	case source.ConfigMapRef != nil:
 		config, err := e.cfg.Objects.ConfigMap(ctx, e.pod.Namespace, source.ConfigMapRef.Name)
 		if err != nil {
-			return unless(source.ConfigMapRef.Optional, err)
+			return ignoreMissing(source.ConfigMapRef.Optional, err)
 		}
 		for key, value := range config.Data {
 			e.values[source.Prefix+key] = value
@@ -64,7 +65,7 @@ func (e *environment) from(ctx context.Context, source *corev1.EnvFromSource) er
 	case source.SecretRef != nil:
 		secret, err := e.cfg.Objects.Secret(ctx, e.pod.Namespace, source.SecretRef.Name)
 		if err != nil {
-			return unless(source.SecretRef.Optional, err)
+			return ignoreMissing(source.SecretRef.Optional, err)
 		}
 		for key, value := range secret.Data {
 			e.values[source.Prefix+key] = string(value)
@@ -73,25 +74,25 @@ func (e *environment) from(ctx context.Context, source *corev1.EnvFromSource) er
 	return nil
 }
 
-// unless passes over an object that is missing and may be.
-func unless(optional *bool, err error) error {
+// ignoreMissing returns nil if an optional object was not found, else err.
+func ignoreMissing(optional *bool, err error) error {
 	if optional != nil && *optional && apierrors.IsNotFound(err) {
 		return nil
 	}
 	return err
 }
 
-// variable takes one variable: its value, with those before it put in, or what it is taken
-// from. One that is optional and cannot be found is left out.
-func (e *environment) variable(ctx context.Context, v *corev1.EnvVar) error {
+// addVariable adds one variable: its value with earlier variables expanded, or the value of its
+// source. An optional variable whose source is missing is left out.
+func (e *environment) addVariable(ctx context.Context, v *corev1.EnvVar) error {
 	if v.Value != "" || v.ValueFrom == nil {
 		value, err := expand(fmt.Sprintf("environment variable %q", v.Name), v.Value, e.lookup)
 		if err == nil {
-			e.values[v.Name], err = value, e.left.take(fmt.Sprintf("environment variable %q", v.Name), value)
+			e.values[v.Name], err = value, e.budget.spend(fmt.Sprintf("environment variable %q", v.Name), value)
 		}
 		return err
 	}
-	value, found, err := e.source(ctx, v.ValueFrom)
+	value, found, err := e.resolveSource(ctx, v.ValueFrom)
 	if err != nil || !found {
 		return err
 	}
@@ -99,7 +100,7 @@ func (e *environment) variable(ctx context.Context, v *corev1.EnvVar) error {
 	return nil
 }
 
-// lookup is a variable that others may name.
+// lookup finds a variable that later variables may refer to.
 func (e *environment) lookup(name string) (string, bool) {
 	if value, known := e.values[name]; known {
 		return value, true
@@ -108,10 +109,10 @@ func (e *environment) lookup(name string) (string, bool) {
 	return value, known
 }
 
-func (e *environment) source(ctx context.Context, from *corev1.EnvVarSource) (value string, found bool, err error) {
+func (e *environment) resolveSource(ctx context.Context, from *corev1.EnvVarSource) (value string, found bool, err error) {
 	switch {
 	case from.FieldRef != nil:
-		value, err = downward.Field(e.pod, from.FieldRef.FieldPath, e.at)
+		value, err = downward.Field(e.pod, from.FieldRef.FieldPath, e.addresses)
 		return value, true, err
 	case from.ResourceFieldRef != nil:
 		value, err = downward.Resource(e.pod, e.spec, from.ResourceFieldRef, e.cfg.Allocatable)
@@ -129,7 +130,7 @@ func (e *environment) source(ctx context.Context, from *corev1.EnvVarSource) (va
 func (e *environment) configMapKey(ctx context.Context, ref *corev1.ConfigMapKeySelector) (string, bool, error) {
 	config, err := e.cfg.Objects.ConfigMap(ctx, e.pod.Namespace, ref.Name)
 	if err != nil {
-		return "", false, unless(ref.Optional, err)
+		return "", false, ignoreMissing(ref.Optional, err)
 	}
 	value, found := config.Data[ref.Key]
 	if !found && (ref.Optional == nil || !*ref.Optional) {
@@ -141,7 +142,7 @@ func (e *environment) configMapKey(ctx context.Context, ref *corev1.ConfigMapKey
 func (e *environment) secretKey(ctx context.Context, ref *corev1.SecretKeySelector) (string, bool, error) {
 	secret, err := e.cfg.Objects.Secret(ctx, e.pod.Namespace, ref.Name)
 	if err != nil {
-		return "", false, unless(ref.Optional, err)
+		return "", false, ignoreMissing(ref.Optional, err)
 	}
 	value, found := secret.Data[ref.Key]
 	if !found && (ref.Optional == nil || !*ref.Optional) {

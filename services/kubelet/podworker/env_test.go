@@ -134,7 +134,7 @@ func TestVariables(t *testing.T) {
 		"KUBERNETES_PORT": "tcp://10.0.0.1:443", "KUBERNETES_PORT_443_TCP": "tcp://10.0.0.1:443", "KUBERNETES_PORT_443_TCP_PROTO": "tcp",
 		"KUBERNETES_PORT_443_TCP_PORT": "443", "KUBERNETES_PORT_443_TCP_ADDR": "10.0.0.1",
 	}
-	got, err := w.variables(t.Context(), pod, spec, "10.0.0.9", plenty())
+	got, err := w.makeEnvironment(t.Context(), pod, spec, "10.0.0.9", plenty())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +159,7 @@ func TestVariablesThatCannotBe(t *testing.T) {
 	} {
 		w, pod := sample()
 		pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "V", ValueFrom: source}}
-		if _, err := w.variables(t.Context(), pod, &pod.Spec.Containers[0], "", plenty()); err == nil || err.Error() != want {
+		if _, err := w.makeEnvironment(t.Context(), pod, &pod.Spec.Containers[0], "", plenty()); err == nil || err.Error() != want {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}
@@ -169,7 +169,7 @@ func TestServiceLinks(t *testing.T) {
 	t.Parallel()
 	w, pod := sample()
 	pod.Spec.EnableServiceLinks = nil // as if true
-	got, err := w.variables(t.Context(), pod, &pod.Spec.Containers[0], "", plenty())
+	got, err := w.makeEnvironment(t.Context(), pod, &pod.Spec.Containers[0], "", plenty())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,11 +186,11 @@ func TestServiceLinks(t *testing.T) {
 func TestSubPaths(t *testing.T) {
 	t.Parallel()
 	spec := &corev1.Container{VolumeMounts: []corev1.VolumeMount{{SubPath: "a/$(X)"}, {}, {SubPathExpr: "$(POD)/logs"}}}
-	got, err := subPathsOf(spec, map[string]string{"POD": "web", "X": "x"})
+	got, err := expandSubPaths(spec, map[string]string{"POD": "web", "X": "x"})
 	if diff := cmp.Diff([]string{"a/$(X)", "", "web/logs"}, got); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
-	if _, err := subPathsOf(spec, nil); err == nil || err.Error() != `missing value for POD` {
+	if _, err := expandSubPaths(spec, nil); err == nil || err.Error() != `missing value for POD` {
 		t.Errorf("a variable that there is not: %v", err)
 	}
 }

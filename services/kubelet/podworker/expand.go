@@ -12,18 +12,21 @@ import (
 // of them together (ARG_MAX). A reference can be made of references, so that a few lines can stand for
 // more than any machine holds: the limits are checked before anything is built.
 const (
+	// The limits on Linux: one string (MAX_ARG_STRLEN), and the environment with the command line
+	// (ARG_MAX). References can refer to references, so that a few lines expand to more than any
+	// machine holds. Therefore the limits are checked before anything is built.
 	maxExpanded    = 128 << 10
 	maxEnvironment = 2 << 20
 )
 
-// tooLong is why a container cannot be made whose variable or argument is too long.
-func tooLong(what string, limit int) error {
+// tooLongError says that a variable or argument is too long, so that the container cannot be
+// created.
+func tooLongError(what string, limit int) error {
 	return fmt.Errorf("%s has more than %d bytes once the variables in it are expanded", what, limit)
 }
 
-// expand replaces each $(NAME) that is known; $$ is a dollar. What is not known stays as it
-// is, and what is within its brackets too: a program may know it (upstream's
-// expansion.Expand). What is how an error names the text.
+// expand replaces each $(NAME) that is known; $$ becomes a dollar. An unknown reference stays as it
+// is, because the program may know it (upstream's expansion.Expand). Errors call the text what.
 func expand(what, text string, lookup func(string) (string, bool)) (string, error) {
 	if !strings.Contains(text, "$") {
 		return text, nil
@@ -46,7 +49,7 @@ func expand(what, text string, lookup func(string) (string, bool)) (string, erro
 				value = "$(" + name + ")"
 			}
 			if out.Len()+len(value) > max(maxExpanded, len(text)) {
-				return "", tooLong(what, maxExpanded)
+				return "", tooLongError(what, maxExpanded)
 			}
 			out.WriteString(value)
 			text = rest
@@ -57,7 +60,7 @@ func expand(what, text string, lookup func(string) (string, bool)) (string, erro
 	}
 }
 
-// lookupIn looks names up in a finished environment.
+// lookupIn returns a lookup in a finished environment.
 func lookupIn(known map[string]string) func(string) (string, bool) {
 	return func(name string) (string, bool) {
 		value, is := known[name]
@@ -65,18 +68,18 @@ func lookupIn(known map[string]string) func(string) (string, bool) {
 	}
 }
 
-// budget is how many bytes are left of what a program can be given.
+// budget is the number of bytes left for a program's environment and command line.
 type budget int
 
-// take takes a string with its terminator from the budget.
-func (b *budget) take(what, text string) error {
+// spend takes a string and its terminator from the budget.
+func (b *budget) spend(what, text string) error {
 	if *b -= budget(len(text) + 1); *b < 0 {
 		return fmt.Errorf("%s: the environment and the command line have more than %d bytes together", what, maxEnvironment)
 	}
 	return nil
 }
 
-// expandAll is expand of a command line, which errors call so.
+// expandAll expands a command line. Errors name it by the first argument.
 func expandAll(called string, words []string, known map[string]string, left *budget) ([]string, error) {
 	if words == nil {
 		return nil, nil
@@ -86,7 +89,7 @@ func expandAll(called string, words []string, known map[string]string, left *bud
 		what := fmt.Sprintf("%s[%d]", called, i)
 		text, err := expand(what, word, lookupIn(known))
 		if err == nil {
-			err = left.take(what, text)
+			err = left.spend(what, text)
 		}
 		if err != nil {
 			return nil, err
@@ -96,9 +99,9 @@ func expandAll(called string, words []string, known map[string]string, left *bud
 	return out, nil
 }
 
-// subPathsOf are the subPaths of a container's volumeMounts, in their order; a variable of
-// a subPathExpr has to be known (upstream's ExpandContainerVolumeMounts).
-func subPathsOf(spec *corev1.Container, known map[string]string) ([]string, error) {
+// expandSubPaths returns the subPaths of a container's volumeMounts, in their order. Variables in a
+// subPathExpr must be known (upstream's ExpandContainerVolumeMounts).
+func expandSubPaths(spec *corev1.Container, known map[string]string) ([]string, error) {
 	paths := make([]string, len(spec.VolumeMounts))
 	for i, mount := range spec.VolumeMounts {
 		paths[i] = mount.SubPath

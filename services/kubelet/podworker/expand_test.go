@@ -21,7 +21,7 @@ func FuzzExpand(f *testing.F) {
 			t.Errorf("%q with %q=%q: %q (%v), want %q", text, name, value, got, err, want)
 		}
 		spec := &corev1.Container{VolumeMounts: []corev1.VolumeMount{{SubPath: "a", SubPathExpr: text}}}
-		paths, err := subPathsOf(spec, known)
+		paths, err := expandSubPaths(spec, known)
 		switch {
 		case text == "" && (err != nil || paths[0] != "a"):
 			t.Errorf("no expression: %q (%v)", paths, err)
@@ -77,7 +77,7 @@ func TestExpansionHasALimit(t *testing.T) {
 		spec.Env = append(spec.Env, corev1.EnvVar{Name: fmt.Sprint("A", i+1), Value: fmt.Sprintf("$(A%d)$(A%d)", i, i)})
 	}
 	left := budget(maxEnvironment)
-	_, err := w.variables(t.Context(), graced(30, -1), spec, "", &left)
+	_, err := w.makeEnvironment(t.Context(), graced(30, -1), spec, "", &left)
 	if want := `environment variable "A14" has more than 131072 bytes once the variables in it are expanded`; err == nil || err.Error() != want {
 		t.Errorf("refused with %v, want %s", err, want)
 	}
@@ -94,7 +94,7 @@ func TestExpansionHasALimit(t *testing.T) {
 		t.Errorf("a long argument: %v", err)
 	}
 	mounts := &corev1.Container{VolumeMounts: []corev1.VolumeMount{{Name: "v", SubPathExpr: "$(B)$(B)"}}}
-	if _, err := subPathsOf(mounts, known); err == nil || !strings.HasPrefix(err.Error(), `subPathExpr of volume mount "v" has more than`) {
+	if _, err := expandSubPaths(mounts, known); err == nil || !strings.HasPrefix(err.Error(), `subPathExpr of volume mount "v" has more than`) {
 		t.Errorf("a long path: %v", err)
 	}
 }

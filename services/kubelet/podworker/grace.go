@@ -7,17 +7,16 @@ import (
 )
 
 const (
-	// MinimumGrace is the least grace, in seconds, with which a worker stops a pod.
+	// MinimumGrace is the shortest grace with which a worker stops a pod, in seconds.
 	MinimumGrace int64 = 1
-	// MinimumStop is the least timeout, in seconds, that a runtime's StopContainer is
-	// given.
+	// MinimumStop is the shortest timeout given to a runtime's StopContainer, in seconds.
 	MinimumStop int64 = 2
 )
 
-// EffectiveGrace is how many seconds a pod has to end (KBL-16, upstream's
-// calculateEffectiveGracePeriod). Current is what is in force, 0 for nothing yet;
-// override is what a kill inside the node asked for. It reports whether a grace already
-// in force got shorter. It never grows, and is at least [MinimumGrace].
+// EffectiveGrace returns the seconds that a pod has to end (KBL-16, upstream's
+// calculateEffectiveGracePeriod). Current is the grace in force, 0 before there is one. Override is
+// the grace that a kill by the node asked for. The grace never grows and is at least
+// [MinimumGrace]; shortened reports whether a grace in force became shorter.
 func EffectiveGrace(current int64, override *int64, pod *corev1.Pod) (grace int64, shortened bool) {
 	grace = current
 	taken := false
@@ -37,17 +36,19 @@ func EffectiveGrace(current int64, override *int64, pod *corev1.Pod) (grace int6
 	return grace, current != 0 && grace < current
 }
 
-// Reason is why one container is stopped.
+// Reason says why one container is stopped.
 type Reason int
 
 // The reasons that choose a grace of their own (KBL-46), and the one that does not.
 const (
+	// Reasons to stop a container. The probes may have a grace of their own (KBL-46); ReasonPod has
+	// none.
 	ReasonPod Reason = iota
 	ReasonStartupProbe
 	ReasonLivenessProbe
 )
 
-// BaseGrace is the grace in seconds of one container before any override (KBL-33a).
+// BaseGrace returns the grace of one container in seconds, before any override (KBL-33a).
 func BaseGrace(pod *corev1.Pod, container *corev1.Container, reason Reason) int64 {
 	if pod.DeletionGracePeriodSeconds != nil {
 		return *pod.DeletionGracePeriodSeconds
@@ -76,9 +77,9 @@ func probeGrace(container *corev1.Container, reason Reason) *int64 {
 	return probe.TerminationGracePeriodSeconds
 }
 
-// StopTimeout is what StopContainer is given: the override if there is one, less the
-// whole seconds already spent on hooks and waiting, and at least [MinimumStop]
-// (KBL-33c to f).
+// StopTimeout returns the timeout for StopContainer, in seconds: the override if there is one, else
+// base, less the whole seconds spent on hooks and waiting, and at least [MinimumStop] (KBL-33c to
+// f).
 func StopTimeout(base int64, override *int64, spent time.Duration) int64 {
 	if override != nil {
 		base = *override

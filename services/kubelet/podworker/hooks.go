@@ -15,13 +15,13 @@ import (
 	"github.com/podfall/podfall/services/kubelet/podstate"
 )
 
-// Inside is the part of CRI that asks a container which runs.
-type Inside interface {
+// ExecRuntime is the part of CRI that runs commands in containers and connects to them.
+type ExecRuntime interface {
 	ExecSync(ctx context.Context, req *proto.ExecSyncRequest) (*proto.ExecSyncResponse, error)
 	Reach(ctx context.Context, req *proto.ReachRequest) (*proto.ReachResponse, error)
 }
 
-// preStopOf is a container's preStop hook; nil for none.
+// preStopOf returns a container's preStop hook, or nil.
 func preStopOf(spec *corev1.Container) *corev1.LifecycleHandler {
 	if spec == nil || spec.Lifecycle == nil {
 		return nil
@@ -29,11 +29,11 @@ func preStopOf(spec *corev1.Container) *corev1.LifecycleHandler {
 	return spec.Lifecycle.PreStop
 }
 
-// preStop runs a container's preStop hook, waits for at most grace seconds, and returns how long it
-// has waited. Time that is up ends the waiting and not the hook (KBL-40): it goes on until it ends
-// by itself or with its container. A hook that fails changes nothing but that it is told (KBL-43).
-// ctx is the kubelet's.
-func (w *worker) preStop(ctx context.Context, pod *corev1.Pod, stop ContainerStop) time.Duration {
+// runPreStop runs a container's preStop hook, waits at most grace seconds, and returns how long it
+// waited. When the time is up the waiting ends, but not the hook (KBL-40): it runs until it ends
+// itself or its container does. A failed hook is reported by an event and changes nothing else
+// (KBL-43). ctx is the kubelet's.
+func (w *worker) runPreStop(ctx context.Context, pod *corev1.Pod, stop ContainerStop) time.Duration {
 	began := w.cfg.Clock.Steady()
 	of := history.ContainerRef{Pod: podstate.Key(pod), UID: string(pod.UID), Container: stop.ID, ContainerName: stop.Name}
 	about := []any{"pod", podstate.Key(pod), "uid", pod.UID, "container", stop.Name, "round", 2}
@@ -59,8 +59,8 @@ func (w *worker) preStop(ctx context.Context, pod *corev1.Pod, stop ContainerSto
 	return w.cfg.Clock.Steady().Sub(began)
 }
 
-// postStart runs a container's postStart hook. A container whose hook fails is killed.
-func (w *worker) postStart(ctx context.Context, pod *corev1.Pod, spec *corev1.Container, id string) error {
+// runPostStart runs a container's postStart hook. If the hook fails the container is killed.
+func (w *worker) runPostStart(ctx context.Context, pod *corev1.Pod, spec *corev1.Container, id string) error {
 	if spec.Lifecycle == nil || spec.Lifecycle.PostStart == nil {
 		return nil
 	}
@@ -75,23 +75,23 @@ func (w *worker) postStart(ctx context.Context, pod *corev1.Pod, spec *corev1.Co
 	stop := ContainerStop{
 		ID: id, Name: spec.Name, Grace: BaseGrace(pod, spec, ReasonPod), PreStop: preStopOf(spec), Why: "FailedPostStartHook",
 	}
-	w.announce(pod, stop)
+	w.announceStop(pod, stop)
 	if err := w.stopContainer(ctx, pod, stop); err != nil {
 		w.cfg.Log.ErrorContext(ctx, "could not stop a container whose postStart hook has failed",
 			"pod", podstate.Key(pod), "uid", pod.UID, "container", spec.Name, "err", err)
 	}
-	return &startError{"PostStartHookError", spec.Name, errors.New(toldOfHook(pod, spec, spec.Lifecycle.PostStart, err))}
+	return &startError{"PostStartHookError", spec.Name, errors.New(hookFailure(pod, spec, spec.Lifecycle.PostStart, err))}
 }
 
 var errHandler = errors.New("invalid handler: want exec, httpGet or sleep")
 
-// hookError is a command of a hook that has ended badly, and what it has written.
+// hookError is the failure of a hook's command, and its output.
 type hookError struct{ text, output string }
 
 func (e *hookError) Error() string { return e.text }
 
-// toldOfHook is why a hook has failed, in upstream's words.
-func toldOfHook(pod *corev1.Pod, spec *corev1.Container, handler *corev1.LifecycleHandler, err error) string {
+// hookFailure returns the message of a failed hook in upstream's words.
+func hookFailure(pod *corev1.Pod, spec *corev1.Container, handler *corev1.LifecycleHandler, err error) string {
 	of := fmt.Sprintf("for Container %q in Pod \"%s_%s(%s)\" failed - error: %s", spec.Name, pod.Name, pod.Namespace, pod.UID, err.Error())
 	switch {
 	case handler.Exec != nil:
@@ -136,11 +136,11 @@ func (w *worker) runHook(ctx context.Context, spec *corev1.Container, id string,
 	return errHandler
 }
 
-// turns is in which order containers are stopped: each waits for those that are named
-// here (KBL-50, upstream's terminationOrdering). A sidecar waits for all regular
-// containers and for the sidecar defined after it; what does not run is stopped already,
-// and ordinary init containers take no part (KBL-53).
-func turns(pod *corev1.Pod, running map[string]bool) map[string][]string {
+// stopOrder maps each sidecar to the containers that must stop before it (KBL-50, upstream's
+// terminationOrdering). A sidecar waits for all regular containers and for the sidecars defined
+// after it. Containers that do not run count as stopped, and ordinary init containers are left out
+// (KBL-53).
+func stopOrder(pod *corev1.Pod, running map[string]bool) map[string][]string {
 	var before []string
 	for _, c := range pod.Spec.Containers {
 		if running[c.Name] {

@@ -10,11 +10,11 @@ import (
 	"github.com/podfall/podfall/services/kubelet/status"
 )
 
-// Heeds reports whether a pod's worker has to be told of what the API shows: not of a pod
-// that the node has rejected (KBL-08), and of a status only that somebody else has ended a
-// pod that runs (KBL-11), or has said something that its readiness gates wait for (upstream's
-// HandlePodReconcile). State is the worker's, if there is one.
-func Heeds(op podset.Op, state State, worked, rejected bool) bool {
+// MustSend reports whether a pod's worker must be sent what the API shows. Changes of a pod that
+// the node rejected are not sent (KBL-08). A status change is sent only if a running pod was ended
+// by others (KBL-11), or if its readiness gates need it (upstream's HandlePodReconcile). State is
+// the worker's; worked says whether there is one.
+func MustSend(op podset.Op, state State, worked, rejected bool) bool {
 	switch op.Verb {
 	case podset.Remove, podset.Add:
 		return true
@@ -26,9 +26,9 @@ func Heeds(op podset.Op, state State, worked, rejected bool) bool {
 	return false
 }
 
-// Keep is what housekeeping does about workers: those to forget, whose UID has left the API
-// or begins anew after its end, and those to be told again that theirs has left (KBL-21).
-func Keep(workers []View, pods map[types.UID]*corev1.Pod) (forget, again []types.UID) {
+// Housekeep sorts workers. Forget are those whose UID has left the API or starts anew after its
+// end; again are those to be sent once more that their UID has left the API (KBL-21).
+func Housekeep(workers []View, pods map[types.UID]*corev1.Pod) (forget, again []types.UID) {
 	for _, w := range workers {
 		gone := pods[w.UID] == nil
 		switch {
@@ -41,9 +41,9 @@ func Keep(workers []View, pods map[types.UID]*corev1.Pod) (forget, again []types
 	return forget, again
 }
 
-// Strays are the pods that only the runtime has (KBL-73), of those that it holds: what
-// runs, has no worker, and is not about to get one because the API shows it.
-func Strays(held []podstate.Pod, worked, expected func(types.UID) bool) []podstate.Pod {
+// FindOrphans returns the pods of held that only the runtime has (KBL-73): pods that run, have no
+// worker, and will not get one from the API.
+func FindOrphans(held []podstate.Pod, worked, expected func(types.UID) bool) []podstate.Pod {
 	var strays []podstate.Pod
 	for _, seen := range held {
 		if !seen.Idle() && !worked(seen.UID) && !expected(seen.UID) {
@@ -53,8 +53,8 @@ func Strays(held []podstate.Pod, worked, expected func(types.UID) bool) []podsta
 	return strays
 }
 
-// Synthesise is a pod as far as a runtime can tell: names and images.
-func Synthesise(seen podstate.Pod) *corev1.Pod {
+// PodFromRuntime builds a pod from what a runtime knows: names and images.
+func PodFromRuntime(seen podstate.Pod) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: seen.Namespace, Name: seen.Name, UID: seen.UID}}
 	for _, c := range seen.Containers {
 		last := len(pod.Spec.Containers) - 1

@@ -9,9 +9,9 @@ import (
 	"github.com/podfall/podfall/services/kubelet/podstate"
 )
 
-// stopFirst carries out what a plan stops before it starts anything, and reports whether that was
-// anything.
-func (w *worker) stopFirst(ctx context.Context, pod *corev1.Pod, seen podstate.Pod, plan StartPlan) (stopped bool, err error) {
+// stopBeforeStart stops what a plan stops before it starts anything. It reports whether there was
+// anything to stop.
+func (w *worker) stopBeforeStart(ctx context.Context, pod *corev1.Pod, seen podstate.Pod, plan StartPlan) (stopped bool, err error) {
 	if plan.KillPod {
 		if plan.Sandbox {
 			w.cfg.Events.Event(pod, corev1.EventTypeNormal, "SandboxChanged", "Pod sandbox changed, it will be killed and re-created.")
@@ -19,30 +19,30 @@ func (w *worker) stopFirst(ctx context.Context, pod *corev1.Pod, seen podstate.P
 		return true, w.stopPod(ctx, pod, PlanStop(pod, seen, nil))
 	}
 	for _, stop := range plan.Kills {
-		w.announce(pod, stop)
+		w.announceStop(pod, stop)
 		if err := w.stopContainer(ctx, pod, stop); err != nil {
 			return true, err
 		}
 	}
 	for _, reset := range plan.Resets {
-		if err := w.reset(ctx, pod, reset); err != nil {
+		if err := w.resetContainer(ctx, pod, reset); err != nil {
 			return true, err
 		}
 	}
 	return len(plan.Kills)+len(plan.Resets) > 0, nil
 }
 
-// reset removes a container because all containers of the pod restart. Hooks are not run.
-func (w *worker) reset(ctx context.Context, pod *corev1.Pod, reset Reset) error {
-	if reset.Kill {
-		stop := ContainerStop{ID: reset.ID, Name: reset.Name, Why: "killing"}
-		w.announce(pod, stop)
+// resetContainer removes a container because all containers of the pod restart. It runs no hooks.
+func (w *worker) resetContainer(ctx context.Context, pod *corev1.Pod, resetContainer Reset) error {
+	if resetContainer.Kill {
+		stop := ContainerStop{ID: resetContainer.ID, Name: resetContainer.Name, Why: "killing"}
+		w.announceStop(pod, stop)
 		if err := w.stopContainer(ctx, pod, stop); err != nil {
-			return fmt.Errorf("failed to \"RemoveContainer\" for %q with KillContainerError: %w", reset.Name, err)
+			return fmt.Errorf("failed to \"RemoveContainer\" for %q with KillContainerError: %w", resetContainer.Name, err)
 		}
 	}
-	if err := w.cfg.Runtime.RemoveContainer(ctx, reset.ID); err != nil {
-		return fmt.Errorf("failed to \"RemoveContainer\" for %q with RemoveContainerError: %w", reset.Name, err)
+	if err := w.cfg.Runtime.RemoveContainer(ctx, resetContainer.ID); err != nil {
+		return fmt.Errorf("failed to \"RemoveContainer\" for %q with RemoveContainerError: %w", resetContainer.Name, err)
 	}
 	return nil
 }

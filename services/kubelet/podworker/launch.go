@@ -18,32 +18,34 @@ import (
 	"github.com/podfall/podfall/services/kubelet/volumes"
 )
 
-// scriptAnnotation + a container's name says how a scripted container behaves.
+// scriptAnnotation + a container's name is the annotation with the script of a scripted container.
 const scriptAnnotation = "script.podfall.io/"
 
-// sync makes a pod run, or finds that it has ended or that its time is up.
+// sync makes a pod run, or finds that it has ended or that its deadline has passed (upstream's
+// SyncPod).
 func (w *worker) sync(ctx context.Context, pod *corev1.Pod) Synced {
-	if w.began = cmp.Or(w.began, pod.Status.StartTime); w.began == nil {
-		w.began = &metav1.Time{Time: w.cfg.Clock.Now()} // which is about to be reported
+	if w.startTime = cmp.Or(w.startTime, pod.Status.StartTime); w.startTime == nil {
+		w.startTime = &metav1.Time{Time: w.cfg.Clock.Now()} // which is about to be reported
 	}
-	left, limited := untilDeadline(pod, w.began.Time, w.cfg.Clock.Now())
+	left, limited := untilDeadline(pod, w.startTime.Time, w.cfg.Clock.Now())
 	if !limited {
-		return w.advance(ctx, pod)
+		return w.startMissing(ctx, pod)
 	}
 	if left <= 0 {
 		cause := &Cause{Reason: "DeadlineExceeded", Message: "Pod was active on the node longer than the specified deadline", Expired: true}
 		w.cfg.Events.Event(pod, corev1.EventTypeNormal, cause.Reason, cause.Message)
-		w.tell(Kill{Cause: cause})
+		w.step(Kill{Cause: cause})
 		return Synced{}
 	}
-	answer := w.advance(ctx, pod)
+	answer := w.startMissing(ctx, pod)
 	if answer.After == 0 || left < answer.After {
 		answer.After = left
 	}
 	return answer
 }
 
-// untilDeadline is how long a pod that began then may still be active, if that is limited.
+// untilDeadline returns how long a pod that began then may still be active. Limited is false
+// without activeDeadlineSeconds.
 func untilDeadline(pod *corev1.Pod, began, now time.Time) (left time.Duration, limited bool) {
 	if pod.Spec.ActiveDeadlineSeconds == nil {
 		return 0, false
@@ -51,18 +53,19 @@ func untilDeadline(pod *corev1.Pod, began, now time.Time) (left time.Duration, l
 	return began.Add(time.Duration(*pod.Spec.ActiveDeadlineSeconds) * time.Second).Sub(now), true
 }
 
-// advance does what the pod lacks. The status says what earlier attempts have come to.
-func (w *worker) advance(ctx context.Context, pod *corev1.Pod) Synced {
-	seen, err := w.look(ctx, pod.UID)
+// startMissing creates and starts what the pod lacks. The status shows the results of earlier
+// attempts.
+func (w *worker) startMissing(ctx context.Context, pod *corev1.Pod) Synced {
+	seen, err := w.readPod(ctx, pod.UID)
 	if err != nil {
 		return Synced{Err: err}
 	}
 	w.cfg.Probes.Watch(pod)
 	w.cfg.Objects.Register(ctx, pod)
-	facts := w.facts(pod, seen, status.Facts{MayRun: true, Waiting: w.waiting})
+	facts := w.addProbes(pod, seen, status.Facts{MayRun: true, Waiting: w.waiting})
 	now := w.cfg.Status.Derive(pod, seen, facts)
-	plan := PlanStart(pod, Standing{
-		Seen: seen, Crashes: w.crashes, Probed: w.probed(pod, seen), RestartAll: status.RestartsAll(now), Now: w.cfg.Clock.Now(),
+	plan := PlanStart(pod, StartInput{
+		Seen: seen, Crashes: w.crashes, Probes: w.probeStates(pod, seen), RestartAll: status.RestartsAll(now), Now: w.cfg.Clock.Now(),
 	}, w.cfg.Timing.Crash)
 	if status.IsFinal(now.Phase) || !plan.Starts() || w.cfg.Timing.AwaitRelist {
 		w.cfg.Status.Report(pod, seen, facts)
@@ -70,58 +73,57 @@ func (w *worker) advance(ctx context.Context, pod *corev1.Pod) Synced {
 	if status.IsFinal(now.Phase) {
 		return Synced{Ended: true}
 	}
-	if err := w.prepare(ctx, pod); err != nil {
-		return w.unprepared(pod, seen, err)
+	if err := w.prepareHost(ctx, pod); err != nil {
+		return w.reportUnprepared(pod, seen, err)
 	}
-	if stopped, err := w.stopFirst(ctx, pod, seen, plan); err != nil || stopped && !plan.Starts() {
-		w.blind = true // the next run waits for a later look
-		return Synced{After: atOnce, Err: err}
+	if stopped, err := w.stopBeforeStart(ctx, pod, seen, plan); err != nil || stopped && !plan.Starts() {
+		w.needsRelist = true // the next run waits for a later look
+		return Synced{After: minRetry, Err: err}
 	}
-	seen, err = w.launch(ctx, pod, seen, &plan)
-	answer := Synced{After: w.cfg.Timing.Hold(plan.After, w.cfg.Seed, pod.UID, w.failures), Err: err}
+	seen, err = w.startContainers(ctx, pod, seen, &plan)
+	answer := Synced{After: w.cfg.Timing.HoldDelay(plan.After, w.cfg.Seed, pod.UID, w.retries), Err: err}
 	switch {
 	case !plan.Starts():
-		w.reportHeld(pod, seen)
+		w.reportWaiting(pod, seen)
 	case w.cfg.Timing.AwaitRelist:
-		w.blind = true
+		w.needsRelist = true
 	case err != nil:
-		w.blind = true
-		w.reportHeld(pod, seen)
+		w.needsRelist = true
+		w.reportWaiting(pod, seen)
 	default:
-		return w.reportLaunch(ctx, pod, seen, plan, answer)
+		return w.reportStarted(ctx, pod, seen, plan, answer)
 	}
 	return answer
 }
 
-// reportHeld reports at once why containers do not run, unless the next relist does.
-func (w *worker) reportHeld(pod *corev1.Pod, seen podstate.Pod) {
+// reportWaiting reports at once why containers do not run, unless the next relist reports it.
+func (w *worker) reportWaiting(pod *corev1.Pod, seen podstate.Pod) {
 	if !w.cfg.Timing.AwaitRelist {
-		w.cfg.Status.Report(pod, seen, w.facts(pod, seen, status.Facts{MayRun: true, Waiting: w.waiting}))
+		w.cfg.Status.Report(pod, seen, w.addProbes(pod, seen, status.Facts{MayRun: true, Waiting: w.waiting}))
 	}
 }
 
-// reportLaunch reports without waiting for the relist to notice what was started. What
-// has ended already, or lets the next one start because it is a sidecar, is looked at
-// again at the next tick.
-func (w *worker) reportLaunch(ctx context.Context, pod *corev1.Pod, seen podstate.Pod, plan StartPlan, answer Synced) Synced {
+// reportStarted reports started containers without waiting for a relist. If a container has ended
+// already, or is a sidecar that lets the next one start, the pod is synced again at the next tick.
+func (w *worker) reportStarted(ctx context.Context, pod *corev1.Pod, seen podstate.Pod, plan StartPlan, answer Synced) Synced {
 	seen, err := w.cfg.Cache.Read(ctx, pod.UID, seen.Sandboxes)
 	if err != nil {
-		w.blind = true
+		w.needsRelist = true
 		return Synced{Err: err}
 	}
-	w.reportHeld(pod, seen)
+	w.reportWaiting(pod, seen)
 	for _, start := range plan.Containers {
 		if _, refused := w.waiting[start.Spec.Name]; refused {
 			continue
 		}
 		if podstate.Sidecar(start.Spec) || !podstate.Alive(seen.Latest(start.Spec.Name)) {
-			return Synced{After: atOnce}
+			return Synced{After: minRetry}
 		}
 	}
 	return answer
 }
 
-// runSandbox has the runtime make a sandbox, by the handler of the pod's class.
+// runSandbox creates a sandbox with the runtime handler of the pod's RuntimeClass.
 func (w *worker) runSandbox(ctx context.Context, pod *corev1.Pod, attempt uint32) (*proto.Sandbox, error) {
 	handler, err := w.cfg.Objects.RuntimeHandler(ctx, pod)
 	if err != nil {
@@ -133,9 +135,9 @@ func (w *worker) runSandbox(ctx context.Context, pod *corev1.Pod, attempt uint32
 	})
 }
 
-// launch carries out the starts of a plan; it returns the pod with the sandboxes that it has now. A
-// pull that is held back is no error: the plan is to be looked at again when it may be tried.
-func (w *worker) launch(ctx context.Context, pod *corev1.Pod, seen podstate.Pod, plan *StartPlan) (podstate.Pod, error) {
+// startContainers carries out the starts of a plan. It returns the pod with its present sandboxes.
+// A pull in back-off is not an error: the plan is made again when the pull may be tried.
+func (w *worker) startContainers(ctx context.Context, pod *corev1.Pod, seen podstate.Pod, plan *StartPlan) (podstate.Pod, error) {
 	if plan.Sandbox {
 		sandbox, err := w.runSandbox(ctx, pod, plan.Attempt)
 		if err != nil {
@@ -147,13 +149,13 @@ func (w *worker) launch(ctx context.Context, pod *corev1.Pod, seen podstate.Pod,
 			w.cfg.Status.SandboxReady(pod)
 		}
 	}
-	w.hold(pod, plan.Waiting)
+	w.recordBackoffs(pod, plan.Waiting)
 	var errs []error
 	for _, start := range plan.Containers {
 		err := w.startContainer(ctx, pod, seen.Sandbox(), start)
-		w.note(start.Spec.Name, err)
+		w.recordStart(start.Spec.Name, err)
 		if pull, is := errors.AsType[*pulls.Error](err); is && pull.After > 0 {
-			plan.wait(pull.After)
+			plan.limitAfter(pull.After)
 		} else {
 			errs = append(errs, err)
 		}
@@ -161,16 +163,15 @@ func (w *worker) launch(ctx context.Context, pod *corev1.Pod, seen podstate.Pod,
 			break
 		}
 	}
-	return seen, bracketed(errs)
+	return seen, joinErrors(errs)
 }
 
-// atOnce is how soon a worker looks again at what it has changed itself: the least that is
-// sooner than the usual resync.
-const atOnce = time.Nanosecond
+// minRetry is the shortest time until a worker syncs again, after it changed something itself.
+const minRetry = time.Nanosecond
 
-// unprepared reports a pod that waits for what its containers stand on.
-func (w *worker) unprepared(pod *corev1.Pod, seen podstate.Pod, err error) Synced {
-	w.reportHeld(pod, seen)
+// reportUnprepared reports a pod that waits for its volumes or its cgroup.
+func (w *worker) reportUnprepared(pod *corev1.Pod, seen podstate.Pod, err error) Synced {
+	w.reportWaiting(pod, seen)
 	answer := Synced{Err: err}
 	if missing, is := errors.AsType[*volumes.NotReadyError](err); is {
 		answer.After = missing.After
@@ -178,9 +179,9 @@ func (w *worker) unprepared(pod *corev1.Pod, seen podstate.Pod, err error) Synce
 	return answer
 }
 
-// prepare makes what the containers stand on, or brings it up to date. Only this can be
-// interrupted (KBL-18).
-func (w *worker) prepare(ctx context.Context, pod *corev1.Pod) error {
+// prepareHost creates the pod's cgroup, and mounts or refreshes its volumes. Only this part of a
+// sync can be interrupted (KBL-18).
+func (w *worker) prepareHost(ctx context.Context, pod *corev1.Pod) error {
 	if err := w.cfg.Cgroups.Create(pod); err != nil {
 		return err
 	}
@@ -200,58 +201,58 @@ func (w *worker) prepare(ctx context.Context, pod *corev1.Pod) error {
 }
 
 func (w *worker) startContainer(ctx context.Context, pod *corev1.Pod, sandbox *proto.Sandbox, start ContainerStart) error {
-	spec, id := start.Spec, start.Made
+	spec, id := start.Spec, start.CreatedID
 	if id == "" {
 		var err error
 		if id, err = w.createContainer(ctx, pod, sandbox, start); err != nil {
 			return err
 		}
 	}
-	if err := w.cfg.Runtime.StartContainer(ctx, id); err != nil && !w.hasBegun(ctx, pod, start) {
-		w.cfg.Events.ContainerEvent(pod, spec.Name, corev1.EventTypeWarning, "Failed", "Error: "+said(err))
+	if err := w.cfg.Runtime.StartContainer(ctx, id); err != nil && !w.isRunningNow(ctx, pod, start) {
+		w.cfg.Events.ContainerEvent(pod, spec.Name, corev1.EventTypeWarning, "Failed", "Error: "+messageOf(err))
 		return &startError{"RunContainerError", spec.Name, err}
 	}
 	w.cfg.Events.ContainerEvent(pod, spec.Name, corev1.EventTypeNormal, "Started", "Container started")
-	return w.postStart(ctx, pod, spec, id)
+	return w.runPostStart(ctx, pod, spec, id)
 }
 
-// hasBegun reports whether a container that had been made runs since it was last looked at. It
-// waits for the next listing, whose news has the pod looked at again.
-func (w *worker) hasBegun(ctx context.Context, pod *corev1.Pod, start ContainerStart) bool {
-	if start.Made == "" {
+// isRunningNow reports whether a container that had been created runs by now. It waits for the next
+// listing; a change in that syncs the pod again.
+func (w *worker) isRunningNow(ctx context.Context, pod *corev1.Pod, start ContainerStart) bool {
+	if start.CreatedID == "" {
 		return false
 	}
 	seen, err := w.cfg.Cache.NewerThan(ctx, pod.UID, w.cfg.Clock.Steady())
 	return err == nil && podstate.Alive(seen.Latest(start.Spec.Name))
 }
 
-// createContainer makes a container with its image and returns its id.
+// createContainer pulls the image, creates a container and returns its id.
 func (w *worker) createContainer(
 	ctx context.Context, pod *corev1.Pod, sandbox *proto.Sandbox, start ContainerStart,
 ) (string, error) {
 	spec := start.Spec
 	if start.Again {
-		w.crashes.Restarted(start, w.cfg.Clock.Now(), w.cfg.Timing.Crash)
+		w.crashes.RecordRestart(start, w.cfg.Clock.Now(), w.cfg.Timing.Crash)
 	}
 	if err := w.cfg.Images.Ensure(ctx, pod, spec); err != nil {
-		return "", w.withoutImage(pod, spec, err)
+		return "", w.imageError(pod, spec, err)
 	}
 	request, err := w.createRequest(ctx, pod, sandbox, start)
 	if err != nil {
-		w.cfg.Events.ContainerEvent(pod, spec.Name, corev1.EventTypeWarning, "Failed", "Error: "+said(err))
+		w.cfg.Events.ContainerEvent(pod, spec.Name, corev1.EventTypeWarning, "Failed", "Error: "+messageOf(err))
 		return "", &startError{"CreateContainerConfigError", spec.Name, err}
 	}
 	id, err := w.cfg.Runtime.CreateContainer(ctx, request)
 	if err != nil {
-		w.cfg.Events.ContainerEvent(pod, spec.Name, corev1.EventTypeWarning, "Failed", "Error: "+said(err))
+		w.cfg.Events.ContainerEvent(pod, spec.Name, corev1.EventTypeWarning, "Failed", "Error: "+messageOf(err))
 		return "", &startError{"CreateContainerError", spec.Name, err}
 	}
 	w.cfg.Events.ContainerEvent(pod, spec.Name, corev1.EventTypeNormal, "Created", "Container created")
 	return id, nil
 }
 
-// withoutImage is a container whose image is not on the node.
-func (w *worker) withoutImage(pod *corev1.Pod, spec *corev1.Container, err error) error {
+// imageError returns why a container whose image is not on the node cannot start.
+func (w *worker) imageError(pod *corev1.Pod, spec *corev1.Container, err error) error {
 	pull, is := errors.AsType[*pulls.Error](err)
 	if !is {
 		return err // the kubelet leaves
@@ -268,7 +269,7 @@ func (w *worker) createRequest(
 		return nil, err
 	}
 	left := budget(maxEnvironment)
-	env, err := w.variables(ctx, pod, spec, sandbox.GetIp(), &left)
+	env, err := w.makeEnvironment(ctx, pod, spec, sandbox.GetIp(), &left)
 	if err != nil {
 		return nil, err
 	}
@@ -280,7 +281,7 @@ func (w *worker) createRequest(
 	if err != nil {
 		return nil, err
 	}
-	subPaths, err := subPathsOf(spec, env)
+	subPaths, err := expandSubPaths(spec, env)
 	if err != nil {
 		return nil, err
 	}
@@ -303,8 +304,8 @@ func (w *worker) createRequest(
 	}, nil
 }
 
-// stopSignalOf is the stop signal that the pod asks for; empty leaves it to the image
-// (KBL-55). It is given when the container is created, and cannot change later.
+// stopSignalOf returns the pod's stop signal; empty leaves it to the image (KBL-55). It is set when
+// the container is created, and cannot change later.
 func stopSignalOf(spec *corev1.Container) string {
 	if spec.Lifecycle == nil || spec.Lifecycle.StopSignal == nil {
 		return ""

@@ -1,8 +1,8 @@
-// Package podworker carries the pods of one node through their lives, a worker for each
-// UID. This file is the protocol of one pod, pure; grace.go says how long a stop may
-// take; attempt.go is the order of one attempt to stop, pure too, and round2_stop.go
-// carries it out; start.go and launch.go make a pod run; worker.go is the shell around
-// the machine and workers.go keeps all of a node's.
+// Package podworker runs the pods of one node, one worker per UID. machine.go is the protocol of
+// one pod, and pure. grace.go computes how long a stop may take; attempt.go orders the steps of one
+// attempt to stop, pure too, and round2_stop.go carries it out. start.go, planner.go and launch.go
+// make a pod run. worker.go is the shell around the machine, and workers.go keeps all workers of a
+// node.
 //
 //	  Seen
 //	    │   (being deleted: to Stopping; ended, and the runtime idle: to Stopped)
@@ -35,7 +35,7 @@ import (
 	"github.com/podfall/podfall/services/kubelet/podstate"
 )
 
-// State is where a pod's worker is. States only move forward (KBL-10).
+// State is the state of a pod's worker. States only move forward (KBL-10).
 type State int
 
 // The states, in order.
@@ -52,7 +52,7 @@ const (
 	Gone
 )
 
-// String is the state's name in logs and stories.
+// String returns the state's name in logs and stories.
 func (s State) String() string {
 	switch s {
 	case Syncing:
@@ -89,16 +89,15 @@ type (
 		Grace *int64
 		Cause *Cause
 	}
-	// Orphan says that only the runtime has the pod; Pod is made from what it tells
+	// Orphan says that only the runtime has the pod. Pod is built from what the runtime knows
 	// (KBL-73).
 	Orphan struct{ Pod *corev1.Pod }
-	// Changed says that the runtime shows a container started or died.
+	// Changed says that a container of the pod started or died.
 	Changed struct{}
-	// Due says that what Again asked for is due, or that housekeeping repeats the
-	// last update of a pod that the API no longer has (KBL-21).
+	// Due says that the time that Again asked for has come, or that housekeeping repeats the last
+	// update of a pod that left the API (KBL-21).
 	Due struct{}
-	// Synced says that a Sync has returned; with Ended, that the pod will never run
-	// again.
+	// Synced says that a Sync has returned. Ended says that the pod will never run again.
 	Synced struct {
 		Ended bool
 		// After is when to look again, if sooner than the usual resync.
@@ -124,12 +123,14 @@ func (Ended) isEvent()   {}
 func (Cleaned) isEvent() {}
 func (Forget) isEvent()  {}
 
-// Cause is why the node itself ends a pod; it becomes the pod's status (KBL-83).
+// Cause is why the node itself ends a pod. It becomes the pod's status (KBL-83).
 type Cause struct {
 	Reason, Message string
-	// Disrupts says that the end is none of the pod's own, which a condition of it tells.
+	// Disrupts says that the pod did not cause its end; the pod gets the DisruptionTarget
+	// condition.
 	Disrupts bool
-	// Expired says that the pod has outlived its own deadline: it counts as failed from now on.
+	// Expired says that the pod's activeDeadlineSeconds have passed: it counts as failed from now
+	// on.
 	Expired bool
 }
 
@@ -142,8 +143,8 @@ type Action interface{ isAction() }
 type (
 	// Sync makes the pod run, or finds that it has ended.
 	Sync struct{ Pod *corev1.Pod }
-	// Stop ends the pod's containers within Grace seconds, which is at least 1. Known
-	// is false for an orphan of the runtime, whose status nobody reports.
+	// Stop ends the pod's containers within Grace seconds, at least 1. Known is false for an
+	// orphan, whose status is not reported.
 	Stop struct {
 		Pod   *corev1.Pod
 		Grace int64
@@ -155,10 +156,10 @@ type (
 	Clean struct{ Pod *corev1.Pod }
 	// Confirm reports the pod finished, which lets the reporter delete the object.
 	Confirm struct{ Pod *corev1.Pod }
-	// Interrupt cancels what of a Sync can be cancelled (KBL-18).
+	// Interrupt cancels the part of a Sync that can be cancelled (KBL-18).
 	Interrupt struct{}
-	// Again asks for Due: After that long if it is positive, else after the usual
-	// resync, or the back-off when Failed.
+	// Again asks for Due: after After if it is positive, else after the usual resync, or the
+	// back-off if Failed.
 	Again struct {
 		After  time.Duration
 		Failed bool
@@ -173,7 +174,7 @@ func (Confirm) isAction()   {}
 func (Interrupt) isAction() {}
 func (Again) isAction()     {}
 
-// Machine is the protocol of one pod. It is a value: Step returns the next one.
+// Machine is the protocol of one pod. It is a value: Step returns the next machine.
 type Machine struct {
 	state    State
 	pod      *corev1.Pod
@@ -187,16 +188,16 @@ type Machine struct {
 	restart  bool // the API shows the UID anew while it ends (KBL-14)
 }
 
-// State is where the machine is.
+// State returns the present state.
 func (m Machine) State() State { return m.state }
 
-// Pod is the newest object known; nil before the first event.
+// Pod returns the newest object known; nil before the first event.
 func (m Machine) Pod() *corev1.Pod { return m.pod }
 
-// Grace is the effective grace in seconds; 0 until the stop has begun.
+// Grace returns the effective grace in seconds; 0 until the stop has begun.
 func (m Machine) Grace() int64 { return m.grace }
 
-// Cause is why the node ended the pod itself; nil for other ends.
+// Cause returns why the node itself ended the pod; nil for other ends.
 func (m Machine) Cause() *Cause { return m.cause }
 
 // Removed reports whether the API no longer has the UID.
@@ -205,37 +206,37 @@ func (m Machine) Removed() bool { return m.removed || m.orphan }
 // Restart reports whether the UID is to start anew once this worker is forgotten.
 func (m Machine) Restart() bool { return m.restart }
 
-// Step is the machine after e, and what it wants done, in order.
+// Step returns the machine after e, and the actions to carry out, in order.
 func (m Machine) Step(e Event) (Machine, []Action) {
 	if m.state == Gone {
 		return m, nil
 	}
 	switch e := e.(type) {
 	case Seen:
-		return m.seen(e)
+		return m.handleSeen(e)
 	case Removed:
-		return m.gone()
+		return m.handleRemoved()
 	case Kill:
-		return m.kill(e)
+		return m.handleKill(e)
 	case Orphan:
-		return m.orphaned(e)
+		return m.handleOrphan(e)
 	case Changed, Due:
-		return m.run()
+		return m.requestWork()
 	case Synced:
-		return m.synced(e)
+		return m.handleSynced(e)
 	case Ended:
-		return m.ended(e)
+		return m.handleEnded(e)
 	case Cleaned:
-		return m.cleaned(e)
+		return m.handleCleaned(e)
 	case Forget:
 		if m.state == Confirming {
-			m = m.advance(Gone)
+			m = m.moveTo(Gone)
 		}
 	}
 	return m, nil
 }
 
-func (m Machine) seen(e Seen) (Machine, []Action) {
+func (m Machine) handleSeen(e Seen) (Machine, []Action) {
 	if m.orphan || m.state == Confirming {
 		m.restart = m.restart || m.orphan || m.removed
 		return m, nil
@@ -244,30 +245,30 @@ func (m Machine) seen(e Seen) (Machine, []Action) {
 	m.restart = m.restart || m.removed
 	m.pod = e.Pod
 	if first && podstate.Terminal(e.Pod) && e.Idle {
-		m = m.advance(Stopped) // ended before this kubelet began (KBL-12)
-		return m.run()
+		m = m.moveTo(Stopped) // ended before this kubelet began (KBL-12)
+		return m.requestWork()
 	}
 	if m.state == Syncing && (e.Pod.DeletionTimestamp != nil || podstate.Terminal(e.Pod)) {
-		return m.stop()
+		return m.beginStop()
 	}
-	return m.shorten()
+	return m.shortenGrace()
 }
 
-// gone handles a UID that left the API: that alone begins a stop, and interrupts none
-// (KBL-04, KBL-75).
-func (m Machine) gone() (Machine, []Action) {
+// handleRemoved handles a UID that left the API. That alone begins a stop, and never interrupts a
+// stop (KBL-04, KBL-75).
+func (m Machine) handleRemoved() (Machine, []Action) {
 	m.restart = false
 	if m.pod == nil || m.removed {
 		return m, nil
 	}
 	m.removed = true
 	if m.state == Syncing {
-		return m.stop()
+		return m.beginStop()
 	}
-	return m.run()
+	return m.requestWork()
 }
 
-func (m Machine) kill(e Kill) (Machine, []Action) {
+func (m Machine) handleKill(e Kill) (Machine, []Action) {
 	if m.pod == nil {
 		return m, nil
 	}
@@ -278,44 +279,45 @@ func (m Machine) kill(e Kill) (Machine, []Action) {
 		m.cause = e.Cause
 	}
 	if m.state == Syncing {
-		return m.stop()
+		return m.beginStop()
 	}
-	return m.shorten()
+	return m.shortenGrace()
 }
 
-// orphaned begins the stop of a pod that only the runtime has, with the shortest grace.
-// A worker that has a pod already knows better.
-func (m Machine) orphaned(e Orphan) (Machine, []Action) {
+// handleOrphan begins to stop a pod that only the runtime has, with the shortest grace. If the
+// worker has a pod already, it is ignored.
+func (m Machine) handleOrphan(e Orphan) (Machine, []Action) {
 	if m.pod != nil {
 		return m, nil
 	}
 	m.pod, m.orphan, m.override = e.Pod, true, new(MinimumGrace)
-	return m.stop()
+	return m.beginStop()
 }
 
-// stop begins round 2.
-func (m Machine) stop() (Machine, []Action) {
-	m = m.advance(Stopping)
+// beginStop begins round 2.
+func (m Machine) beginStop() (Machine, []Action) {
+	m = m.moveTo(Stopping)
 	m.grace, _ = EffectiveGrace(0, m.override, m.pod)
 	interrupt := m.busy
-	m, actions := m.run()
+	m, actions := m.requestWork()
 	if interrupt {
 		actions = append([]Action{Interrupt{}}, actions...)
 	}
 	return m, actions
 }
 
-// shorten takes up a smaller grace (KBL-16) and runs again. An attempt that is under
-// way goes on with what it began with (KBL-18).
-func (m Machine) shorten() (Machine, []Action) {
+// shortenGrace takes a smaller grace (KBL-16) and requests work again. A running attempt keeps the
+// grace that it began with (KBL-18).
+func (m Machine) shortenGrace() (Machine, []Action) {
 	if m.state == Stopping || m.state == Stopped {
 		m.grace, _ = EffectiveGrace(m.grace, m.override, m.pod)
 	}
-	return m.run()
+	return m.requestWork()
 }
 
-// run asks for the work of the present state, or notes that it has to be asked for.
-func (m Machine) run() (Machine, []Action) {
+// requestWork returns the action of the present state. If an action is under way, it is requested
+// again when that one ends.
+func (m Machine) requestWork() (Machine, []Action) {
 	if m.pod == nil || m.state >= Confirming {
 		return m, nil
 	}
@@ -336,54 +338,54 @@ func (m Machine) run() (Machine, []Action) {
 	return m, nil
 }
 
-func (m Machine) synced(e Synced) (Machine, []Action) {
+func (m Machine) handleSynced(e Synced) (Machine, []Action) {
 	m.busy = false
 	switch {
 	case m.state != Syncing:
-		return m.run()
+		return m.requestWork()
 	case e.Err == nil && e.Ended:
-		return m.stop()
+		return m.beginStop()
 	case m.pending:
-		return m.run()
+		return m.requestWork()
 	}
 	return m, []Action{Again{e.After, e.Err != nil}}
 }
 
-func (m Machine) ended(e Ended) (Machine, []Action) {
+func (m Machine) handleEnded(e Ended) (Machine, []Action) {
 	m.busy = false
 	switch {
 	case e.Err != nil:
-		return m.failed()
+		return m.retry()
 	case m.orphan:
-		return m.advance(Confirming), nil // nothing of it is in the API
+		return m.moveTo(Confirming), nil // nothing of it is in the API
 	}
-	m = m.advance(Stopped)
-	m, actions := m.run()
+	m = m.moveTo(Stopped)
+	m, actions := m.requestWork()
 	return m, append([]Action{ReportEnd{m.pod}}, actions...)
 }
 
-func (m Machine) cleaned(e Cleaned) (Machine, []Action) {
+func (m Machine) handleCleaned(e Cleaned) (Machine, []Action) {
 	m.busy = false
 	if e.Err != nil {
-		return m.failed()
+		return m.retry()
 	}
-	return m.advance(Confirming), []Action{Confirm{m.pod}}
+	return m.moveTo(Confirming), []Action{Confirm{m.pod}}
 }
 
-// failed tries again: at once if something happened meanwhile, else after the back-off;
-// a pod that the API no longer has waits for housekeeping (KBL-21).
-func (m Machine) failed() (Machine, []Action) {
+// retry repeats a failed action: at once if something happened meanwhile, else after the back-off.
+// A pod that left the API waits for housekeeping (KBL-21).
+func (m Machine) retry() (Machine, []Action) {
 	switch {
 	case m.pending:
-		return m.run()
+		return m.requestWork()
 	case m.Removed():
 		return m, nil
 	}
 	return m, []Action{Again{Failed: true}}
 }
 
-// advance moves forward; to move back is a programmer's error.
-func (m Machine) advance(to State) Machine {
+// moveTo changes the state. It panics on a move backwards, which is a programming error.
+func (m Machine) moveTo(to State) Machine {
 	if to < m.state {
 		panic(fmt.Sprintf("pod worker moved back from %s to %s", m.state, to))
 	}

@@ -13,9 +13,9 @@ var (
 	errImageUser = errors.New("container has runAsNonRoot and image will run as root")
 )
 
-// verifyRunAsNonRoot refuses a container that must not run as root and would (upstream's function of
-// the same name). Nobody reads images here: one that is not known to have a user of its own runs as
-// root.
+// verifyRunAsNonRoot refuses a container that must not run as root but would (upstream's function
+// of the same name). Images are not inspected: an image counts as running as root unless its name
+// says otherwise.
 func verifyRunAsNonRoot(pod *corev1.Pod, spec *corev1.Container) error {
 	own, common := spec.SecurityContext, pod.Spec.SecurityContext
 	var must *bool
@@ -41,8 +41,8 @@ func verifyRunAsNonRoot(pod *corev1.Pod, spec *corev1.Container) error {
 	return fmt.Errorf("%w %s", errImageUser, about)
 }
 
-// hasUser reports whether an image is known to have a user that is not root: by the tags of distroless
-// images, and by the Dockerfiles of cert-manager, whose own manifests rely on it.
+// hasUser reports whether an image is known to run as another user than root: by the tags of
+// distroless images, and by the Dockerfiles of cert-manager, whose own manifests rely on it.
 func hasUser(image string) bool {
 	name, _, _ := strings.Cut(image, "@")
 	tag := name[strings.LastIndexByte(name, '/')+1:]

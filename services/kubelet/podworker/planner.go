@@ -12,39 +12,40 @@ import (
 	"github.com/podfall/podfall/services/kubelet/probes"
 )
 
-// planner makes a StartPlan.
+// planner builds a StartPlan.
 type planner struct {
-	Standing
+	StartInput
 
 	pod    *corev1.Pod
 	timing CrashTiming
 	plan   StartPlan
-	// wanted are the containers that are to start, those that have to wait included.
-	wanted int
+	// toStart counts the containers to start, including those in back-off.
+	toStart int
 }
 
-// PlanStart decides what a pod that is to run lacks (upstream's computePodActions): its sandbox,
-// its init containers one after the other, its containers, and those to be restarted.
-func PlanStart(pod *corev1.Pod, standing Standing, t CrashTiming) StartPlan {
-	p := planner{Standing: standing, pod: pod, timing: t}
+// PlanStart decides what a pod that should run lacks (upstream's computePodActions): its sandbox,
+// its init containers in order, its containers, and restarts.
+func PlanStart(pod *corev1.Pod, standing StartInput, t CrashTiming) StartPlan {
+	p := planner{StartInput: standing, pod: pod, timing: t}
 	if standing.RestartAll {
-		p.reset()
+		p.planResets()
 		return p.plan
 	}
 	if needs, attempt, _ := p.Seen.NeedsSandbox(); needs {
-		p.replace(attempt)
+		p.planSandbox(attempt)
 		return p.plan
 	}
-	p.ephemeral()
-	if p.initialize() && !p.plan.KillPod {
-		p.containers()
+	p.planEphemeral()
+	if p.planInit() && !p.plan.KillPod {
+		p.planContainers()
 	}
 	return p.plan
 }
 
-// reset plans to remove all containers of the pod: first the regular ones, then the init
-// containers, and last those that asked for it, so that their exit codes stay for as long.
-func (p *planner) reset() {
+// planResets plans to remove all containers of the pod: first the regular ones, then the init
+// containers. The containers that asked for it come last, so that their exit codes stay visible
+// longest.
+func (p *planner) planResets() {
 	var last []Reset
 	for _, list := range [][]corev1.Container{p.pod.Spec.Containers, p.pod.Spec.InitContainers} {
 		for i := range list {
@@ -52,8 +53,8 @@ func (p *planner) reset() {
 				if c.GetName() != list[i].Name {
 					continue
 				}
-				reset := Reset{ID: c.GetId(), Name: c.GetName(), Kill: !ended(c)}
-				if ended(c) && podstate.TriggersRestartAll(&list[i], c.GetExitCode()) {
+				reset := Reset{ID: c.GetId(), Name: c.GetName(), Kill: !hasExited(c)}
+				if hasExited(c) && podstate.TriggersRestartAll(&list[i], c.GetExitCode()) {
 					last = append(last, reset)
 				} else {
 					p.plan.Resets = append(p.plan.Resets, reset)
@@ -64,15 +65,15 @@ func (p *planner) reset() {
 	p.plan.Resets = append(p.plan.Resets, last...)
 }
 
-// replace plans a new sandbox, in which the pod begins from its first init container.
-func (p *planner) replace(attempt uint32) {
+// planSandbox plans a new sandbox, in which the pod begins from its first init container.
+func (p *planner) planSandbox(attempt uint32) {
 	p.plan.KillPod = len(p.Seen.Sandboxes) > 0
 	if p.pod.Spec.RestartPolicy == corev1.RestartPolicyNever && attempt != 0 && len(p.Seen.Containers) != 0 {
 		return
 	}
 	var again []*corev1.Container
 	for i := range p.pod.Spec.Containers {
-		if spec := &p.pod.Spec.Containers[i]; !p.runsOnce(spec) {
+		if spec := &p.pod.Spec.Containers[i]; !p.hasSucceeded(spec) {
 			again = append(again, spec)
 		}
 	}
@@ -81,39 +82,39 @@ func (p *planner) replace(attempt uint32) {
 	}
 	p.plan.Sandbox, p.plan.Attempt = true, attempt
 	if len(p.pod.Spec.InitContainers) > 0 {
-		p.startInit(0)
+		p.planInitStart(0)
 		return
 	}
 	for _, spec := range again {
-		p.start(spec)
+		p.planRun(spec)
 	}
 }
 
-// runsOnce reports whether a container has ended well and need not run in a new sandbox.
-func (p *planner) runsOnce(spec *corev1.Container) bool {
+// hasSucceeded reports whether a container has ended well and need not run in a new sandbox.
+func (p *planner) hasSucceeded(spec *corev1.Container) bool {
 	policy := p.pod.Spec.RestartPolicy
 	if spec.RestartPolicy != nil {
 		policy = corev1.RestartPolicy(*spec.RestartPolicy)
 	}
 	last := p.Seen.Latest(spec.Name)
-	return policy == corev1.RestartPolicyOnFailure && ended(last) && last.GetExitCode() == 0
+	return policy == corev1.RestartPolicyOnFailure && hasExited(last) && last.GetExitCode() == 0
 }
 
-// ephemeral plans the ephemeral containers that have not run yet: each runs once, and waits for
+// planEphemeral plans the ephemeral containers that have not run yet. Each runs once and waits for
 // nothing.
-func (p *planner) ephemeral() {
+func (p *planner) planEphemeral() {
 	for i := range p.pod.Spec.EphemeralContainers {
 		spec := (*corev1.Container)(&p.pod.Spec.EphemeralContainers[i].EphemeralContainerCommon)
-		if last := p.Seen.Latest(spec.Name); last == nil || p.made(last) {
-			p.start(spec)
+		if last := p.Seen.Latest(spec.Name); last == nil || p.isCreated(last) {
+			p.planRun(spec)
 		}
 	}
 }
 
-// initialize plans the init containers, and reports whether the pod has been initialized (upstream's
-// computeInitContainerActions). It looks from the last one back, because the runtime may have
-// lost those that have ended.
-func (p *planner) initialize() bool {
+// planInit plans the init containers, and reports whether the pod is initialized (upstream's
+// computeInitContainerActions). It goes from the last one backwards, because the runtime may have
+// lost those that ended.
+func (p *planner) planInit() bool {
 	specs := p.pod.Spec.InitContainers
 	if len(specs) == 0 {
 		return true
@@ -132,7 +133,7 @@ func (p *planner) initialize() bool {
 		if later && !sidecar {
 			continue
 		}
-		complete, again, failed := p.judge(&specs[i], last)
+		complete, again, failed := p.checkInit(&specs[i], last)
 		switch {
 		case failed:
 			p.plan.KillPod, p.plan.Kills = true, nil
@@ -151,46 +152,46 @@ func (p *planner) initialize() bool {
 		starts = append(starts, 0)
 	}
 	for _, i := range slices.Backward(starts) {
-		p.startInit(i)
+		p.planInitStart(i)
 	}
 	return initialized
 }
 
-// judge looks at the run of an init container: whether it lets the next one begin, whether it is to
-// start again, and whether it has failed for good.
-func (p *planner) judge(spec *corev1.Container, last *proto.Container) (complete, again, failed bool) {
+// checkInit returns, for the last run of an init container: whether the next one may begin, whether
+// it starts again, and whether it failed for good.
+func (p *planner) checkInit(spec *corev1.Container, last *proto.Container) (complete, again, failed bool) {
 	sidecar := podstate.Sidecar(spec)
 	switch {
-	case !podstate.Alive(last) && !ended(last), ended(last) && sidecar:
+	case !podstate.Alive(last) && !hasExited(last), hasExited(last) && sidecar:
 		return false, true, false
-	case ended(last) && last.GetExitCode() == 0:
+	case hasExited(last) && last.GetExitCode() == 0:
 		return true, false, false
-	case ended(last):
+	case hasExited(last):
 		again = podstate.Startable(p.pod, spec, last)
 		return false, again, !again
 	case !sidecar:
 		return false, false, false
 	}
-	state := p.probed(last)
+	state := p.probeState(last)
 	if state.Failed != nil {
-		p.kill(spec, last, *state.Failed, "Init container %s failed %s probe")
+		p.planKill(spec, last, *state.Failed, "Init container %s failed %s probe")
 	}
 	return state.Started, state.Failed != nil, false
 }
 
-// containers plans the regular containers. If none of them runs or is to run, the pod is stopped.
-func (p *planner) containers() {
-	kept, before := 0, p.wanted
+// planContainers plans the regular containers. If none runs or will run, the pod is stopped.
+func (p *planner) planContainers() {
+	kept, before := 0, p.toStart
 	for i := range p.pod.Spec.Containers {
 		spec := &p.pod.Spec.Containers[i]
 		last := p.Seen.Latest(spec.Name)
 		if last == nil || !podstate.Alive(last) {
 			if podstate.Startable(p.pod, spec, last) {
-				p.start(spec)
+				p.planRun(spec)
 			}
 			continue
 		}
-		state := p.probed(last)
+		state := p.probeState(last)
 		if state.Failed == nil {
 			kept++
 			continue
@@ -198,17 +199,17 @@ func (p *planner) containers() {
 		message := "Container %s failed %s probe"
 		if restartsAfterProbe(p.pod, spec) {
 			message += ", will be restarted"
-			p.start(spec)
+			p.planRun(spec)
 		}
-		p.kill(spec, last, *state.Failed, message)
+		p.planKill(spec, last, *state.Failed, message)
 	}
-	if kept == 0 && p.wanted == before {
+	if kept == 0 && p.toStart == before {
 		p.plan = StartPlan{KillPod: true}
 	}
 }
 
-// restartsAfterProbe reports whether a container runs again that is killed for a probe: rules for
-// exit codes do not count, as it has none yet.
+// restartsAfterProbe reports whether a container that is killed for a probe runs again. Rules for
+// exit codes do not apply, because it has no exit code yet.
 func restartsAfterProbe(pod *corev1.Pod, spec *corev1.Container) bool {
 	if spec.RestartPolicy != nil {
 		return *spec.RestartPolicy != corev1.ContainerRestartPolicyNever
@@ -216,16 +217,16 @@ func restartsAfterProbe(pod *corev1.Pod, spec *corev1.Container) bool {
 	return pod.Spec.RestartPolicy != corev1.RestartPolicyNever
 }
 
-// probed is what the probes say of a container that runs.
-func (p *planner) probed(c *proto.Container) probes.State {
-	if state, told := p.Probed[c.GetId()]; told {
+// probeState returns the state of a running container's probes.
+func (p *planner) probeState(c *proto.Container) probes.State {
+	if state, told := p.Probes[c.GetId()]; told {
 		return state
 	}
 	return probes.State{Started: true, Ready: true}
 }
 
-// kill plans to stop a container whose startup or liveness probe has failed.
-func (p *planner) kill(spec *corev1.Container, c *proto.Container, kind probes.Kind, message string) {
+// planKill plans to stop a container whose startup or liveness probe has failed.
+func (p *planner) planKill(spec *corev1.Container, c *proto.Container, kind probes.Kind, message string) {
 	reason, name := ReasonLivenessProbe, "liveness"
 	if kind == probes.Startup {
 		reason, name = ReasonStartupProbe, "startup"
@@ -235,29 +236,30 @@ func (p *planner) kill(spec *corev1.Container, c *proto.Container, kind probes.K
 	})
 }
 
-// startInit plans the next run of an init container. Without an ordinary one nothing after it starts.
-func (p *planner) startInit(i int) {
+// planInitStart plans the next run of an init container. If it is not a sidecar, nothing after it
+// starts until it has succeeded.
+func (p *planner) planInitStart(i int) {
 	spec := &p.pod.Spec.InitContainers[i]
-	if p.start(spec) && !podstate.Sidecar(spec) {
+	if p.planRun(spec) && !podstate.Sidecar(spec) {
 		p.plan.Containers[len(p.plan.Containers)-1].Blocks = true
 	}
 }
 
-// start plans a container's next run, or its wait; it reports whether it may start now. How long
-// a container waits goes by its last run that has ended: one that is being killed for a probe
-// counts from its next end on.
-func (p *planner) start(spec *corev1.Container) bool {
-	p.wanted++
+// planRun plans a container's next run or its back-off. It reports whether the container may start
+// now. The back-off counts from the last run that has ended: a container being killed for a probe
+// counts from its next end.
+func (p *planner) planRun(spec *corev1.Container) bool {
+	p.toStart++
 	start := ContainerStart{Spec: spec}
-	if last := p.Seen.Latest(spec.Name); p.made(last) {
-		start.Attempt, start.Made = last.GetAttempt(), last.GetId()
+	if last := p.Seen.Latest(spec.Name); p.isCreated(last) {
+		start.Attempt, start.CreatedID = last.GetAttempt(), last.GetId()
 	} else if last != nil {
 		start.Attempt = last.GetAttempt() + 1
 	}
-	if before := p.ended(spec.Name); before != nil && start.Made == "" {
+	if before := p.lastEnded(spec.Name); before != nil && start.CreatedID == "" {
 		start.Again, start.Finished = true, time.Unix(0, before.GetFinishedAtUnixNano())
 	}
-	wait := p.Crashes[spec.Name].wait(start.Finished, p.Now, p.timing)
+	wait := p.Crashes[spec.Name].remaining(start.Finished, p.Now, p.timing)
 	if !start.Again || wait == 0 {
 		p.plan.Containers = append(p.plan.Containers, start)
 		return true
@@ -270,32 +272,33 @@ func (p *planner) start(spec *corev1.Container) bool {
 		Message: fmt.Sprintf("back-off %v restarting failed container=%s pod=%s_%s(%s)",
 			p.Crashes[spec.Name].Delay, spec.Name, p.pod.Name, p.pod.Namespace, p.pod.UID),
 	}
-	p.plan.wait(wait)
+	p.plan.limitAfter(wait)
 	return false
 }
 
-// ended is the newest run of a container that has ended, or nil.
-func (p *planner) ended(name string) *proto.Container {
+// lastEnded returns the newest run of a container that has ended, or nil.
+func (p *planner) lastEnded(name string) *proto.Container {
 	for _, c := range p.Seen.Containers {
-		if c.GetName() == name && ended(c) {
+		if c.GetName() == name && hasExited(c) {
 			return c
 		}
 	}
 	return nil
 }
 
-// made reports whether a container can still be started.
-func (p *planner) made(c *proto.Container) bool {
+// isCreated reports whether a container was created in the present sandbox and can still be
+// started.
+func (p *planner) isCreated(c *proto.Container) bool {
 	return c != nil && c.GetState() == proto.ContainerState_CONTAINER_STATE_CREATED && c.GetSandboxId() == p.Seen.Sandbox().GetId()
 }
 
-// wait sees to it that the plan is made again after no more than that.
-func (p *StartPlan) wait(after time.Duration) {
+// limitAfter makes the plan again after this time at the latest.
+func (p *StartPlan) limitAfter(after time.Duration) {
 	if p.After == 0 || after < p.After {
 		p.After = after
 	}
 }
 
-func ended(c *proto.Container) bool {
+func hasExited(c *proto.Container) bool {
 	return c != nil && c.GetState() == proto.ContainerState_CONTAINER_STATE_EXITED
 }

@@ -85,7 +85,7 @@ func TestComputePodActionsWithRestartableInitContainers(t *testing.T) {
 		{"a has ended for good, s2 as well", never, list{s1, i, box("s2", "s2", 0, exited), box("a", "a", 0, exited)}, nil, "pod"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			plan := PlanStart(withSidecars(row.policy), Standing{Seen: inBox(row.have...), Probed: row.probed, Now: zero}, CrashTiming{})
+			plan := PlanStart(withSidecars(row.policy), StartInput{Seen: inBox(row.have...), Probes: row.probed, Now: zero}, CrashTiming{})
 			if got := spellPlan(plan); got != row.want {
 				t.Errorf("the plan is %q, want %q", got, row.want)
 			}
@@ -99,7 +99,7 @@ func TestComputePodActionsForProbes(t *testing.T) {
 	liveness := probes.Liveness
 	pod := graced(30, -1)
 	pod.Spec.Containers = []corev1.Container{{Name: "a"}, {Name: "b"}}
-	standing := Standing{Now: zero, Probed: map[string]probes.State{"1": {Started: true, Failed: &liveness}}}
+	standing := StartInput{Now: zero, Probes: map[string]probes.State{"1": {Started: true, Failed: &liveness}}}
 	standing.Seen = inBox(box("1", "a", 3, running), box("2", "b", 0, running))
 	pod.Spec.RestartPolicy = corev1.RestartPolicyAlways
 	plan := PlanStart(pod, standing, CrashTiming{})
@@ -133,7 +133,7 @@ func TestComputePodActionsForSandboxes(t *testing.T) {
 		pod := graced(30, -1)
 		pod.Spec.RestartPolicy = row.policy
 		pod.Spec.InitContainers, pod.Spec.Containers = []corev1.Container{{Name: "i"}}, []corev1.Container{{Name: "a"}}
-		plan := PlanStart(pod, Standing{Seen: podstate.New("u", dead, row.have), Now: zero}, CrashTiming{})
+		plan := PlanStart(pod, StartInput{Seen: podstate.New("u", dead, row.have), Now: zero}, CrashTiming{})
 		if spellPlan(plan) != row.want || plan.Sandbox && plan.Attempt != 1 {
 			t.Errorf("%s: %q with attempt %d, want %q", row.name, spellPlan(plan), plan.Attempt, row.want)
 		}
@@ -154,12 +154,12 @@ func TestRestartAllContainers(t *testing.T) {
 	if !podstate.RestartsAll(pod, seen, &corev1.PodStatus{}) || podstate.Cleared(pod, seen) {
 		t.Error("the exit code restarts nothing")
 	}
-	plan := PlanStart(pod, Standing{Seen: seen, RestartAll: true, Now: zero}, CrashTiming{})
+	plan := PlanStart(pod, StartInput{Seen: seen, RestartAll: true, Now: zero}, CrashTiming{})
 	want := []Reset{{"3", "a", true}, {"1", "i", false}, {"2", "w", false}}
 	if !slices.Equal(plan.Resets, want) || plan.Starts() {
 		t.Errorf("it removes %+v, want %+v", plan.Resets, want)
 	}
-	if plan := PlanStart(pod, Standing{Seen: inBox(), Now: zero}, CrashTiming{}); spellPlan(plan) != "+i" {
+	if plan := PlanStart(pod, StartInput{Seen: inBox(), Now: zero}, CrashTiming{}); spellPlan(plan) != "+i" {
 		t.Errorf("then it goes on with %q", spellPlan(plan))
 	}
 }
@@ -196,10 +196,10 @@ func TestContainerShouldRestart(t *testing.T) {
 func TestHold(t *testing.T) {
 	timing := Timing{Resync: time.Minute, Jitter: 0.5}
 	for n := range uint64(100) {
-		if got := timing.Hold(10*time.Second, 1, "u", n); got < 10*time.Second || got > 15*time.Second {
+		if got := timing.HoldDelay(10*time.Second, 1, "u", n); got < 10*time.Second || got > 15*time.Second {
 			t.Fatalf("10 s became %v", got)
 		}
-		if got := timing.Hold(5*time.Minute, 1, "u", n); got < time.Minute || got > 90*time.Second {
+		if got := timing.HoldDelay(5*time.Minute, 1, "u", n); got < time.Minute || got > 90*time.Second {
 			t.Fatalf("5 min became %v", got)
 		}
 	}

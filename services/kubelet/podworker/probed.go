@@ -11,9 +11,9 @@ import (
 	"github.com/podfall/podfall/services/kubelet/status"
 )
 
-// Refresh takes up what a probe has found: it is reported at once, and the pod is looked after: a
-// container may have failed, or a sidecar have started that others wait for.
-func (s *Workers) Refresh(ctx context.Context, uid types.UID) {
+// RefreshProbes reports new probe results at once, and syncs the pod: a container may have failed,
+// or a sidecar may have started that others wait for.
+func (s *Workers) RefreshProbes(ctx context.Context, uid types.UID) {
 	s.mu.Lock()
 	w := s.workers[uid]
 	s.mu.Unlock()
@@ -27,29 +27,29 @@ func (s *Workers) Refresh(ctx context.Context, uid types.UID) {
 	if state > Stopping || len(seen.Containers) == 0 {
 		return
 	}
-	s.cfg.Status.Report(pod, seen, w.facts(pod, seen, status.Facts{MayRun: true, Waiting: waiting}))
+	s.cfg.Status.Report(pod, seen, w.addProbes(pod, seen, status.Facts{MayRun: true, Waiting: waiting}))
 	if state == Syncing {
-		s.Tell(ctx, uid, Changed{})
+		s.Step(ctx, uid, Changed{})
 	}
 }
 
-// facts adds what the probes say.
-func (w *worker) facts(pod *corev1.Pod, seen podstate.Pod, facts status.Facts) status.Facts {
+// addProbes adds the results of probes to facts.
+func (w *worker) addProbes(pod *corev1.Pod, seen podstate.Pod, addProbes status.Facts) status.Facts {
 	for _, c := range seen.Running() {
 		state := w.cfg.Probes.Container(pod.UID, c.GetName(), c.GetId())
 		if state.Started && state.Ready {
 			continue
 		}
-		if facts.Probed == nil {
-			facts.Probed = map[string]status.Probed{}
+		if addProbes.Probes == nil {
+			addProbes.Probes = map[string]status.ProbeResult{}
 		}
-		facts.Probed[c.GetId()] = status.Probed{Started: state.Started, Ready: state.Ready}
+		addProbes.Probes[c.GetId()] = status.ProbeResult{Started: state.Started, Ready: state.Ready}
 	}
-	return facts
+	return addProbes
 }
 
-// probed is what the probes say of the running containers, by container id.
-func (w *worker) probed(pod *corev1.Pod, seen podstate.Pod) map[string]probes.State {
+// probeStates returns the states of the running containers' probes, by container id.
+func (w *worker) probeStates(pod *corev1.Pod, seen podstate.Pod) map[string]probes.State {
 	said := map[string]probes.State{}
 	for _, c := range seen.Running() {
 		said[c.GetId()] = w.cfg.Probes.Container(pod.UID, c.GetName(), c.GetId())

@@ -10,30 +10,31 @@ import (
 
 // The scales of processor time, as upstream sets them.
 const (
-	cpuPeriod     = 100_000 // µs
-	leastCPUQuota = 1_000   // µs
-	leastShares   = 2
-	sharesOfOne   = 1024
+	cpuPeriod    = 100_000 // Constants for CPU shares and quotas, as upstream sets them.
+	minCPUQuota  = 1_000   // µs
+	minShares    = 2
+	sharesPerCPU = 1024
 )
 
-// resourcesOf is what a container's resources mean to a runtime: limits bound it, and a
-// request for processors is its share when there are too few.
+// resourcesOf converts a container's resources for the runtime. Limits are upper bounds; the CPU
+// request is the container's share when CPUs are scarce.
 func resourcesOf(spec *corev1.Container) *proto.LinuxContainerResources {
 	request, limit := spec.Resources.Requests.Cpu(), spec.Resources.Limits.Cpu()
 	if request.IsZero() {
 		request = limit
 	}
 	resources := &proto.LinuxContainerResources{
-		CpuShares:          max(leastShares, request.MilliValue()*sharesOfOne/1000),
+		CpuShares:          max(minShares, request.MilliValue()*sharesPerCPU/1000),
 		MemoryLimitInBytes: spec.Resources.Limits.Memory().Value(),
 	}
 	if !limit.IsZero() {
-		resources.CpuPeriod, resources.CpuQuota = cpuPeriod, max(leastCPUQuota, limit.MilliValue()*cpuPeriod/1000)
+		resources.CpuPeriod, resources.CpuQuota = cpuPeriod, max(minCPUQuota, limit.MilliValue()*cpuPeriod/1000)
 	}
 	return resources
 }
 
-// cgroupOf is the pod's cgroup: those of a QoS class are together, but for the guaranteed.
+// cgroupOf returns the path of the pod's cgroup. BestEffort and Burstable pods are in a cgroup of
+// their class.
 func cgroupOf(pod *corev1.Pod) string {
 	class := ""
 	if qos := pod.Status.QOSClass; qos != "" && qos != corev1.PodQOSGuaranteed {

@@ -16,15 +16,14 @@ import (
 	"github.com/podfall/podfall/services/kubelet/podstate"
 )
 
-// StopPlan is what one attempt to stop a pod does: all containers at once, and when the
-// last of them has answered, the sandboxes in turn, even if a container failed (KBL-32).
+// StopPlan is one attempt to stop a pod: all containers at once, and after the last answer the
+// sandboxes one by one, even if a container failed (KBL-32).
 type StopPlan struct {
 	Containers []ContainerStop
 	Sandboxes  []string
 }
 
-// ContainerStop is one rung: stop this container within Grace seconds, hooks and waiting
-// included.
+// ContainerStop stops one container within Grace seconds, including hooks and waiting.
 type ContainerStop struct {
 	ID, Name string
 	Grace    int64
@@ -38,15 +37,15 @@ type ContainerStop struct {
 	Err error
 }
 
-// PlanStop plans the stop of what runs of the pod. Override is the worker's grace in
-// seconds; nil leaves each container its own.
+// PlanStop plans the stop of the pod's running containers and its sandboxes. Override is the
+// worker's grace in seconds; nil leaves each container its own.
 func PlanStop(pod *corev1.Pod, seen podstate.Pod, override *int64) StopPlan {
 	var plan StopPlan
 	running := map[string]bool{}
 	for _, c := range seen.Running() {
 		running[c.GetName()] = true
 	}
-	after := turns(pod, running)
+	after := stopOrder(pod, running)
 	for _, c := range seen.Running() {
 		stop := ContainerStop{ID: c.GetId(), Name: c.GetName(), After: after[c.GetName()]}
 		spec := specOf(pod, c.GetName())
@@ -67,7 +66,7 @@ func PlanStop(pod *corev1.Pod, seen podstate.Pod, override *int64) StopPlan {
 	return plan
 }
 
-// specOf is that of any container of the pod, ephemeral ones included; nil for none.
+// specOf returns the spec of any container of the pod, including ephemeral ones, or nil.
 func specOf(pod *corev1.Pod, name string) *corev1.Container {
 	if spec := podstate.Container(pod, name); spec != nil {
 		return spec
@@ -80,7 +79,7 @@ func specOf(pod *corev1.Pod, name string) *corev1.Container {
 	return nil
 }
 
-// stopPod carries out a plan. Its error is upstream's text of what went wrong (KBL-31).
+// stopPod carries out a plan. Its error has upstream's text (KBL-31).
 func (w *worker) stopPod(ctx context.Context, pod *corev1.Pod, plan StopPlan) error {
 	works := w.cfg.Tasks.Group()
 	defer works.Wait()
@@ -88,19 +87,19 @@ func (w *worker) stopPod(ctx context.Context, pod *corev1.Pod, plan StopPlan) er
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	for _, stop := range plan.Containers {
-		w.announce(pod, stop)
+		w.announceStop(pod, stop)
 	}
 	outcomes := task.NewQueue[Outcome](w.cfg.Tasks)
 	attempt := NewAttempt(plan, w.cfg.Clock.Steady())
 	for !attempt.Over() {
 		for _, work := range attempt.Work() {
 			works.Go(func() {
-				if hook, is := work.(Hook); is {
-					w.preStop(leaving, pod, plan.Containers[hook.Container])
-					outcomes.Put(HookOver(hook))
+				if hook, is := work.(RunHook); is {
+					w.runPreStop(leaving, pod, plan.Containers[hook.Container])
+					outcomes.Put(HookEnded(hook))
 					return
 				}
-				outcomes.Put(w.carryOutStop(ctx, pod, plan, work))
+				outcomes.Put(w.performStopWork(ctx, pod, plan, work))
 			})
 		}
 		outcome, err := outcomes.Take(ctx)
@@ -112,36 +111,36 @@ func (w *worker) stopPod(ctx context.Context, pod *corev1.Pod, plan StopPlan) er
 	return attempt.Err(string(pod.UID))
 }
 
-// carryOutStop does one thing of an attempt.
-func (w *worker) carryOutStop(ctx context.Context, pod *corev1.Pod, plan StopPlan, work Work) Outcome {
+// performStopWork performs one work of an attempt.
+func (w *worker) performStopWork(ctx context.Context, pod *corev1.Pod, plan StopPlan, work Work) Outcome {
 	switch work := work.(type) {
-	case Hook: // stopPod runs it
-	case Await:
+	case RunHook: // stopPod runs it
+	case AwaitTurn:
 		_ = w.cfg.Clock.Sleep(ctx, work.Until.Sub(w.cfg.Clock.Steady())) // ended early it is no outcome
-		return AwaitOver{work.Container}
-	case StopOne:
+		return TurnTimedOut{work.Container}
+	case StopContainer:
 		w.cfg.Log.DebugContext(ctx, "stop container", "pod", podstate.Key(pod), "uid", pod.UID,
 			"container", plan.Containers[work.Container].Name, "grace", work.Timeout, "round", 2)
-		return OneStopped{work.Container, w.cfg.Runtime.StopContainer(ctx, work.ID, work.Timeout)}
-	case StopBox:
-		return BoxStopped{w.cfg.Runtime.StopPodSandbox(ctx, work.ID)}
+		return ContainerStopped{work.Container, w.cfg.Runtime.StopContainer(ctx, work.ID, work.Timeout)}
+	case StopSandbox:
+		return SandboxStopped{w.cfg.Runtime.StopPodSandbox(ctx, work.ID)}
 	}
 	return nil
 }
 
-// announce tells people that a container is about to be stopped (KBL-33b).
-func (w *worker) announce(pod *corev1.Pod, stop ContainerStop) {
+// announceStop sends the event that a container is about to be stopped (KBL-33b).
+func (w *worker) announceStop(pod *corev1.Pod, stop ContainerStop) {
 	if stop.Err == nil {
 		w.cfg.Events.ContainerEvent(pod, stop.Name, corev1.EventTypeNormal, "Killing", cmp.Or(stop.Why, "Stopping container "+stop.Name))
 	}
 }
 
-// stopContainer stops one container of a pod that goes on: the hook and the stop signal,
-// which the runtime follows with SIGKILL (KBL-33).
+// stopContainer stops one container of a pod that continues: the hook, the stop signal, and SIGKILL
+// by the runtime (KBL-33).
 func (w *worker) stopContainer(ctx context.Context, pod *corev1.Pod, stop ContainerStop) error {
 	var spent time.Duration
 	if stop.PreStop != nil && stop.Grace > 0 {
-		spent = w.preStop(ctx, pod, stop)
+		spent = w.runPreStop(ctx, pod, stop)
 	}
 	if err := ctx.Err(); err != nil {
 		return err
@@ -153,9 +152,9 @@ func (w *worker) stopContainer(ctx context.Context, pod *corev1.Pod, stop Contai
 	return err
 }
 
-// Violation is the error of a runtime that has answered every stop and still shows what
-// runs; nil when nothing does.
-func Violation(seen podstate.Pod) error {
+// CheckStopped returns an error if the runtime still shows running containers after it answered
+// every stop.
+func CheckStopped(seen podstate.Pod) error {
 	running := seen.Running()
 	if len(running) == 0 {
 		return nil
@@ -167,9 +166,9 @@ func Violation(seen podstate.Pod) error {
 	return errors.New("detected running containers after a successful KillPod, CRI violation: [" + strings.Join(ids, " ") + "]")
 }
 
-// bracketed joins errors as upstream's aggregate prints them: one bare, several as a
-// bracketed list, each text once.
-func bracketed(errs []error) error {
+// joinErrors joins errors as upstream's aggregate prints them: a single one bare, several as a list
+// in brackets, each text once.
+func joinErrors(errs []error) error {
 	var texts []string
 	for _, err := range errs {
 		if err != nil && !slices.Contains(texts, err.Error()) {

@@ -11,7 +11,7 @@ import (
 )
 
 // StartPlan is what one sync of a pod does, in this order: stop the pod or some containers, remove
-// those that are reset, make a sandbox, start containers.
+// the containers that are reset, create a sandbox, start containers.
 type StartPlan struct {
 	// KillPod: everything of the pod is stopped first, because it has ended or because its
 	// sandbox is replaced. Sandbox: a new one is needed, with the number Attempt.
@@ -42,36 +42,36 @@ type Reset struct {
 type ContainerStart struct {
 	Spec    *corev1.Container
 	Attempt uint32
-	// Made is the id of one that has been made already, and may be about to run because an
-	// earlier kubelet has asked for it; empty for none. Upstream makes another beside it.
-	Made     string
-	Again    bool
-	Finished time.Time // of its last run
+	// CreatedID is the id of a container that was created already, and may be about to run because
+	// an earlier kubelet asked for it; empty for none. Upstream creates another one beside it.
+	CreatedID string
+	Again     bool
+	Finished  time.Time // of its last run
 	// Blocks: if this one does not start, the containers after it have to wait.
 	Blocks bool
 }
 
-// Crashes are how long the next restart of each container waits, by name.
+// Crashes are the back-offs of containers, by name.
 type Crashes map[string]Crash
 
-// Crash is the back-off of one container: Delay since its last run ended, set at At.
+// Crash is the back-off of one container: Delay after the end of its last run, set at At.
 type Crash struct {
 	Delay time.Duration
 	At    time.Time
 }
 
-// CrashTiming is how restarts are held back: Initial, doubled to Max.
+// CrashTiming is the back-off of restarts: Initial, doubled up to Max.
 type CrashTiming struct{ Initial, Max time.Duration }
 
-// wait is how long after now a container that ended at finished may start.
-func (c Crash) wait(finished, now time.Time, t CrashTiming) time.Duration {
+// remaining returns how long after now a container that ended at finished must wait.
+func (c Crash) remaining(finished, now time.Time, t CrashTiming) time.Duration {
 	if c.Delay == 0 || now.Sub(c.At) > 2*t.Max {
 		return 0
 	}
 	return min(max(c.Delay-now.Sub(finished), 0), c.Delay) // more is left where a clock is or was wrong
 }
 
-// next is the back-off after a restart at now of a container that ended at finished.
+// next returns the back-off after a restart at now of a container that ended at finished.
 func (c Crash) next(finished, now time.Time, t CrashTiming) Crash {
 	if c.Delay == 0 || finished.Sub(c.At) > 2*t.Max {
 		return Crash{t.Initial, now}
@@ -79,26 +79,27 @@ func (c Crash) next(finished, now time.Time, t CrashTiming) Crash {
 	return Crash{min(2*c.Delay, t.Max), now}
 }
 
-// Standing is what a plan looks at beside the pod.
-type Standing struct {
+// StartInput is the input of PlanStart beside the pod.
+type StartInput struct {
 	Seen    podstate.Pod
 	Crashes Crashes
-	// Probed is what the probes say of running containers, by container id; a container that is
-	// not in it has started and is well.
-	Probed map[string]probes.State
+	// Probes are the states of probes, by container id. Containers without an entry have started
+	// and are healthy.
+	Probes map[string]probes.State
 	// RestartAll: all containers are to be removed and to start anew.
 	RestartAll bool
 	Now        time.Time
 }
 
-// Restarted notes that a container is started again at now.
-func (c Crashes) Restarted(start ContainerStart, now time.Time, t CrashTiming) {
+// RecordRestart records that a container is started again at now.
+func (c Crashes) RecordRestart(start ContainerStart, now time.Time, t CrashTiming) {
 	c[start.Spec.Name] = c[start.Spec.Name].next(start.Finished, now, t)
 }
 
-// Hold is how long a worker waits for back-offs of which the first ends after a while, for the n-th
-// time (upstream's completeWork): no longer than the usual resync, and spread over half of that.
-func (t Timing) Hold(after time.Duration, seed uint64, uid types.UID, n uint64) time.Duration {
+// HoldDelay returns how long a worker waits for back-offs if the first ends after that time, for
+// the n-th time (upstream's completeWork): no longer than the usual resync, spread over half of
+// that.
+func (t Timing) HoldDelay(after time.Duration, seed uint64, uid types.UID, n uint64) time.Duration {
 	if after <= 0 {
 		return 0
 	}

@@ -55,11 +55,11 @@ func TestBracketed(t *testing.T) {
 		{[]error{nil, one}, "a"},
 		{[]error{one, nil, two, one}, "[a, b]"},
 	} {
-		if got := bracketed(row.errs); got == nil || got.Error() != row.want {
+		if got := joinErrors(row.errs); got == nil || got.Error() != row.want {
 			t.Errorf("bracketed(%v) = %v, want %s", row.errs, got, row.want)
 		}
 	}
-	if got := bracketed([]error{nil, nil}); got != nil {
+	if got := joinErrors([]error{nil, nil}); got != nil {
 		t.Errorf("bracketed of nothing = %v", got)
 	}
 }
@@ -117,7 +117,7 @@ func TestPlanStart(t *testing.T) {
 			if row.init {
 				pod.Spec.InitContainers = []corev1.Container{{Name: "i"}, {Name: "j"}}
 			}
-			plan := PlanStart(pod, Standing{Seen: inBox(row.have...), Now: zero}, CrashTiming{})
+			plan := PlanStart(pod, StartInput{Seen: inBox(row.have...), Now: zero}, CrashTiming{})
 			if got := names(plan.Containers); !slices.Equal(got, row.starts) || plan.KillPod != row.ended {
 				t.Errorf("it starts %v, ended %t; want %v, %t", got, plan.KillPod, row.starts, row.ended)
 			}
@@ -140,10 +140,10 @@ func TestPlanStartOfWhatIsMade(t *testing.T) {
 		made("1", "a", "new"), made("2", "b", "old"),
 	})
 	want := []ContainerStart{
-		{Spec: &pod.Spec.Containers[0], Attempt: 2, Made: "1"},
+		{Spec: &pod.Spec.Containers[0], Attempt: 2, CreatedID: "1"},
 		{Spec: &pod.Spec.Containers[1], Attempt: 3},
 	}
-	if diff := cmp.Diff(want, PlanStart(pod, Standing{Seen: seen, Now: zero}, CrashTiming{}).Containers); diff != "" {
+	if diff := cmp.Diff(want, PlanStart(pod, StartInput{Seen: seen, Now: zero}, CrashTiming{}).Containers); diff != "" {
 		t.Errorf("it starts (-want +got):\n%s", diff)
 	}
 }

@@ -18,15 +18,15 @@ import (
 	"github.com/podfall/podfall/services/kubelet/status"
 )
 
-// worker is the shell around one machine: it receives an event, steps, carries out what
-// the machine wants, and repeats. It has a goroutine only while there is something to
-// carry out, so that a running pod costs none.
+// worker is the shell around one machine. It takes an event, steps the machine, carries out the
+// actions, and repeats. It has a goroutine only while there are actions, so that an idle pod costs
+// none.
 type worker struct {
 	cfg Config
 
 	mu        sync.Mutex
 	machine   Machine
-	todo      []Action
+	actions   []Action
 	running   bool
 	interrupt context.CancelFunc
 	stopped   chan struct{} // closed when the containers have stopped
@@ -42,39 +42,38 @@ type worker struct {
 	memory // of the goroutine alone
 }
 
-// progress is how far a worker is with what its machine wants; it is for who asks, and
-// decides nothing.
+// progress is a worker's progress with the actions of its machine, for inspection only.
 type progress struct {
-	// Doing is the step that is under way, empty for none, and Since its beginning.
+	// Doing names the step under way; empty if the worker is idle. Since is when it began.
 	Doing string
 	Since time.Time
-	// Grace is what the last stop began with, in seconds.
+	// Grace is the grace of the last stop, in seconds.
 	Grace int64
-	// Err is why the last attempt failed, Failed how many have in a row, and First when
-	// the first of them did.
-	Err    string
-	Failed int
-	First  time.Time
+	// LastErr is the error of the last attempt, Failures how many failed in a row, and FailingSince
+	// when the first of them failed.
+	LastErr      string
+	Failures     int
+	FailingSince time.Time
 }
 
-// memory is what a worker's goroutine keeps from one action to the next.
+// memory is what a worker's goroutine keeps from one action to the next. Only that goroutine uses
+// it.
 type memory struct {
-	crashes  Crashes
-	began    *metav1.Time // when this kubelet, or one before it, took the pod up
-	lastSync time.Time
-	failures uint64
-	reported bool // the end's status
-	blind    bool // what was started could not be read back
+	crashes     Crashes
+	startTime   *metav1.Time // when this kubelet or an earlier one took the pod
+	lastSync    time.Time
+	retries     uint64
+	endReported bool // the final status was reported
+	needsRelist bool // the containers just started could not be read back
 }
 
 func newWorker(cfg Config, hooks task.Group) *worker {
 	return &worker{cfg: cfg, hooks: hooks, memory: memory{crashes: Crashes{}}, stopped: make(chan struct{}), interrupt: func() {}}
 }
 
-// tell steps the machine and reports whether a goroutine has to be started for what it
-// wants. An Interrupt is carried out here and now: what it ends is what the goroutine
-// is at.
-func (w *worker) tell(e Event) (start bool) {
+// step steps the machine and reports whether a goroutine must be started for its actions. Interrupt
+// is carried out here, because it ends what the goroutine is doing.
+func (w *worker) step(e Event) (start bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	before := w.machine.State()
@@ -88,41 +87,41 @@ func (w *worker) tell(e Event) (start bool) {
 			w.interrupt()
 			continue
 		}
-		w.todo = append(w.todo, action)
+		w.actions = append(w.actions, action)
 	}
-	if len(w.todo) > 0 && !w.running {
+	if len(w.actions) > 0 && !w.running {
 		w.running = true
 		return true
 	}
 	return false
 }
 
-// work carries out actions until none is left or ctx ends.
-func (w *worker) work(ctx context.Context) {
+// run carries out actions until none is left or ctx ends.
+func (w *worker) run(ctx context.Context) {
 	for {
-		action := w.take(ctx)
+		action := w.nextAction(ctx)
 		if action == nil {
 			return
 		}
-		answer := w.carryOut(ctx, action)
-		w.at("")
+		answer := w.perform(ctx, action)
+		w.setStep("")
 		if answer != nil && ctx.Err() == nil {
-			w.tell(answer)
+			w.step(answer)
 		}
 	}
 }
 
-// take is the next action; nil when none is left or ctx has ended. A stop takes up the grace of
-// when it begins: it may have become shorter since the machine asked for the stop (KBL-18).
-func (w *worker) take(ctx context.Context) Action {
+// nextAction returns the next action, or nil if none is left or ctx has ended. A Stop gets the
+// grace of now: it may have become shorter since the machine asked for the stop (KBL-18).
+func (w *worker) nextAction(ctx context.Context) Action {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.todo) == 0 || ctx.Err() != nil {
+	if len(w.actions) == 0 || ctx.Err() != nil {
 		w.running = false
 		return nil
 	}
-	action := w.todo[0]
-	w.todo = w.todo[1:]
+	action := w.actions[0]
+	w.actions = w.actions[1:]
 	if stop, ok := action.(Stop); ok {
 		stop.Grace = w.machine.Grace()
 		return stop
@@ -130,89 +129,91 @@ func (w *worker) take(ctx context.Context) Action {
 	return action
 }
 
-// carryOut does what the machine wants and returns the event that answers it, if any.
-func (w *worker) carryOut(ctx context.Context, action Action) Event {
+// perform carries out one action and returns the event that answers it, or nil.
+func (w *worker) perform(ctx context.Context, action Action) Event {
 	switch a := action.(type) {
 	case Sync:
-		w.at(inspect.StepSync)
+		w.setStep(inspect.StepSync)
 		answer := w.sync(ctx, a.Pod)
-		w.synced(ctx, a.Pod, "sync pod", answer.Err)
+		w.recordAttempt(ctx, a.Pod, "sync pod", answer.Err)
 		return answer
 	case Stop:
-		w.at(inspect.StepStop)
+		w.setStep(inspect.StepStop)
 		err := w.stop(ctx, a)
-		w.synced(ctx, a.Pod, "stop pod", err)
+		w.recordAttempt(ctx, a.Pod, "stop pod", err)
 		return Ended{err}
 	case ReportEnd:
 		w.reportEnd(a.Pod)
 	case Clean:
 		err := w.clean(ctx, a.Pod)
-		w.synced(ctx, a.Pod, "clean up after pod", err)
+		w.recordAttempt(ctx, a.Pod, "clean up after pod", err)
 		return Cleaned{err}
 	case Confirm:
 		w.cfg.Status.Finish(a.Pod)
 	case Again:
-		w.again(a)
+		w.scheduleRetry(a)
 	case Interrupt: // never queued: tell has carried it out
 	}
 	return nil
 }
 
-func (w *worker) synced(ctx context.Context, pod *corev1.Pod, what string, err error) {
+// recordAttempt records the end of an attempt, and reports its error.
+func (w *worker) recordAttempt(ctx context.Context, pod *corev1.Pod, what string, err error) {
 	w.lastSync = w.cfg.Clock.Steady()
-	w.came(err)
+	w.recordResult(err)
 	if err != nil && ctx.Err() == nil {
 		w.cfg.History.Record("", history.KubeletStuck{Pod: podstate.Key(pod), UID: string(pod.UID), Doing: what, Err: err.Error()})
 		w.cfg.Log.ErrorContext(ctx, "error syncing pod, skipping", "pod", podstate.Key(pod), "uid", pod.UID, "doing", what, "err", err)
 	}
 }
 
-// at notes the step that begins; empty for none.
-func (w *worker) at(step string) {
+// setStep records the step that begins; empty if the worker becomes idle.
+func (w *worker) setStep(step string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.Doing, w.Since = step, w.cfg.Clock.Steady()
 }
 
-// came notes what an attempt came to.
-func (w *worker) came(err error) {
+// recordResult counts consecutive failures of sync, stop and clean.
+func (w *worker) recordResult(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err == nil {
-		w.Err, w.Failed, w.First = "", 0, time.Time{}
+		w.LastErr, w.Failures, w.FailingSince = "", 0, time.Time{}
 		return
 	}
-	if w.Failed == 0 {
-		w.First = w.cfg.Clock.Steady()
+	if w.Failures == 0 {
+		w.FailingSince = w.cfg.Clock.Steady()
 	}
-	w.Err = err.Error()
-	w.Failed++
+	w.LastErr = err.Error()
+	w.Failures++
 }
 
-// look is what the runtime holds of the pod, as of later than the last sync where the
-// timing asks for that (KBL-20).
-func (w *worker) look(ctx context.Context, uid types.UID) (podstate.Pod, error) {
+// readPod returns what the runtime has of the pod. If the timing asks for it, the listing is newer
+// than the last sync (KBL-20).
+func (w *worker) readPod(ctx context.Context, uid types.UID) (podstate.Pod, error) {
 	var than time.Time
-	if w.cfg.Timing.AwaitRelist || w.blind {
+	if w.cfg.Timing.AwaitRelist || w.needsRelist {
 		than = w.lastSync
 	}
 	seen, err := w.cfg.Cache.NewerThan(ctx, uid, than)
-	w.blind = w.blind && err != nil
+	w.needsRelist = w.needsRelist && err != nil
 	return seen, err
 }
 
-// stop is round 2 (KBL-30): say that the mark was seen, stop everything, make sure.
+// stop is round 2 (KBL-30, upstream's SyncTerminatingPod): report that the mark was seen, stop
+// everything, check that nothing runs.
 func (w *worker) stop(ctx context.Context, a Stop) error {
 	w.cfg.History.Record("", history.KubeletTerm{Pod: podstate.Key(a.Pod), UID: string(a.Pod.UID), Grace: a.Grace})
 	w.mu.Lock()
 	w.Grace = a.Grace
 	w.mu.Unlock()
-	seen, err := w.look(ctx, a.Pod.UID)
+	seen, err := w.readPod(ctx, a.Pod.UID)
 	if err != nil {
 		return err
 	}
 	if a.Known {
-		w.report(a.Pod, seen, w.facts(a.Pod, seen, w.stopFacts()))
+		w.reportStopping(a.Pod, seen, w.addProbes(a.Pod, seen, w.stoppingFacts()))
 		w.cfg.Probes.Watch(a.Pod) // only readiness is asked for from now on
 	}
 	plan := PlanStop(a.Pod, seen, &a.Grace)
@@ -224,20 +225,20 @@ func (w *worker) stop(ctx context.Context, a Stop) error {
 	}
 	w.cfg.Probes.Forget(a.Pod.UID)
 	if len(plan.Containers)+len(plan.Sandboxes) == 0 {
-		return w.unprepare(ctx, a.Pod)
+		return w.unprepareClaims(ctx, a.Pod)
 	}
-	seen, err = w.cfg.Cache.Read(ctx, a.Pod.UID, w.surely(seen.Sandboxes))
+	seen, err = w.cfg.Cache.Read(ctx, a.Pod.UID, w.stoppedSandboxes(seen.Sandboxes))
 	if err != nil {
 		return err
 	}
-	if err := Violation(seen); err != nil {
+	if err := CheckStopped(seen); err != nil {
 		return err
 	}
-	return w.unprepare(ctx, a.Pod)
+	return w.unprepareClaims(ctx, a.Pod)
 }
 
-// unprepare gives back what the pod's resource claims hold on the node (KBL-30(6)).
-func (w *worker) unprepare(ctx context.Context, pod *corev1.Pod) error {
+// unprepareClaims releases the node's resources that the pod's resource claims hold (KBL-30(6)).
+func (w *worker) unprepareClaims(ctx context.Context, pod *corev1.Pod) error {
 	if len(pod.Spec.ResourceClaims) == 0 {
 		return nil
 	}
@@ -247,9 +248,9 @@ func (w *worker) unprepare(ctx context.Context, pod *corev1.Pod) error {
 	return nil
 }
 
-// surely are sandboxes as a successful stop has left them, which saves asking when the
-// timing is at its fastest; otherwise nil: ask.
-func (w *worker) surely(sandboxes []*proto.Sandbox) []*proto.Sandbox {
+// stoppedSandboxes returns sandboxes as a successful stop has left them, which saves a request with
+// the fastest timing. Otherwise it returns nil: the runtime must be asked.
+func (w *worker) stoppedSandboxes(sandboxes []*proto.Sandbox) []*proto.Sandbox {
 	if w.cfg.Timing.AwaitRelist {
 		return nil
 	}
@@ -267,27 +268,27 @@ func (w *worker) surely(sandboxes []*proto.Sandbox) []*proto.Sandbox {
 // reportEnd reports that the containers have stopped for good (KBL-30(7)).
 func (w *worker) reportEnd(pod *corev1.Pod) {
 	seen, _ := w.cfg.Cache.Last(pod.UID)
-	w.reported = true
-	w.report(pod, seen, w.endFacts())
+	w.endReported = true
+	w.reportStopping(pod, seen, w.endedFacts())
 }
 
-// report reports a pod that stops. A pod that has outlived its deadline is told of each time, as
-// upstream does.
-func (w *worker) report(pod *corev1.Pod, seen podstate.Pod, facts status.Facts) {
+// reportStopping reports a pod that stops. If its deadline has passed it also sends the event, each
+// time, as upstream does.
+func (w *worker) reportStopping(pod *corev1.Pod, seen podstate.Pod, facts status.Facts) {
 	if facts.Evicts {
 		w.cfg.Events.Event(pod, corev1.EventTypeNormal, facts.Reason, facts.Message)
 	}
 	w.cfg.Status.Report(pod, seen, facts)
 }
 
-// stopFacts are of a pod whose containers are about to stop.
-func (w *worker) stopFacts() status.Facts {
-	facts := w.endFacts()
+// stoppingFacts returns the facts of a pod whose containers are about to stop.
+func (w *worker) stoppingFacts() status.Facts {
+	facts := w.endedFacts()
 	facts.Ended, facts.MayRun = false, true
 	return facts
 }
 
-func (w *worker) endFacts() status.Facts {
+func (w *worker) endedFacts() status.Facts {
 	facts := status.Facts{Ended: true, Waiting: w.waiting}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -297,30 +298,30 @@ func (w *worker) endFacts() status.Facts {
 	return facts
 }
 
-// clean releases what the pod used, in this order (KBL-60).
+// clean releases what the pod used, in this order (KBL-60, upstream's SyncTerminatedPod).
 func (w *worker) clean(ctx context.Context, pod *corev1.Pod) error {
-	seen, err := w.look(ctx, pod.UID)
+	seen, err := w.readPod(ctx, pod.UID)
 	if err != nil {
 		return err
 	}
-	if w.cfg.Timing.AwaitRelist || !w.reported {
-		w.report(pod, seen, w.endFacts())
+	if w.cfg.Timing.AwaitRelist || !w.endReported {
+		w.reportStopping(pod, seen, w.endedFacts())
 	}
-	w.at(inspect.StepUnmount)
+	w.setStep(inspect.StepUnmount)
 	if err := w.cfg.Volumes.Unmount(ctx, pod); err != nil {
 		return fmt.Errorf("unmount volumes of pod %s: %w", podstate.Key(pod), err)
 	}
-	w.at(inspect.StepRemoveDirs)
+	w.setStep(inspect.StepRemoveDirs)
 	if err := w.cfg.Volumes.RemoveDirs(ctx, pod); err != nil {
 		return fmt.Errorf("remove volumes of pod %s: %w", podstate.Key(pod), err)
 	}
 	w.cfg.Objects.Forget(pod.UID)
-	w.at(inspect.StepCgroup)
+	w.setStep(inspect.StepCgroup)
 	if err := w.cfg.Cgroups.Destroy(ctx, pod.UID); err != nil {
 		return err
 	}
 	if w.cfg.Compat.RemoveContainersFirst { // (ART-07)
-		if err := w.purge(ctx, seen); err != nil {
+		if err := w.removeFromRuntime(ctx, seen); err != nil {
 			return err
 		}
 		w.cfg.Cache.Forget(pod.UID)
@@ -328,8 +329,8 @@ func (w *worker) clean(ctx context.Context, pod *corev1.Pod) error {
 	return nil
 }
 
-// purge removes everything dead of the pod from the runtime (CRI-16).
-func (w *worker) purge(ctx context.Context, seen podstate.Pod) error {
+// removeFromRuntime removes all dead containers and sandboxes of the pod from the runtime (CRI-16).
+func (w *worker) removeFromRuntime(ctx context.Context, seen podstate.Pod) error {
 	for _, c := range seen.Containers {
 		if err := w.cfg.Runtime.RemoveContainer(ctx, c.GetId()); err != nil {
 			return fmt.Errorf("remove container %s: %w", c.GetId(), err)
@@ -343,17 +344,17 @@ func (w *worker) purge(ctx context.Context, seen podstate.Pod) error {
 	return nil
 }
 
-// again notes when the machine wants to be told Due.
-func (w *worker) again(a Again) {
-	w.failures++
+// scheduleRetry sets when the machine gets its next Due.
+func (w *worker) scheduleRetry(a Again) {
+	w.retries++
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.due = w.cfg.Clock.Steady().Add(w.cfg.Timing.Pause(a, w.cfg.Seed, w.machine.Pod().UID, w.failures))
+	w.due = w.cfg.Clock.Steady().Add(w.cfg.Timing.RetryDelay(a, w.cfg.Seed, w.machine.Pod().UID, w.retries))
 }
 
-// Pause is how long until Due is told, for the n-th time to the machine of the UID. A
-// back-off is spread over half its length, so that a node's pods do not retry in step.
-func (t Timing) Pause(a Again, seed uint64, uid types.UID, n uint64) time.Duration {
+// RetryDelay returns the time until Due, for the n-th retry of the UID. A back-off is spread over
+// half its length, so that a node's pods do not retry in step.
+func (t Timing) RetryDelay(a Again, seed uint64, uid types.UID, n uint64) time.Duration {
 	if a.After > 0 {
 		return a.After
 	}

@@ -24,12 +24,12 @@ import (
 
 // Runtime is the part of CRI that a worker needs.
 type Runtime interface {
-	Outside
-	Inside
+	PodRuntime
+	ExecRuntime
 }
 
-// Outside is the part of CRI that changes something.
-type Outside interface {
+// PodRuntime is the part of CRI that changes pods and containers.
+type PodRuntime interface {
 	RunPodSandbox(ctx context.Context, request *proto.RunPodSandboxRequest) (*proto.Sandbox, error)
 	StopPodSandbox(ctx context.Context, id string) error
 	RemovePodSandbox(ctx context.Context, id string) error
@@ -39,7 +39,7 @@ type Outside interface {
 	RemoveContainer(ctx context.Context, id string) error
 }
 
-// Cache is what is known of the runtime.
+// Cache is the known state of the runtime.
 type Cache interface {
 	NewerThan(ctx context.Context, uid types.UID, than time.Time) (podstate.Pod, error)
 	Read(ctx context.Context, uid types.UID, known []*proto.Sandbox) (podstate.Pod, error)
@@ -50,22 +50,22 @@ type Cache interface {
 // Status takes the pods' statuses; it never blocks.
 type Status interface {
 	Report(pod *corev1.Pod, seen podstate.Pod, facts status.Facts) corev1.PodStatus
-	// Derive is what Report would report.
+	// Derive returns the status that Report would report.
 	Derive(pod *corev1.Pod, seen podstate.Pod, facts status.Facts) corev1.PodStatus
 	SandboxReady(pod *corev1.Pod)
 	Finish(pod *corev1.Pod)
 }
 
-// Probes asks containers how they are; it never blocks.
+// Probes runs the containers' probes; it never blocks.
 type Probes interface {
 	Watch(pod *corev1.Pod)
 	Forget(uid types.UID)
 	Container(uid types.UID, name, id string) probes.State
 }
 
-// Volumes mounts and unmounts, and says what of it a container sees.
+// Volumes mounts and unmounts volumes, and returns the mounts of containers.
 type Volumes interface {
-	// Mount tries once, and returns a *volumes.NotReadyError when something lacks.
+	// Mount tries once, and returns a *volumes.NotReadyError if volumes are missing.
 	Mount(ctx context.Context, pod *corev1.Pod) error
 	Unmount(ctx context.Context, pod *corev1.Pod) error
 	RemoveDirs(ctx context.Context, pod *corev1.Pod) error
@@ -73,14 +73,14 @@ type Volumes interface {
 	EnvFile(pod *corev1.Pod, ref *corev1.FileKeySelector) (string, error)
 }
 
-// Images sees to it that containers' images are on the node.
+// Images brings containers' images to the node.
 type Images interface {
-	// Ensure returns when the image is there, or a *pulls.Error.
+	// Ensure returns when the image is on the node, or with a *pulls.Error.
 	Ensure(ctx context.Context, pod *corev1.Pod, spec *corev1.Container) error
 	Forget(uid types.UID)
 }
 
-// Objects are the copies of what pods refer to.
+// Objects are copies of the objects that pods refer to.
 type Objects interface {
 	Register(ctx context.Context, pod *corev1.Pod)
 	Forget(uid types.UID)
@@ -96,18 +96,18 @@ type Cgroups interface {
 	Destroy(ctx context.Context, uid types.UID) error
 }
 
-// Claims are what dynamic resources pods hold of the node.
+// Claims releases the dynamic resources of pods.
 type Claims interface {
 	Unprepare(ctx context.Context, pod *corev1.Pod) error
 }
 
-// Events tells people; it never blocks.
+// Events sends events to users; it never blocks.
 type Events interface {
 	Event(about kinds.Object, kind, reason, message string)
 	ContainerEvent(pod *corev1.Pod, container, kind, reason, message string)
 }
 
-// Timing is how workers pace themselves.
+// Timing holds the intervals of workers.
 type Timing struct {
 	// AwaitRelist makes each run wait for a listing of the runtime newer than the last
 	// run (KBL-20). Without it a run begins at once from what is known, and a started
@@ -118,13 +118,13 @@ type Timing struct {
 	// are lengthened by up to Jitter of themselves.
 	Backoff, Resync time.Duration
 	Jitter          float64
-	// Crash holds back restarts of containers.
+	// Crash is the back-off of container restarts.
 	Crash CrashTiming
-	// KillWait is the least that Kill waits (KBL-23).
+	// KillWait is the shortest time that Kill waits (KBL-23).
 	KillWait time.Duration
 }
 
-// Config is what workers work with.
+// Config holds what workers use.
 type Config struct {
 	Runtime Runtime
 	Cache   Cache
@@ -139,10 +139,10 @@ type Config struct {
 	Seed   uint64
 }
 
-// Driver is what workers run on.
+// Driver is the clock, the scheduler and the history that workers run on.
 type Driver struct {
 	Clock task.Clock
-	// Tasks are goroutines if it is nil.
+	// Tasks defaults to goroutines.
 	Tasks   task.Scheduler
 	History History
 }
@@ -154,7 +154,7 @@ type History interface {
 	RecordSince(began history.MonoTime, cause string, fact history.Fact)
 }
 
-// Host is what pods stand on.
+// Host is what the node provides to pods.
 type Host struct {
 	Images  Images
 	Volumes Volumes
@@ -163,20 +163,20 @@ type Host struct {
 	Objects Objects
 	// IP is the node's address.
 	IP string
-	// Allocatable is what a container has whose limits say nothing.
+	// Allocatable is the limit of containers that set none.
 	Allocatable corev1.ResourceList
 }
 
-// Workers are a node's pod workers by UID.
+// Workers are the pod workers of a node, by UID.
 //
 // # Order
 //
-// Events of one UID are stepped in the order in which they are told, at once; what a
-// machine wants is carried out in order, one action at a time.
+// Events of one UID are stepped at once, in the order of the calls. Actions of a machine are
+// carried out in order, one at a time.
 //
 // # Blocking
 //
-// Nothing but Kill and Run waits, so one stuck pod blocks no other (KBL-06).
+// Only Kill and Run wait, so that one stuck pod blocks no other (KBL-06).
 type Workers struct {
 	cfg Config
 
@@ -186,14 +186,14 @@ type Workers struct {
 	group   task.Group
 }
 
-// NewWorkers has none yet.
+// NewWorkers returns an empty set of workers.
 func NewWorkers(cfg Config) *Workers {
 	cfg.Tasks = task.OrGoroutines(cfg.Tasks)
 	return &Workers{cfg: cfg, workers: map[types.UID]*worker{}, group: cfg.Tasks.Group()}
 }
 
-// Run waits until ctx ends and then for what is being carried out. It stops no pod: the
-// kubelet leaves, and the containers live on.
+// Run waits until ctx ends and then for the actions under way. It stops no pod: the kubelet leaves,
+// and containers keep running.
 func (s *Workers) Run(ctx context.Context) error {
 	<-ctx.Done()
 	s.mu.Lock()
@@ -203,9 +203,9 @@ func (s *Workers) Run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// Tell steps the UID's machine. Only Seen and Orphan make a new worker; anything else
-// about an unknown UID is ignored.
-func (s *Workers) Tell(ctx context.Context, uid types.UID, e Event) {
+// Step steps the UID's machine. Only Seen and Orphan create a worker; other events of an unknown
+// UID are ignored.
+func (s *Workers) Step(ctx context.Context, uid types.UID, e Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -221,25 +221,26 @@ func (s *Workers) Tell(ctx context.Context, uid types.UID, e Event) {
 		w = newWorker(s.cfg, s.group)
 		s.workers[uid] = w
 	}
-	if w.tell(e) {
-		s.group.Go(func() { w.work(ctx) })
+	if w.step(e) {
+		s.group.Go(func() { w.run(ctx) })
 	}
 }
 
-// Due tells every worker whose retry or resync is due.
-func (s *Workers) Due(ctx context.Context) {
+// StepDue steps every worker whose retry or resync is due.
+func (s *Workers) StepDue(ctx context.Context) {
 	now := s.cfg.Clock.Steady()
 	for _, uid := range s.uids() {
 		s.mu.Lock()
 		w := s.workers[uid]
 		s.mu.Unlock()
-		if w != nil && w.isDue(now) {
-			s.Tell(ctx, uid, Due{})
+		if w != nil && w.takeDue(now) {
+			s.Step(ctx, uid, Due{})
 		}
 	}
 }
 
-func (w *worker) isDue(now time.Time) bool {
+// takeDue reports whether the worker's retry is due, and clears it.
+func (w *worker) takeDue(now time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.due.IsZero() || now.Before(w.due) {
@@ -249,7 +250,7 @@ func (w *worker) isDue(now time.Time) bool {
 	return true
 }
 
-// NextDue is when the first retry or resync is due; zero for never.
+// NextDue returns when the first retry or resync is due; zero for never.
 func (s *Workers) NextDue() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -264,11 +265,11 @@ func (s *Workers) NextDue() time.Time {
 	return first
 }
 
-// Kill ends a pod for a reason of the node's and waits until its containers have
-// stopped, but no longer than one and a half times the grace (KBL-23). The worker goes
-// on in any case, until ctx ends: it is that of the kubelet.
+// Kill ends a pod for a reason of the node, and waits until its containers have stopped, at most
+// one and a half times the grace (KBL-23). The worker continues in any case until ctx ends, which
+// must be the kubelet's.
 func (s *Workers) Kill(ctx context.Context, uid types.UID, kill Kill) error {
-	s.Tell(ctx, uid, kill)
+	s.Step(ctx, uid, kill)
 	s.mu.Lock()
 	w := s.workers[uid]
 	s.mu.Unlock()
@@ -291,19 +292,19 @@ func (s *Workers) Kill(ctx context.Context, uid types.UID, kill Kill) error {
 	return errors.New("timeout waiting to kill pod")
 }
 
-// View is one worker as others see it.
+// View is a snapshot of one worker.
 type View struct {
 	UID     types.UID
 	State   State
 	Pod     *corev1.Pod
 	Removed bool
 	Restart bool
-	// Cause is why the node itself ends it; nil for other ends.
+	// Cause is why the node itself ends the pod; nil for other ends.
 	Cause *Cause
 	progress
 }
 
-// All are the workers, by UID.
+// All returns the workers, by UID.
 func (s *Workers) All() []View {
 	var views []View
 	for _, uid := range s.uids() {
@@ -314,7 +315,7 @@ func (s *Workers) All() []View {
 	return views
 }
 
-// Get is the UID's worker, if it has one.
+// Get returns the UID's worker, if it has one.
 func (s *Workers) Get(uid types.UID) (View, bool) {
 	s.mu.Lock()
 	w := s.workers[uid]
@@ -328,7 +329,7 @@ func (s *Workers) Get(uid types.UID) (View, bool) {
 	return View{UID: uid, State: m.State(), Pod: m.Pod(), Removed: m.Removed(), Restart: m.Restart(), Cause: m.Cause(), progress: w.progress}, true
 }
 
-// Forget lets a finished worker go, and removes what is left of its pod in the runtime.
+// Forget drops a finished worker, and removes the rest of its pod from the runtime.
 func (s *Workers) Forget(ctx context.Context, uid types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -336,7 +337,7 @@ func (s *Workers) Forget(ctx context.Context, uid types.UID) {
 	if w == nil || s.closed {
 		return
 	}
-	w.tell(Forget{})
+	w.step(Forget{})
 	w.mu.Lock()
 	state := w.machine.State()
 	w.mu.Unlock()
@@ -347,16 +348,16 @@ func (s *Workers) Forget(ctx context.Context, uid types.UID) {
 	s.cfg.History.Record("", history.KubeletForget{UID: string(uid)})
 	s.cfg.Probes.Forget(uid)
 	s.cfg.Images.Forget(uid)
-	s.group.Go(func() { w.leave(ctx, uid) })
+	s.group.Go(func() { w.removeRemains(ctx, uid) })
 }
 
-// leave removes the pod's dead sandboxes, which take their containers along.
-func (w *worker) leave(ctx context.Context, uid types.UID) {
+// removeRemains removes the pod's dead sandboxes, and their containers with them.
+func (w *worker) removeRemains(ctx context.Context, uid types.UID) {
 	if seen, _ := w.cfg.Cache.Last(uid); len(seen.Containers)+len(seen.Sandboxes) > 0 {
 		seen.Containers = slices.DeleteFunc(slices.Clone(seen.Containers), func(c *proto.Container) bool {
 			return slices.ContainsFunc(seen.Sandboxes, func(s *proto.Sandbox) bool { return s.GetId() == c.GetSandboxId() })
 		})
-		if err := w.purge(ctx, seen); err != nil && ctx.Err() == nil {
+		if err := w.removeFromRuntime(ctx, seen); err != nil && ctx.Err() == nil {
 			w.cfg.Log.WarnContext(ctx, "remove a finished pod from the runtime", "uid", uid, "err", err)
 			return
 		}
@@ -370,7 +371,7 @@ func (s *Workers) uids() []types.UID {
 	return slices.Sorted(maps.Keys(s.workers))
 }
 
-// fraction is a number from 0 to 1 that the seed, the pod and the count decide.
+// fraction returns a number in [0, 1) that depends on the seed, the pod and the count.
 func fraction(seed uint64, uid types.UID, n uint64) float64 {
 	h := fnv.New64a()
 	var buf [16]byte

@@ -16,62 +16,63 @@ import (
 	"github.com/podfall/podfall/services/kubelet/podstate"
 )
 
-// Book is what there is to report: the latest status of each UID, what of it the API has
-// accepted, and whose turn it is. It is pure: who has it sends, and says when. A Reporter
-// is one with a lock.
-type Book struct {
+// Queue holds the statuses to report: the latest of each UID, the version that the API has
+// accepted, and the order of deliveries. It is pure: the caller sends, and passes the time. A
+// Reporter adds a lock.
+type Queue struct {
 	compat  proto.Compat
 	hostIP  string
 	entries map[types.UID]*entry
-	queue   []types.UID
+	order   []types.UID
 }
 
+// entry is the reported status of one pod.
 type entry struct {
 	pod      *corev1.Pod
 	status   corev1.PodStatus
 	facts    Facts
 	finished bool
-	// before is reported ahead of the status; nil for none.
-	before *earlier
+	// prior is reported before the status; nil for none.
+	prior *priorStatus
 	// version counts changes; accepted is the version that the API has.
 	version, accepted uint64
-	// answer is the API's object as it last answered.
-	answer       *corev1.Pod
+	// live is the object of the API's last answer.
+	live         *corev1.Pod
 	queued, busy bool
 }
 
-// earlier is a status that waits to be sent when the sandbox of its pod gets ready.
-type earlier struct {
+// priorStatus is a status that was waiting to be sent when the sandbox of its pod became ready.
+type priorStatus struct {
 	status  corev1.PodStatus
 	facts   Facts
 	version uint64
 }
 
-// NewBook has nothing to report.
-func NewBook(compat proto.Compat, hostIP string) *Book {
-	return &Book{compat: compat, hostIP: hostIP, entries: map[types.UID]*entry{}}
+// NewQueue returns an empty queue.
+func NewQueue(compat proto.Compat, hostIP string) *Queue {
+	return &Queue{compat: compat, hostIP: hostIP, entries: map[types.UID]*entry{}}
 }
 
-// Report derives the pod's status and queues it if it differs from the last.
-func (b *Book) Report(pod *corev1.Pod, seen podstate.Pod, facts Facts, now time.Time) corev1.PodStatus {
+// Report derives the pod's status, and queues it if it differs from the last one.
+func (b *Queue) Report(pod *corev1.Pod, seen podstate.Pod, facts Facts, now time.Time) corev1.PodStatus {
 	status := b.Derive(pod, seen, facts, now)
-	b.set(b.entry(pod), pod, status, facts)
+	b.update(b.getOrCreate(pod), pod, status, facts)
 	return status
 }
 
-// Derive is the pod's status as Report would queue it.
-func (b *Book) Derive(pod *corev1.Pod, seen podstate.Pod, facts Facts, now time.Time) corev1.PodStatus {
+// Derive returns the pod's status as Report would queue it.
+func (b *Queue) Derive(pod *corev1.Pod, seen podstate.Pod, facts Facts, now time.Time) corev1.PodStatus {
 	return Derive(Input{
-		Pod: pod, Seen: seen, Old: b.entry(pod).status, Facts: facts,
+		Pod: pod, Seen: seen, Old: b.getOrCreate(pod).status, Facts: facts,
 		HostIP: b.hostIP, Compat: b.compat, Now: now,
 	})
 }
 
-// SandboxReady reports that the sandbox of the pod is there, before any of its containers
-// starts (upstream's OnPodSandboxReady). Nothing else of the status changes. A status that waits to
-// be sent goes ahead of it: making a sandbox may take no time here.
-func (b *Book) SandboxReady(pod *corev1.Pod, now time.Time) {
-	e := b.entry(pod)
+// SandboxReady reports that the pod's sandbox is ready, before any container starts (upstream's
+// OnPodSandboxReady). Nothing else of the status changes. A status that waits to be sent goes
+// first, because creating a sandbox may take no time here.
+func (b *Queue) SandboxReady(pod *corev1.Pod, now time.Time) {
+	e := b.getOrCreate(pod)
 	status := *e.status.DeepCopy()
 	ready := corev1.PodCondition{Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionTrue}
 	if b.compat.TracksGeneration {
@@ -83,16 +84,16 @@ func (b *Book) SandboxReady(pod *corev1.Pod, now time.Time) {
 	} else {
 		status.Conditions = append(status.Conditions, ready)
 	}
-	var before *earlier
+	var before *priorStatus
 	if e.queued && e.version > 0 {
-		before = &earlier{e.status, e.facts, e.version}
+		before = &priorStatus{e.status, e.facts, e.version}
 	}
-	b.set(e, pod, status, Facts{MayRun: true})
-	e.before = before
+	b.update(e, pod, status, Facts{MayRun: true})
+	e.prior = before
 }
 
-// Reject reports that the node does not take the pod (KBL-09).
-func (b *Book) Reject(pod *corev1.Pod, reason, message string, now time.Time) {
+// Reject reports that the node rejects the pod (KBL-09).
+func (b *Queue) Reject(pod *corev1.Pod, reason, message string, now time.Time) {
 	status := *pod.Status.DeepCopy()
 	status.Phase, status.Reason, status.Message = corev1.PodFailed, reason, message
 	if b.compat.TracksGeneration {
@@ -101,51 +102,51 @@ func (b *Book) Reject(pod *corev1.Pod, reason, message string, now time.Time) {
 	if status.StartTime == nil {
 		status.StartTime = &metav1.Time{Time: now.Truncate(time.Second)}
 	}
-	b.set(b.entry(pod), pod, status, Facts{Ended: true})
+	b.update(b.getOrCreate(pod), pod, status, Facts{Ended: true})
 }
 
-// Finish reports that nothing of the pod is left on the node (KBL-62). If the pod is
-// being deleted, the object goes.
-func (b *Book) Finish(pod *corev1.Pod) {
-	e := b.entry(pod)
+// Finish reports that nothing of the pod is left on the node (KBL-62). If the pod is being deleted,
+// its object is then deleted.
+func (b *Queue) Finish(pod *corev1.Pod) {
+	e := b.getOrCreate(pod)
 	e.finished = true
 	e.version++
-	b.set(e, pod, Terminate(pod, e.status, b.compat), Facts{Ended: true})
+	b.update(e, pod, Terminate(pod, e.status, b.compat), Facts{Ended: true})
 	b.enqueue(pod.UID, e)
 }
 
-// Refresh looks at a pod whose status the API shows changed, by others or by an answer
-// to this kubelet, and puts right what is the kubelet's. It counts as a change, so that it
-// is tried again when the API is not to be reached.
-func (b *Book) Refresh(pod *corev1.Pod) {
+// Refresh queues a pod whose status changed in the API, by others or by an answer to this kubelet,
+// to restore the kubelet's fields. It counts as a change, so that it is retried while the API is
+// unreachable.
+func (b *Queue) Refresh(pod *corev1.Pod) {
 	e := b.entries[pod.UID]
-	if e == nil || (e.answer != nil && e.answer.ResourceVersion == pod.ResourceVersion) {
+	if e == nil || (e.live != nil && e.live.ResourceVersion == pod.ResourceVersion) {
 		return
 	}
 	e.version++
 	b.enqueue(pod.UID, e)
 }
 
-// Forget drops what is queued for a UID that has left the API.
-func (b *Book) Forget(uid types.UID) { delete(b.entries, uid) }
+// Forget drops the entry of a UID that has left the API.
+func (b *Queue) Forget(uid types.UID) { delete(b.entries, uid) }
 
-// Known are the UIDs with a status, in order.
-func (b *Book) Known() []types.UID { return slices.Sorted(maps.Keys(b.entries)) }
+// Known returns the UIDs with a status, sorted.
+func (b *Queue) Known() []types.UID { return slices.Sorted(maps.Keys(b.entries)) }
 
-// Requeue queues everything that the API has not accepted, and finished pods that were
-// marked since. It reports whether anything waits to be sent.
-func (b *Book) Requeue(copies Copies) bool {
+// Requeue queues everything that the API has not accepted, and finished pods that were marked
+// since. It reports whether anything is queued.
+func (b *Queue) Requeue(copies Copies) bool {
 	for _, uid := range b.Known() {
 		e := b.entries[uid]
-		if e.version != e.accepted || b.due(uid, e, copies) {
+		if e.version != e.accepted || b.canDelete(uid, e, copies) {
 			b.enqueue(uid, e)
 		}
 	}
-	return len(b.queue) > 0
+	return len(b.order) > 0
 }
 
-// Status is what was reported last of a pod; false for nothing.
-func (b *Book) Status(uid types.UID) (corev1.PodStatus, bool) {
+// Status returns the last reported status of a pod; false for none.
+func (b *Queue) Status(uid types.UID) (corev1.PodStatus, bool) {
 	e := b.entries[uid]
 	if e == nil || e.version == 0 {
 		return corev1.PodStatus{}, false
@@ -153,31 +154,30 @@ func (b *Book) Status(uid types.UID) (corev1.PodStatus, bool) {
 	return e.status, true
 }
 
-// due reports whether a pod may go that is finished, and has been marked since.
-func (b *Book) due(uid types.UID, e *entry, copies Copies) bool {
+// canDelete reports whether a finished pod has been marked and its object may be deleted.
+func (b *Queue) canDelete(uid types.UID, e *entry, copies Copies) bool {
 	if !e.finished {
 		return false
 	}
 	copied, _ := copies.Get(uid)
-	live := podset.Newer(copied, e.answer)
+	live := podset.Newer(copied, e.live)
 	return live != nil && Deletable(live, e.finished, b.compat.PublishesTerminalPhase)
 }
 
-// Waiting reports whether Next has something.
-func (b *Book) Waiting() bool { return len(b.queue) > 0 }
+// HasNext reports whether Next may return a delivery.
+func (b *Queue) HasNext() bool { return len(b.order) > 0 }
 
-// Next is the delivery whose turn it is; nil for none. What is reported of the pod
-// meanwhile waits until it is Done.
-func (b *Book) Next(copies Copies) *Delivery {
-	for len(b.queue) > 0 {
-		uid := b.queue[0]
-		b.queue = b.queue[1:]
+// Next returns the next delivery, or nil. Later reports of the pod wait until Done.
+func (b *Queue) Next(copies Copies) *Delivery {
+	for len(b.order) > 0 {
+		uid := b.order[0]
+		b.order = b.order[1:]
 		if e := b.entries[uid]; e != nil && e.queued {
-			e.queued, e.busy = e.before != nil, true
+			e.queued, e.busy = e.prior != nil, true
 			d := newDelivery(b, uid, e, copies)
-			if before := e.before; before != nil {
-				d.taken.status, d.taken.facts, d.taken.version = before.status, before.facts, before.version
-				e.before = nil
+			if before := e.prior; before != nil {
+				d.snapshot.status, d.snapshot.facts, d.snapshot.version = before.status, before.facts, before.version
+				e.prior = nil
 			}
 			return d
 		}
@@ -185,16 +185,15 @@ func (b *Book) Next(copies Copies) *Delivery {
 	return nil
 }
 
-// Done ends a delivery. One that was not carried to its end is tried again when it is
-// requeued.
-func (b *Book) Done(d *Delivery) {
+// Done ends a delivery. A delivery that failed is retried when it is requeued.
+func (b *Queue) Done(d *Delivery) {
 	d.entry.busy = false
 	if d.entry.queued && b.entries[d.uid] == d.entry {
-		b.queue = append(b.queue, d.uid)
+		b.order = append(b.order, d.uid)
 	}
 }
 
-func (b *Book) entry(pod *corev1.Pod) *entry {
+func (b *Queue) getOrCreate(pod *corev1.Pod) *entry {
 	e := b.entries[pod.UID]
 	if e == nil {
 		e = &entry{pod: pod, status: pod.Status}
@@ -203,22 +202,22 @@ func (b *Book) entry(pod *corev1.Pod) *entry {
 	return e
 }
 
-func (b *Book) set(e *entry, pod *corev1.Pod, status corev1.PodStatus, facts Facts) {
+func (b *Queue) update(e *entry, pod *corev1.Pod, status corev1.PodStatus, facts Facts) {
 	e.pod = pod
 	if e.version > 0 && e.facts.MayRun == facts.MayRun && kinds.Equal(e.status, status) {
 		return
 	}
-	e.status, e.facts, e.before = status, facts, nil
+	e.status, e.facts, e.prior = status, facts, nil
 	e.version++
 	b.enqueue(pod.UID, e)
 }
 
-func (b *Book) enqueue(uid types.UID, e *entry) {
+func (b *Queue) enqueue(uid types.UID, e *entry) {
 	if e.queued {
 		return
 	}
 	e.queued = true
 	if !e.busy { // else Done puts it back
-		b.queue = append(b.queue, uid)
+		b.order = append(b.order, uid)
 	}
 }

@@ -30,7 +30,7 @@ func TestWhatOthersWroteIsPutRight(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, now := NewBook(compat, ""), time.Unix(1_700_000_000, 0)
+	b, now := NewQueue(compat, ""), time.Unix(1_700_000_000, 0)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "default", UID: "u", ResourceVersion: "1"}}
 	seen := shown{"u": pod}
 	b.Report(pod, podstate.Pod{}, Facts{}, now)
@@ -41,7 +41,7 @@ func TestWhatOthersWroteIsPutRight(t *testing.T) {
 	}
 	taken := update.DeepCopy()
 	taken.ResourceVersion = "2"
-	d.Answered(taken, nil)
+	d.HandleAnswer(taken, nil)
 	b.Done(d)
 	if b.Requeue(seen) {
 		t.Fatal("what the API has accepted is sent again")
@@ -55,7 +55,7 @@ func TestWhatOthersWroteIsPutRight(t *testing.T) {
 	if request, _ := d.Next(now); request != Store {
 		t.Fatalf("request %v, want Store", request)
 	}
-	d.Answered(nil, errors.New("the API is not to be reached"))
+	d.HandleAnswer(nil, errors.New("the API is not to be reached"))
 	b.Done(d)
 	if !b.Requeue(seen) {
 		t.Fatal("what others wrote is left")
@@ -67,7 +67,7 @@ func TestWhatOthersWroteIsPutRight(t *testing.T) {
 	}
 	update = update.DeepCopy()
 	update.ResourceVersion = "4"
-	d.Answered(update, nil)
+	d.HandleAnswer(update, nil)
 	b.Done(d)
 	if b.Requeue(seen) {
 		t.Error("what was put right is sent again")
@@ -82,7 +82,7 @@ func TestTheFinalDeleteIsSentOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, now := NewBook(compat, ""), time.Unix(1_700_000_000, 0)
+	b, now := NewQueue(compat, ""), time.Unix(1_700_000_000, 0)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Name: "p", Namespace: "default", UID: "u", ResourceVersion: "1",
 		DeletionTimestamp: &metav1.Time{Time: now}, Finalizers: []string{"ex.io/x"},
@@ -93,7 +93,7 @@ func TestTheFinalDeleteIsSentOnce(t *testing.T) {
 	_, update := d.Next(now)
 	stored := update.DeepCopy()
 	stored.ResourceVersion = "2"
-	d.Answered(stored, nil)
+	d.HandleAnswer(stored, nil)
 	if request, _ := d.Next(now); request != Confirm {
 		t.Fatalf("request %v, want Confirm", request)
 	}
@@ -101,7 +101,7 @@ func TestTheFinalDeleteIsSentOnce(t *testing.T) {
 	kept.ResourceVersion, kept.DeletionGracePeriodSeconds = "3", new(int64(0))
 	seen["u"] = kept
 	b.Refresh(kept)
-	d.Answered(kept, nil)
+	d.HandleAnswer(kept, nil)
 	b.Done(d)
 	if d := b.Next(seen); d != nil || b.Requeue(seen) {
 		t.Error("the final delete is sent again")
@@ -113,7 +113,7 @@ func TestTheFinalDeleteIsSentOnce(t *testing.T) {
 func TestOnPodSandboxReady(t *testing.T) {
 	t.Parallel()
 	for _, later := range []bool{false, true} {
-		b, now := NewBook(current(t), ""), time.Unix(1_700_000_000, 0)
+		b, now := NewQueue(current(t), ""), time.Unix(1_700_000_000, 0)
 		pod := twoContainers(always)
 		pod.ResourceVersion = "1"
 		seen := shown{"u": pod}
@@ -134,7 +134,7 @@ func TestOnPodSandboxReady(t *testing.T) {
 			sent = append(sent, spell(update.Status, corev1.PodReadyToStartContainers))
 			stored := update.DeepCopy()
 			stored.ResourceVersion += "0"
-			d.Answered(stored, nil)
+			d.HandleAnswer(stored, nil)
 			seen["u"] = stored
 			b.Done(d)
 		}

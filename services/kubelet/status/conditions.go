@@ -19,16 +19,16 @@ const (
 	reasonRestartAll     = "RestartAllContainersStarted"
 )
 
-// conditions are those that the kubelet owns, in upstream's order (KBL-67, KBL-71). A status
-// that did not change keeps its transition time.
-func conditions(in Input, status *corev1.PodStatus) []corev1.PodCondition {
-	ready := containersReady(in.Pod, status)
-	pod := podReady(in.Pod, ready)
+// kubeletConditions returns the conditions that the kubelet owns, in upstream's order (KBL-67,
+// KBL-71). A status that did not change keeps its transition time.
+func kubeletConditions(in Input, status *corev1.PodStatus) []corev1.PodCondition {
+	ready := containersReadyCondition(in.Pod, status)
+	pod := readyCondition(in.Pod, ready)
 	pod.Type = corev1.PodReady
 	ready.Type = corev1.ContainersReady
 	wanted := []corev1.PodCondition{
-		readyToStart(in.Seen),
-		initialized(in, status),
+		readyToStartCondition(in.Seen),
+		initializedCondition(in, status),
 		pod,
 		ready,
 		{Type: corev1.PodScheduled, Status: corev1.ConditionTrue},
@@ -39,7 +39,7 @@ func conditions(in Input, status *corev1.PodStatus) []corev1.PodCondition {
 		}
 	}
 	if podstate.MayRestartAll(in.Pod) {
-		wanted = append(wanted, restartingAll(in, status.Phase)) // upstream gives this one no generation
+		wanted = append(wanted, restartingAllCondition(in, status.Phase)) // upstream gives this one no generation
 	}
 	if in.Facts.Disrupted && in.Facts.Ended {
 		wanted = append(wanted, corev1.PodCondition{
@@ -53,8 +53,8 @@ func conditions(in Input, status *corev1.PodStatus) []corev1.PodCondition {
 	return wanted
 }
 
-// readyToStart is upstream's GeneratePodReadyToStartContainersCondition.
-func readyToStart(seen podstate.Pod) corev1.PodCondition {
+// readyToStartCondition is upstream's GeneratePodReadyToStartContainersCondition.
+func readyToStartCondition(seen podstate.Pod) corev1.PodCondition {
 	c := corev1.PodCondition{Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionTrue}
 	if needs, _, why := seen.NeedsSandbox(); needs {
 		c.Status, c.Reason, c.Message = corev1.ConditionFalse, podstate.ReasonPodSandboxUnready, why
@@ -62,14 +62,14 @@ func readyToStart(seen podstate.Pod) corev1.PodCondition {
 	return c
 }
 
-// initialized is upstream's GeneratePodInitializedCondition. A pod that was initialized once
-// stays so.
-func initialized(in Input, status *corev1.PodStatus) corev1.PodCondition {
+// initializedCondition is upstream's GeneratePodInitializedCondition. A pod that was initialized
+// once stays so.
+func initializedCondition(in Input, status *corev1.PodStatus) corev1.PodCondition {
 	c := corev1.PodCondition{Type: corev1.PodInitialized, Status: corev1.ConditionTrue}
 	var incomplete []string
 	for i := range in.Pod.Spec.InitContainers {
 		spec := &in.Pod.Spec.InitContainers[i]
-		if s := find(status.InitContainerStatuses, spec.Name); !complete(spec, s) {
+		if s := findStatus(status.InitContainerStatuses, spec.Name); !isInitComplete(spec, s) {
 			incomplete = append(incomplete, spec.Name)
 		}
 	}
@@ -77,7 +77,7 @@ func initialized(in Input, status *corev1.PodStatus) corev1.PodCondition {
 	switch {
 	case status.Phase == corev1.PodSucceeded:
 		c.Reason = reasonCompleted
-	case anyStarted(status.ContainerStatuses), len(incomplete) == 0, was != nil && was.Status == corev1.ConditionTrue:
+	case anyRegularStarted(status.ContainerStatuses), len(incomplete) == 0, was != nil && was.Status == corev1.ConditionTrue:
 	default:
 		c.Status, c.Reason = corev1.ConditionFalse, reasonNotInitialized
 		c.Message = fmt.Sprintf("containers with incomplete status: %s", incomplete)
@@ -85,9 +85,9 @@ func initialized(in Input, status *corev1.PodStatus) corev1.PodCondition {
 	return c
 }
 
-// complete reports whether an init container lets the next one start: a sidecar that has
-// started, or another that has ended well (upstream's isInitContainerInitialized).
-func complete(spec *corev1.Container, s *corev1.ContainerStatus) bool {
+// isInitComplete reports whether an init container lets the next one start: a sidecar that has
+// started, or another that has succeeded (upstream's isInitContainerInitialized).
+func isInitComplete(spec *corev1.Container, s *corev1.ContainerStatus) bool {
 	switch {
 	case s == nil:
 		return false
@@ -97,9 +97,9 @@ func complete(spec *corev1.Container, s *corev1.ContainerStatus) bool {
 	return s.Ready
 }
 
-// anyStarted reports whether a regular container runs or has run, which proves that the pod had
-// been initialized (upstream's HasAnyRegularContainerStarted).
-func anyStarted(regular []corev1.ContainerStatus) bool {
+// anyRegularStarted reports whether a regular container runs or has run, which proves that the pod
+// had been initialized (upstream's HasAnyRegularContainerStarted).
+func anyRegularStarted(regular []corev1.ContainerStatus) bool {
 	for i := range regular {
 		if regular[i].State.Running != nil || regular[i].State.Terminated != nil {
 			return true
@@ -108,9 +108,9 @@ func anyStarted(regular []corev1.ContainerStatus) bool {
 	return false
 }
 
-// podReady is the Ready condition: that of the containers and, if those are ready, what the
-// readiness gates of the pod say (upstream's GeneratePodReadyCondition).
-func podReady(pod *corev1.Pod, containers corev1.PodCondition) corev1.PodCondition {
+// readyCondition returns the Ready condition: the containers' and, if that is True, the result of
+// the pod's readiness gates (upstream's GeneratePodReadyCondition).
+func readyCondition(pod *corev1.Pod, containers corev1.PodCondition) corev1.PodCondition {
 	if containers.Status != corev1.ConditionTrue {
 		return containers
 	}
@@ -132,18 +132,18 @@ func podReady(pod *corev1.Pod, containers corev1.PodCondition) corev1.PodConditi
 	return containers
 }
 
-// containersReady is whether every regular container and every sidecar is ready (upstream's
-// GenerateContainersReadyCondition).
-func containersReady(pod *corev1.Pod, status *corev1.PodStatus) corev1.PodCondition {
+// containersReadyCondition says whether every regular container and every sidecar is ready
+// (upstream's GenerateContainersReadyCondition).
+func containersReadyCondition(pod *corev1.Pod, status *corev1.PodStatus) corev1.PodCondition {
 	var names []string
 	for i := range pod.Spec.InitContainers {
 		spec := &pod.Spec.InitContainers[i]
-		if s := find(status.InitContainerStatuses, spec.Name); podstate.Sidecar(spec) && (s == nil || !s.Ready) {
+		if s := findStatus(status.InitContainerStatuses, spec.Name); podstate.Sidecar(spec) && (s == nil || !s.Ready) {
 			names = append(names, spec.Name)
 		}
 	}
 	for i := range pod.Spec.Containers {
-		if s := find(status.ContainerStatuses, pod.Spec.Containers[i].Name); s == nil || !s.Ready {
+		if s := findStatus(status.ContainerStatuses, pod.Spec.Containers[i].Name); s == nil || !s.Ready {
 			names = append(names, pod.Spec.Containers[i].Name)
 		}
 	}
@@ -158,7 +158,7 @@ func containersReady(pod *corev1.Pod, status *corev1.PodStatus) corev1.PodCondit
 	return corev1.PodCondition{Status: corev1.ConditionTrue}
 }
 
-// finalReason is the reason of conditions in a final phase; empty in other phases.
+// finalReason returns the reason of conditions in a final phase; empty in other phases.
 func finalReason(phase corev1.PodPhase) string {
 	switch phase {
 	case corev1.PodSucceeded:
@@ -170,9 +170,9 @@ func finalReason(phase corev1.PodPhase) string {
 	return ""
 }
 
-// restartingAll is upstream's GenerateAllContainersRestartingCondition: True from the exit that
-// restarts all containers until the runtime has none of them.
-func restartingAll(in Input, phase corev1.PodPhase) corev1.PodCondition {
+// restartingAllCondition is upstream's GenerateAllContainersRestartingCondition: True from the exit
+// that restarts all containers until the runtime has none of them.
+func restartingAllCondition(in Input, phase corev1.PodPhase) corev1.PodCondition {
 	c := corev1.PodCondition{Type: corev1.AllContainersRestarting, Status: corev1.ConditionFalse, Reason: finalReason(phase)}
 	if c.Reason == "" && podstate.RestartsAll(in.Pod, in.Seen, &in.Old) && !podstate.Cleared(in.Pod, in.Seen) {
 		c.Status, c.Reason, c.Message = corev1.ConditionTrue, reasonRestartAll, "container exited with restart policy rule"
@@ -180,13 +180,13 @@ func restartingAll(in Input, phase corev1.PodPhase) corev1.PodCondition {
 	return c
 }
 
-// NeedsReadiness reports whether the Ready condition of the pod differs from what its readiness
-// gates make of it (upstream's NeedToReconcilePodReadiness).
+// NeedsReadiness reports whether the pod's Ready condition differs from the result of its readiness
+// gates (upstream's NeedToReconcilePodReadiness).
 func NeedsReadiness(pod *corev1.Pod) bool {
 	now := podcondition.Find(pod, corev1.PodReady)
 	if len(pod.Spec.ReadinessGates) == 0 || now == nil {
 		return false
 	}
-	want := podReady(pod, containersReady(pod, &pod.Status))
+	want := readyCondition(pod, containersReadyCondition(pod, &pod.Status))
 	return now.Status != want.Status || now.Message != want.Message
 }

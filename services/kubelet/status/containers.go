@@ -25,30 +25,30 @@ const (
 	messageAssumed = "Unable to get init container status from container runtime and pod has been initialized, treat it as exited normally"
 )
 
-// kindOfContainer is what a container is of its pod.
-type kindOfContainer int
+// containerKind is the kind of a container in its pod.
+type containerKind int
 
 const (
-	regular kindOfContainer = iota
+	regular containerKind = iota
 	initial
 	ephemeral
 )
 
-// containerStatuses are the statuses of the containers of one kind (upstream's
+// containerStatuses returns the statuses of the containers of one kind (upstream's
 // convertToAPIContainerStatuses): init containers in the order of the spec, others by name.
-func containerStatuses(in Input, specs []corev1.Container, old []corev1.ContainerStatus, kind kindOfContainer) []corev1.ContainerStatus {
+func containerStatuses(in Input, specs []corev1.Container, old []corev1.ContainerStatus, kind containerKind) []corev1.ContainerStatus {
 	if len(specs) == 0 {
 		return nil
 	}
 	out := make([]corev1.ContainerStatus, 0, len(specs))
 	for i := range specs {
 		spec := &specs[i]
-		c := containerStatus(in, spec, find(old, spec.Name))
+		c := containerStatus(in, spec, findStatus(old, spec.Name))
 		if kind == initial {
 			assumeCompleted(in, spec, &c)
 		}
-		holdBack(in, spec, kind, &c)
-		probe(in, spec, kind, &c)
+		applyWaiting(in, spec, kind, &c)
+		applyProbes(in, spec, kind, &c)
 		out = append(out, c)
 	}
 	if kind != initial {
@@ -57,15 +57,15 @@ func containerStatuses(in Input, specs []corev1.Container, old []corev1.Containe
 	return out
 }
 
-// containerStatus is the status of one container from what the runtime has (KBL-70).
+// containerStatus returns the status of one container from the runtime's data (KBL-70).
 func containerStatus(in Input, spec *corev1.Container, old *corev1.ContainerStatus) corev1.ContainerStatus {
 	latest := in.Seen.Latest(spec.Name)
 	if latest == nil {
-		return missing(in, spec, old)
+		return missingStatus(in, spec, old)
 	}
 	status := corev1.ContainerStatus{
 		Name: spec.Name, Image: spec.Image, ImageID: ImageID(spec.Image), ContainerID: scheme + latest.GetId(),
-		RestartCount: int32(latest.GetAttempt()), State: state(latest), VolumeMounts: mountsOf(spec),
+		RestartCount: int32(latest.GetAttempt()), State: stateOf(latest), VolumeMounts: mountStatuses(spec),
 	}
 	if spec.Lifecycle != nil && spec.Lifecycle.StopSignal != nil {
 		status.StopSignal = new(corev1.Signal(latest.GetStopSignal())) // empty for containers that ask for none (KBL-55)
@@ -78,13 +78,13 @@ func containerStatus(in Input, spec *corev1.Container, old *corev1.ContainerStat
 		carryOver(&status, old, latest)
 	}
 	if previous := in.Seen.Previous(spec.Name); previous != nil {
-		status.LastTerminationState = state(previous)
+		status.LastTerminationState = stateOf(previous)
 	}
 	return status
 }
 
-// carryOver keeps what only the old status has: how the container ended before, also if the
-// runtime has lost that, and how often it has restarted.
+// carryOver keeps what only the old status has: the last end of the container, even if the runtime
+// has lost it, and the number of restarts.
 func carryOver(status, old *corev1.ContainerStatus, latest *proto.Container) {
 	count := status.RestartCount
 	status.RestartCount = max(count, old.RestartCount)
@@ -99,11 +99,11 @@ func carryOver(status, old *corev1.ContainerStatus, latest *proto.Container) {
 	}
 }
 
-// missing is the status of a container that the runtime does not have: not made yet, ended and
-// removed, or gone without a trace.
-func missing(in Input, spec *corev1.Container, old *corev1.ContainerStatus) corev1.ContainerStatus {
+// missingStatus returns the status of a container that the runtime does not have: not created yet,
+// ended and removed, or lost.
+func missingStatus(in Input, spec *corev1.Container, old *corev1.ContainerStatus) corev1.ContainerStatus {
 	status := corev1.ContainerStatus{
-		Name: spec.Name, Image: spec.Image, VolumeMounts: mountsOf(spec), State: corev1.ContainerState{Waiting: waitingFor(in.Pod)},
+		Name: spec.Name, Image: spec.Image, VolumeMounts: mountStatuses(spec), State: corev1.ContainerState{Waiting: initialWaiting(in.Pod)},
 	}
 	if old == nil {
 		return status
@@ -130,16 +130,16 @@ func missing(in Input, spec *corev1.Container, old *corev1.ContainerStatus) core
 	return status
 }
 
-// waitingFor is the state of a container before its first run.
-func waitingFor(pod *corev1.Pod) *corev1.ContainerStateWaiting {
+// initialWaiting returns the state of a container before its first run.
+func initialWaiting(pod *corev1.Pod) *corev1.ContainerStateWaiting {
 	if len(pod.Spec.InitContainers) > 0 {
 		return &corev1.ContainerStateWaiting{Reason: reasonInitializing}
 	}
 	return &corev1.ContainerStateWaiting{Reason: reasonCreating}
 }
 
-// assumeCompleted gives an end to an ordinary init container that the runtime has lost, if a
-// regular container proves that the pod has been initialized.
+// assumeCompleted marks an ordinary init container that the runtime has lost as terminated, if a
+// regular container proves that the pod was initialized.
 func assumeCompleted(in Input, spec *corev1.Container, c *corev1.ContainerStatus) {
 	created := slices.ContainsFunc(in.Pod.Spec.Containers, func(r corev1.Container) bool {
 		last := in.Seen.Latest(r.Name)
@@ -150,9 +150,9 @@ func assumeCompleted(in Input, spec *corev1.Container, c *corev1.ContainerStatus
 	}
 }
 
-// holdBack says why a container waits that is to start, once an attempt has failed: until then
-// its last state stands.
-func holdBack(in Input, spec *corev1.Container, kind kindOfContainer, c *corev1.ContainerStatus) {
+// applyWaiting sets why a container to be started waits, once an attempt has failed. Until then its
+// last state stays.
+func applyWaiting(in Input, spec *corev1.Container, kind containerKind, c *corev1.ContainerStatus) {
 	reason, known := in.Facts.Waiting[spec.Name]
 	last := in.Seen.Latest(spec.Name)
 	done := kind == initial && last.GetState() == proto.ContainerState_CONTAINER_STATE_EXITED && last.GetExitCode() == 0
@@ -165,15 +165,15 @@ func holdBack(in Input, spec *corev1.Container, kind kindOfContainer, c *corev1.
 	c.State = corev1.ContainerState{Waiting: &reason}
 }
 
-// probe fills in whether the container has started and is ready (upstream's UpdatePodStatus).
-func probe(in Input, spec *corev1.Container, kind kindOfContainer, c *corev1.ContainerStatus) {
+// applyProbes sets whether the container has started and is ready (upstream's UpdatePodStatus).
+func applyProbes(in Input, spec *corev1.Container, kind containerKind, c *corev1.ContainerStatus) {
 	if kind == ephemeral {
 		return
 	}
 	running := c.State.Running != nil
-	probed, told := in.Facts.Probed[in.Seen.Latest(spec.Name).GetId()]
+	probed, told := in.Facts.Probes[in.Seen.Latest(spec.Name).GetId()]
 	if !told {
-		probed = Probed{Started: true, Ready: true}
+		probed = ProbeResult{Started: true, Ready: true}
 	}
 	c.Started = new(running && probed.Started)
 	if kind == initial && !podstate.Sidecar(spec) {
@@ -183,8 +183,8 @@ func probe(in Input, spec *corev1.Container, kind kindOfContainer, c *corev1.Con
 	c.Ready = running && probed.Started && probed.Ready
 }
 
-// mountsOf are the volume mounts of a container as its status shows them.
-func mountsOf(spec *corev1.Container) []corev1.VolumeMountStatus {
+// mountStatuses returns the volume mounts of a container as its status shows them.
+func mountStatuses(spec *corev1.Container) []corev1.VolumeMountStatus {
 	mounts := make([]corev1.VolumeMountStatus, 0, len(spec.VolumeMounts))
 	for _, m := range spec.VolumeMounts {
 		status := corev1.VolumeMountStatus{Name: m.Name, MountPath: m.MountPath, ReadOnly: m.ReadOnly}
@@ -199,17 +199,17 @@ func mountsOf(spec *corev1.Container) []corev1.VolumeMountStatus {
 	return mounts
 }
 
-func state(c *proto.Container) corev1.ContainerState {
+func stateOf(c *proto.Container) corev1.ContainerState {
 	switch c.GetState() {
 	case proto.ContainerState_CONTAINER_STATE_RUNNING, proto.ContainerState_CONTAINER_STATE_UNKNOWN:
-		return corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: seconds(c.GetStartedAtUnixNano())}}
+		return corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: wholeSeconds(c.GetStartedAtUnixNano())}}
 	case proto.ContainerState_CONTAINER_STATE_EXITED:
 		return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
 			ExitCode:    c.GetExitCode(),
 			Reason:      exitReason(c),
 			Message:     c.GetMessage(),
-			StartedAt:   seconds(c.GetStartedAtUnixNano()),
-			FinishedAt:  seconds(c.GetFinishedAtUnixNano()),
+			StartedAt:   wholeSeconds(c.GetStartedAtUnixNano()),
+			FinishedAt:  wholeSeconds(c.GetFinishedAtUnixNano()),
 			ContainerID: scheme + c.GetId(),
 		}}
 	case proto.ContainerState_CONTAINER_STATE_CREATED:
@@ -227,8 +227,8 @@ func exitReason(c *proto.Container) string {
 	return "Error"
 }
 
-// seconds is a time as the wire carries it, in whole seconds. A container that never started has
-// 1970-01-01T00:00:00Z, as with upstream.
-func seconds(unixNano int64) metav1.Time {
+// wholeSeconds returns a time as the API carries it, in whole seconds. A container that never
+// started has 1970-01-01T00:00:00Z, as with upstream.
+func wholeSeconds(unixNano int64) metav1.Time {
 	return metav1.Time{Time: time.Unix(0, unixNano).Truncate(time.Second)}
 }

@@ -13,133 +13,132 @@ import (
 	"github.com/podfall/podfall/services/kubelet/podstate"
 )
 
-// Delivery takes one pod's status one step (KBL-63): look at the API's object, merge,
-// update /status unless nothing differs, and delete the object if it may go. It is pure:
-// Next is the request to be made, and Answered takes what became of it.
+// Delivery takes one pod's status one step (KBL-63): get the API's object, merge, update /status
+// unless nothing differs, and delete the object if that is allowed. It is pure: Next returns the
+// request to make, and HandleAnswer takes its result.
 //
-//	Ask ──▶ Store ──▶ Confirm        each may be the first, or be left out
-//	 ▲        │ conflict
-//	 └────────┘
+//	Fetch ──▶ Store ──▶ Confirm        each may be the first, or be left out
+//	 ▲          │ conflict
+//	 └──────────┘
 type Delivery struct {
-	book *Book
-	uid  types.UID
-	// entry is what is reported now, taken what was when the delivery began.
-	entry *entry
-	taken entry
+	queue *Queue
+	uid   types.UID
+	// entry is the live entry of the queue; snapshot is its copy from when the delivery began.
+	entry    *entry
+	snapshot entry
 
-	request Request
-	err     error
-	tries   int
+	request  Request
+	err      error
+	attempts int
 }
 
-// Request is what a delivery asks of the API.
+// Request is a request that a delivery makes of the API.
 type Request int
 
 // The requests.
 const (
-	// None: the delivery is over; see Err.
+	// None says that the delivery is over; see Err.
 	None Request = iota
-	// Ask is a GET of the pod.
-	Ask
-	// Store is an update of its /status, with Wanted.
+	// Fetch is a GET of the pod.
+	Fetch
+	// Store is an update of the pod's /status.
 	Store
-	// Confirm is the delete with grace 0 of its UID: round 3.
+	// Confirm is the delete with grace 0 of the pod's UID: round 3.
 	Confirm
 )
 
-// tries is how often one step begins again after a conflict.
-const tries = 5
+// maxAttempts is how often one step is tried when conflicts occur.
+const maxAttempts = 5
 
-func newDelivery(b *Book, uid types.UID, e *entry, copies Copies) *Delivery {
-	d := &Delivery{book: b, uid: uid, entry: e, taken: *e, request: None}
+func newDelivery(b *Queue, uid types.UID, e *entry, copies Copies) *Delivery {
+	d := &Delivery{queue: b, uid: uid, entry: e, snapshot: *e, request: None}
 	copied, known := copies.Get(uid)
 	if known && copied == nil {
 		return d // the watch showed it deleted: nobody is left to be told
 	}
-	if d.taken.answer = podset.Newer(copied, e.answer); d.taken.answer == nil {
-		d.request = Ask
+	if d.snapshot.live = podset.Newer(copied, e.live); d.snapshot.live == nil {
+		d.request = Fetch
 		return d
 	}
 	d.request = Store
 	return d
 }
 
-// Pod is the pod as it was reported when the delivery began.
-func (d *Delivery) Pod() *corev1.Pod { return d.taken.pod }
+// Pod returns the pod as it was reported when the delivery began.
+func (d *Delivery) Pod() *corev1.Pod { return d.snapshot.pod }
 
-// Live is the API's object as far as it is known; nil before the answer to Ask.
-func (d *Delivery) Live() *corev1.Pod { return d.taken.answer }
+// Live returns the API's object as far as it is known; nil before the answer to Fetch.
+func (d *Delivery) Live() *corev1.Pod { return d.snapshot.live }
 
-// Err is why a delivery that is over failed; nil when it did not.
+// Err returns why a delivery that is over failed, or nil.
 func (d *Delivery) Err() error { return d.err }
 
-// Next is the request to be made. A status that the API has already is accepted without
-// one.
+// Next returns the request to make. A status that the API has already is accepted without one.
 func (d *Delivery) Next(now time.Time) (Request, *corev1.Pod) {
 	if d.request != Store {
-		return d.request, d.taken.answer
+		return d.request, d.snapshot.live
 	}
-	live := d.taken.answer
-	merged := Merge(live, d.taken.status, d.taken.facts, now)
+	live := d.snapshot.live
+	merged := Merge(live, d.snapshot.status, d.snapshot.facts, now)
 	if kinds.Equal(live.Status, merged) {
 		d.accept(live)
-		return d.request, d.taken.answer
+		return d.request, d.snapshot.live
 	}
 	update := *live // the metadata and the spec are shared, and only read
 	update.Status = merged
 	return Store, &update
 }
 
-// Answered takes what became of the request: the API's object, or the error.
-func (d *Delivery) Answered(pod *corev1.Pod, err error) {
+// HandleAnswer takes the result of the request: the API's object, or the error.
+func (d *Delivery) HandleAnswer(pod *corev1.Pod, err error) {
 	switch d.request {
-	case Ask:
-		d.found(pod, err)
+	case Fetch:
+		d.handleFetched(pod, err)
 	case Store:
-		d.stored(pod, err)
+		d.handleStored(pod, err)
 	case Confirm:
-		d.confirmed(err)
+		d.handleConfirmed(err)
 	case None:
 	}
 }
 
-// found takes the answer to Ask. An object that is not there, or whose name belongs to
-// another UID, must not get this status, and that is no error.
-func (d *Delivery) found(live *corev1.Pod, err error) {
+// handleFetched takes the answer to Fetch. If the object does not exist, or its name belongs to
+// another UID, the status is not sent; that is no error.
+func (d *Delivery) handleFetched(live *corev1.Pod, err error) {
 	d.request = None
 	switch {
 	case apierrors.IsNotFound(err): // ignored, as upstream does
 	case err != nil:
-		d.err = fmt.Errorf("get pod %s: %w", podstate.Key(d.taken.pod), err)
-	case live.UID == d.uid, podstate.Mirror(live) && podstate.MirrorOf(live, d.taken.pod):
-		d.taken.answer, d.request = live, Store
-	case !podstate.Static(d.taken.pod):
-		d.book.Forget(d.uid)
+		d.err = fmt.Errorf("get pod %s: %w", podstate.Key(d.snapshot.pod), err)
+	case live.UID == d.uid, podstate.Mirror(live) && podstate.MirrorOf(live, d.snapshot.pod):
+		d.snapshot.live, d.request = live, Store
+	case !podstate.Static(d.snapshot.pod):
+		d.queue.Forget(d.uid)
 	}
 }
 
-// stored takes the answer to Store. After the last conflict the error is that conflict.
-func (d *Delivery) stored(stored *corev1.Pod, err error) {
-	d.tries++
+// handleStored takes the answer to Store. After the last conflict the error is that conflict.
+func (d *Delivery) handleStored(handleStored *corev1.Pod, err error) {
+	d.attempts++
 	switch {
 	case err == nil:
-		d.accept(stored)
+		d.accept(handleStored)
 	case apierrors.IsNotFound(err): // nobody is left to be told
 		d.request = None
-	case apierrors.IsConflict(err) && d.tries < tries:
-		d.request = Ask
+	case apierrors.IsConflict(err) && d.attempts < maxAttempts:
+		d.request = Fetch
 	default:
-		d.request, d.err = None, fmt.Errorf("update status of pod %s: %w", podstate.Key(d.taken.answer), err)
+		d.request, d.err = None, fmt.Errorf("update status of pod %s: %w", podstate.Key(d.snapshot.live), err)
 	}
 }
 
-// accept notes that the API has the status, and goes on to round 3 if the object may go.
+// accept records that the API has the status, and begins round 3 if the object may be deleted.
 func (d *Delivery) accept(live *corev1.Pod) {
-	d.taken.answer = live
-	d.entry.answer = live
-	d.entry.accepted = max(d.entry.accepted, d.taken.version)
+	d.snapshot.live = live
+	d.entry.live = live
+	d.entry.accepted = max(d.entry.accepted, d.snapshot.version)
 	d.request = None
-	if Deletable(live, d.taken.finished, d.book.compat.PublishesTerminalPhase) {
+	if Deletable(live, d.snapshot.finished, d.queue.compat.PublishesTerminalPhase) {
 		d.request = Confirm
 	}
 }

@@ -1,8 +1,8 @@
-// Package status says what a pod's status is and gets the API to accept it. derive.go,
-// phase.go, containers.go, conditions.go and merge.go are pure, and so are book.go, which
-// keeps what is to be reported, the latest status of a UID winning, delivery.go, which gets
-// it accepted, and round3_confirm.go, the delete that ends the object. reporter.go makes
-// their requests. It does not decide when a pod stops: podworker does.
+// Package status derives a pod's status and gets the API to accept it. derive.go, phase.go,
+// containers.go, conditions.go and merge.go are pure. So are queue.go, which keeps the latest
+// status of each UID, delivery.go, which gets it accepted, and round3_confirm.go, the delete that
+// ends the object. reporter.go makes their requests. This package does not decide when a pod stops:
+// podworker does.
 package status
 
 import (
@@ -18,32 +18,32 @@ import (
 	"github.com/podfall/podfall/services/kubelet/podstate"
 )
 
-// Facts are what the worker knows beside what the runtime shows.
+// Facts are what the worker knows beside the runtime's data.
 type Facts struct {
-	// Ended says that the pod's containers will not run again, which makes the phase
-	// final (KBL-69).
+	// Ended says that the pod's containers will not run again, which makes the phase final
+	// (KBL-69).
 	Ended bool
-	// MayRun says that a container may still run; a final phase is held back until
-	// none can (KBL-67).
+	// MayRun says that a container may still run. A final phase is held back until none can
+	// (KBL-67).
 	MayRun bool
-	// Reason and Message are of an end that the node itself decided (KBL-83); they count from
-	// the end on, or at once if Evicts.
+	// Reason and Message describe an end that the node itself decided (KBL-83). They count once the
+	// pod has ended, or at once if Evicts.
 	Reason, Message string
 	Evicts          bool
-	// Disrupted says that such an end is none of the pod's own.
+	// Disrupted says that the pod did not cause such an end.
 	Disrupted bool
-	// Waiting are the containers that are not running for a reason of the kubelet's,
-	// such as CrashLoopBackOff, by name.
+	// Waiting are the containers that do not run for a reason of the kubelet's, for example
+	// CrashLoopBackOff, by name.
 	Waiting map[string]corev1.ContainerStateWaiting
-	// Probed is what probes say of running containers, by id; of one that is not here
-	// they say that it has started and is ready.
-	Probed map[string]Probed
+	// Probes are the results of probes, by container id. Containers without an entry have started
+	// and are ready.
+	Probes map[string]ProbeResult
 }
 
-// Probed is what probes say of a container.
-type Probed struct{ Started, Ready bool }
+// ProbeResult is the result of one container's probes.
+type ProbeResult struct{ Started, Ready bool }
 
-// Input is all that Derive reads.
+// Input is the input of Derive.
 type Input struct {
 	Pod  *corev1.Pod
 	Seen podstate.Pod
@@ -55,7 +55,7 @@ type Input struct {
 	Now    time.Time
 }
 
-// Derive is the status of a pod: the phase as it would be if nothing were held back.
+// Derive returns the status of a pod, with its phase as if nothing were held back.
 func Derive(in Input) corev1.PodStatus {
 	pod := in.Pod
 	status := corev1.PodStatus{
@@ -77,29 +77,29 @@ func Derive(in Input) corev1.PodStatus {
 	}
 	status.InitContainerStatuses = containerStatuses(in, pod.Spec.InitContainers, in.Old.InitContainerStatuses, initial)
 	status.ContainerStatuses = containerStatuses(in, pod.Spec.Containers, in.Old.ContainerStatuses, regular)
-	status.EphemeralContainerStatuses = containerStatuses(in, ephemerals(pod), in.Old.EphemeralContainerStatuses, ephemeral)
+	status.EphemeralContainerStatuses = containerStatuses(in, ephemeralSpecs(pod), in.Old.EphemeralContainerStatuses, ephemeral)
 	if in.Compat.TracksGeneration { // the releases that can resize pods in place
-		status.AllocatedResources, status.Resources = allocated(pod)
+		status.AllocatedResources, status.Resources = allocatedResources(pod)
 	}
-	status.Phase = phaseOf(in, status)
+	status.Phase = derivePhase(in, status)
 	if status.Phase == in.Old.Phase {
 		status.Reason, status.Message = cmp.Or(in.Old.Reason, pod.Status.Reason), cmp.Or(in.Old.Message, pod.Status.Message)
 	}
-	if in.Facts.evicts() {
+	if in.Facts.endsByNode() {
 		status.Reason, status.Message = in.Facts.Reason, in.Facts.Message
 	}
 	if in.Compat.TracksGeneration {
 		status.ObservedGeneration = pod.Generation
 	}
-	status.Conditions = conditions(in, &status)
+	status.Conditions = kubeletConditions(in, &status)
 	return status
 }
 
-// evicts reports whether the pod has failed for a reason of the node's.
-func (f Facts) evicts() bool { return f.Reason != "" && (f.Ended || f.Evicts) }
+// endsByNode reports whether the pod has failed for a reason of the node's.
+func (f Facts) endsByNode() bool { return f.Reason != "" && (f.Ended || f.Evicts) }
 
-// allocated is what the containers of the pod have been given together.
-func allocated(pod *corev1.Pod) (corev1.ResourceList, *corev1.ResourceRequirements) {
+// allocatedResources returns the sum of what the pod's containers were given.
+func allocatedResources(pod *corev1.Pod) (corev1.ResourceList, *corev1.ResourceRequirements) {
 	requests := helper.PodRequests(pod, helper.PodResourcesOptions{})
 	together := &corev1.ResourceRequirements{}
 	if pod.Spec.Resources != nil {
@@ -109,8 +109,8 @@ func allocated(pod *corev1.Pod) (corev1.ResourceList, *corev1.ResourceRequiremen
 	return requests, together
 }
 
-// ephemerals are the pod's ephemeral containers, as containers.
-func ephemerals(pod *corev1.Pod) []corev1.Container {
+// ephemeralSpecs returns the pod's ephemeral containers as containers.
+func ephemeralSpecs(pod *corev1.Pod) []corev1.Container {
 	specs := make([]corev1.Container, 0, len(pod.Spec.EphemeralContainers))
 	for _, c := range pod.Spec.EphemeralContainers {
 		specs = append(specs, corev1.Container(c.EphemeralContainerCommon))
@@ -118,16 +118,16 @@ func ephemerals(pod *corev1.Pod) []corev1.Container {
 	return specs
 }
 
-// phaseOf is the phase, of which a final one is never undone.
-func phaseOf(in Input, status corev1.PodStatus) corev1.PodPhase {
+// derivePhase returns the phase. A final phase is never undone.
+func derivePhase(in Input, status corev1.PodStatus) corev1.PodPhase {
 	api := in.Pod.Status.Phase
-	phase := Phase(in.Pod, status, Progress{
+	phase := Phase(in.Pod, status, PhaseInput{
 		Ended: in.Facts.Ended && in.Compat.PublishesTerminalPhase, Initialized: in.Seen.Begun(in.Pod),
 	})
 	switch {
 	case IsFinal(api):
 		return api
-	case in.Facts.evicts():
+	case in.Facts.endsByNode():
 		return corev1.PodFailed
 	case !IsFinal(phase) && IsFinal(in.Old.Phase):
 		return in.Old.Phase
@@ -135,18 +135,18 @@ func phaseOf(in Input, status corev1.PodStatus) corev1.PodPhase {
 	return phase
 }
 
-// Terminate is the status of a pod that is finished: containers that nobody can find any more are
-// given an end, and the phase is final (KBL-62, upstream's TerminatePod). The conditions stay.
-// Status is what was derived last, the pod the one that the worker has.
+// Terminate returns the status of a finished pod: lost containers are marked as terminated, and the
+// phase is final (KBL-62, upstream's TerminatePod). The conditions stay. Status is the last derived
+// status, pod the worker's.
 func Terminate(pod *corev1.Pod, status corev1.PodStatus, compat proto.Compat) corev1.PodStatus {
 	status = *status.DeepCopy()
 	if hasInitialized(pod) {
 		for i := range status.ContainerStatuses {
-			lose(&status.ContainerStatuses[i])
+			markLost(&status.ContainerStatuses[i])
 		}
 	}
-	for i := range begun(status.InitContainerStatuses) {
-		lose(&status.InitContainerStatuses[i])
+	for i := range begunInits(status.InitContainerStatuses) {
+		markLost(&status.InitContainerStatuses[i])
 	}
 	if !compat.PublishesTerminalPhase {
 		return status
@@ -157,7 +157,7 @@ func Terminate(pod *corev1.Pod, status corev1.PodStatus, compat proto.Compat) co
 	return status
 }
 
-func lose(c *corev1.ContainerStatus) {
+func markLost(c *corev1.ContainerStatus) {
 	if c.State.Terminated != nil {
 		return
 	}
@@ -168,9 +168,9 @@ func lose(c *corev1.ContainerStatus) {
 	}}
 }
 
-// begun are the init containers up to the last one that has run; at least the first (upstream's
-// initializedContainers).
-func begun(statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
+// begunInits returns the init containers up to the last one that has run; at least the first
+// (upstream's initializedContainers).
+func begunInits(statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
 	for i := len(statuses) - 1; i >= 0; i-- {
 		if statuses[i].State.Waiting == nil || statuses[i].LastTerminationState.Terminated != nil {
 			return statuses[:i+1]
@@ -179,7 +179,7 @@ func begun(statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
 	return statuses[:min(1, len(statuses))]
 }
 
-// hasInitialized reports whether the status of the worker's pod shows that it has been initialized
+// hasInitialized reports whether the status of the worker's pod shows that the pod was initialized
 // (upstream's hasPodInitialized).
 func hasInitialized(pod *corev1.Pod) bool {
 	if len(pod.Spec.InitContainers) == 0 {
@@ -194,7 +194,7 @@ func hasInitialized(pod *corev1.Pod) bool {
 		return false
 	}
 	spec := &pod.Spec.InitContainers[len(pod.Spec.InitContainers)-1]
-	last := find(pod.Status.InitContainerStatuses, spec.Name)
+	last := findStatus(pod.Status.InitContainerStatuses, spec.Name)
 	switch {
 	case last == nil:
 		return false
@@ -214,7 +214,7 @@ func RestartsAll(status corev1.PodStatus) bool {
 	return c != nil && c.Status == corev1.ConditionTrue
 }
 
-// IsFinal reports whether a pod in the phase runs no more.
+// IsFinal reports whether a phase is Succeeded or Failed.
 func IsFinal(phase corev1.PodPhase) bool {
 	return phase == corev1.PodSucceeded || phase == corev1.PodFailed
 }

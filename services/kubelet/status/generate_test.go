@@ -70,7 +70,7 @@ func TestGeneratePodInitializedCondition(t *testing.T) {
 		})
 	}
 	t.Run("a sidecar whose startup probe has not succeeded", func(t *testing.T) {
-		facts := Facts{Probed: map[string]Probed{"s1-id": {}}}
+		facts := Facts{Probes: map[string]ProbeResult{"s1-id": {}}}
 		got := Derive(Input{Pod: pod, Seen: inBox(run("s1")...), Facts: facts, Compat: current(t)})
 		if want := "False:ContainersNotInitialized:containers with incomplete status: [s1 setup s2]"; spell(got, corev1.PodInitialized) != want {
 			t.Errorf("Initialized is %s, want %s", spell(got, corev1.PodInitialized), want)

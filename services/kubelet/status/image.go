@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// ImageID is what a runtime says of an image: its repository and a digest. The digest of an image
-// that names none is made of its name, so that the same name has the same digest everywhere.
+// ImageID returns the id that a runtime reports of an image: its repository and a digest. If the
+// image names no digest, it is computed from the name, so that the same name has the same digest
+// everywhere.
 func ImageID(image string) string {
 	name, digest, has := strings.Cut(image, "@")
 	repository := name
@@ -15,17 +16,17 @@ func ImageID(image string) string {
 		repository = name[:tag]
 	}
 	if has {
-		return qualified(repository) + "@" + digest
+		return qualifyRepository(repository) + "@" + digest
 	}
 	if repository == name {
 		name += ":latest"
 	}
-	sum := sha256.Sum256([]byte(qualified(name)))
-	return qualified(repository) + "@sha256:" + hex.EncodeToString(sum[:])
+	sum := sha256.Sum256([]byte(qualifyRepository(name)))
+	return qualifyRepository(repository) + "@sha256:" + hex.EncodeToString(sum[:])
 }
 
-// qualified is a repository with its registry, which is Docker's if the name has none.
-func qualified(repository string) string {
+// qualifyRepository returns a repository with its registry, Docker's if the name has none.
+func qualifyRepository(repository string) string {
 	first, _, several := strings.Cut(repository, "/")
 	switch {
 	case !several:

@@ -7,19 +7,19 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Logged is the id of the container of which somebody asks for the logs, or why there are none
-// (upstream's validateContainerLogStatus).
-func Logged(status *corev1.PodStatus, pod, name string, previous bool) (id string, err error) {
+// ContainerForLogs returns the id of the container to read logs from, or an error that says why
+// there are none (upstream's validateContainerLogStatus).
+func ContainerForLogs(status *corev1.PodStatus, pod, name string, previous bool) (id string, err error) {
 	var c *corev1.ContainerStatus
 	for _, list := range [][]corev1.ContainerStatus{status.ContainerStatuses, status.InitContainerStatuses, status.EphemeralContainerStatuses} {
 		if c == nil {
-			c = find(list, name)
+			c = findStatus(list, name)
 		}
 	}
 	if c == nil {
 		return "", fmt.Errorf("container %q in pod %q is not available", name, pod)
 	}
-	before := idOf(c.LastTerminationState.Terminated)
+	before := containerIDOf(c.LastTerminationState.Terminated)
 	switch {
 	case previous && before == "":
 		return "", fmt.Errorf("previous terminated container %q in pod %q not found", name, pod)
@@ -28,26 +28,26 @@ func Logged(status *corev1.PodStatus, pod, name string, previous bool) (id strin
 	case c.State.Running != nil:
 		return strings.TrimPrefix(c.ContainerID, scheme), nil
 	case c.State.Terminated != nil && c.State.Terminated.ContainerID != "":
-		return idOf(c.State.Terminated), nil
+		return containerIDOf(c.State.Terminated), nil
 	case before != "":
 		return before, nil
 	case c.State.Terminated != nil || c.LastTerminationState.Terminated != nil:
 		return "", fmt.Errorf("container %q in pod %q is terminated", name, pod)
 	case c.State.Waiting != nil:
-		return "", fmt.Errorf("container %q in pod %q is waiting to start: %s", name, pod, pending(c.State.Waiting.Reason))
+		return "", fmt.Errorf("container %q in pod %q is waiting to start: %s", name, pod, describeWaiting(c.State.Waiting.Reason))
 	}
 	return "", fmt.Errorf("container %q in pod %q is waiting to start - no logs yet", name, pod)
 }
 
-func idOf(end *corev1.ContainerStateTerminated) string {
+func containerIDOf(end *corev1.ContainerStateTerminated) string {
 	if end == nil {
 		return ""
 	}
 	return strings.TrimPrefix(end.ContainerID, scheme)
 }
 
-// pending is why a container waits, in the words that people are told.
-func pending(reason string) string {
+// describeWaiting returns why a container waits, in words for users.
+func describeWaiting(reason string) string {
 	switch reason {
 	case "ErrImagePull":
 		return "image can't be pulled"

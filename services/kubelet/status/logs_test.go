@@ -31,7 +31,7 @@ func TestValidateContainerLogStatus(t *testing.T) {
 		{"has no image for long", waiting("ImagePullBackOff"), corev1.ContainerState{}, false, `container "a" in pod "p" is waiting to start: trying and failing to pull image`},
 	} {
 		status := &corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: "a", ContainerID: "podfall://c1", State: row.now, LastTerminationState: row.before}}}
-		got, err := Logged(status, "p", "a", row.previous)
+		got, err := ContainerForLogs(status, "p", "a", row.previous)
 		if err != nil {
 			got = err.Error()
 		}
@@ -39,7 +39,7 @@ func TestValidateContainerLogStatus(t *testing.T) {
 			t.Errorf("%s: %s, want %s", row.name, got, row.want)
 		}
 	}
-	if _, err := Logged(&corev1.PodStatus{}, "p", "a", false); err == nil || err.Error() != `container "a" in pod "p" is not available` {
+	if _, err := ContainerForLogs(&corev1.PodStatus{}, "p", "a", false); err == nil || err.Error() != `container "a" in pod "p" is not available` {
 		t.Errorf("none of that name: %v", err)
 	}
 }

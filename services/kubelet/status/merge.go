@@ -10,9 +10,8 @@ import (
 	"github.com/podfall/podfall/services/kubelet/podstate"
 )
 
-// Merge is the status to store: the kubelet's, with the conditions that are not the
-// kubelet's as the API has them, and with a final phase held back while a container may
-// still run (KBL-67, upstream's mergePodStatus).
+// Merge returns the status to store: the kubelet's, with foreign conditions as the API has them. A
+// final phase is held back while a container may still run (KBL-67, upstream's mergePodStatus).
 func Merge(pod *corev1.Pod, wanted corev1.PodStatus, facts Facts, now time.Time) corev1.PodStatus {
 	merged := *wanted.DeepCopy()
 	live := pod.Status
@@ -23,7 +22,7 @@ func Merge(pod *corev1.Pod, wanted corev1.PodStatus, facts Facts, now time.Time)
 		merged.Phase, merged.Reason, merged.Message = live.Phase, live.Reason, live.Message // never undone
 	}
 	for _, c := range live.Conditions {
-		if !owned(c.Type) && podcondition.FindIn(merged.Conditions, c.Type) == nil {
+		if !isOwned(c.Type) && podcondition.FindIn(merged.Conditions, c.Type) == nil {
 			merged.Conditions = append(merged.Conditions, c)
 		}
 	}
@@ -33,7 +32,7 @@ func Merge(pod *corev1.Pod, wanted corev1.PodStatus, facts Facts, now time.Time)
 		podcondition.SetTransitionTime(c, podcondition.FindIn(live.Conditions, c.Type), c.LastTransitionTime.Time)
 	}
 	if IsFinal(merged.Phase) {
-		end(&merged, now)
+		clearReadiness(&merged, now)
 	}
 	merged.NominatedNodeName = live.NominatedNodeName
 	merged.Resize = live.Resize
@@ -43,9 +42,9 @@ func Merge(pod *corev1.Pod, wanted corev1.PodStatus, facts Facts, now time.Time)
 	return merged
 }
 
-// end makes the two readiness conditions False, with the reason of the final phase, if one of
-// them is True: containers may have ended later than the kubelet has looked.
-func end(merged *corev1.PodStatus, now time.Time) {
+// clearReadiness makes the two readiness conditions False, with the reason of the final phase, if
+// either is True: containers may have ended after the kubelet looked.
+func clearReadiness(merged *corev1.PodStatus, now time.Time) {
 	ready, containers := podcondition.FindIn(merged.Conditions, corev1.PodReady), podcondition.FindIn(merged.Conditions, corev1.ContainersReady)
 	isTrue := func(c *corev1.PodCondition) bool { return c != nil && c.Status == corev1.ConditionTrue }
 	if !isTrue(ready) && !isTrue(containers) {
@@ -60,17 +59,16 @@ func end(merged *corev1.PodStatus, now time.Time) {
 	}
 }
 
-// owned reports whether only the kubelet writes the condition.
-func owned(kind corev1.PodConditionType) bool {
+// isOwned reports whether only the kubelet writes the condition.
+func isOwned(kind corev1.PodConditionType) bool {
 	return slices.Contains([]corev1.PodConditionType{
 		corev1.PodReady, corev1.ContainersReady, corev1.PodInitialized, corev1.PodScheduled,
 		corev1.PodReadyToStartContainers, corev1.PodResizePending, corev1.PodResizeInProgress, corev1.AllContainersRestarting,
 	}, kind)
 }
 
-// Deletable reports whether the object may be deleted for good: it is marked, it is not
-// a static pod's mirror, the API shows a final phase, and the worker has finished
-// (KBL-64).
+// Deletable reports whether the object may be deleted for good: it is marked, it is not a static
+// pod's mirror, the API shows a final phase, and the worker has finished (KBL-64).
 func Deletable(pod *corev1.Pod, finished, publishesPhase bool) bool {
 	return finished && pod.DeletionTimestamp != nil && (!publishesPhase || IsFinal(pod.Status.Phase)) && !podstate.Mirror(pod)
 }

@@ -6,39 +6,39 @@ import (
 	"github.com/podfall/podfall/services/kubelet/podstate"
 )
 
-// Progress is what is known of a pod beside the statuses of its containers.
-type Progress struct {
+// PhaseInput is the input of Phase beside the statuses of the containers.
+type PhaseInput struct {
 	// Ended: no container runs again, whatever the restart policy says.
 	Ended bool
 	// Initialized: a regular container has been made in the present sandbox.
 	Initialized bool
 }
 
-// tally counts the sidecars and the regular containers of a pod by their state.
+// tally counts the sidecars and the regular containers of a pod by state.
 type tally struct {
 	unknown, waiting, running, stopped, succeeded int
-	// final are those of the stopped that do not restart.
+	// final counts the stopped containers that do not restart.
 	final int
 	// starting are the sidecars that have not started yet.
 	starting int
 }
 
-// Phase is the phase of a pod from the statuses of its containers (KBL-69, upstream's getPhase).
-// How a sidecar ends does not count (KBL-54), that it runs does.
-func Phase(pod *corev1.Pod, status corev1.PodStatus, at Progress) corev1.PodPhase {
-	pending, failed := initContainers(pod, status)
+// Phase returns the phase of a pod from the statuses of its containers (KBL-69, upstream's
+// getPhase). A running sidecar counts; how a sidecar ends does not (KBL-54).
+func Phase(pod *corev1.Pod, status corev1.PodStatus, at PhaseInput) corev1.PodPhase {
+	pending, failed := initProgress(pod, status)
 	if failed {
 		return corev1.PodFailed
 	}
 	var n tally
 	for i := range pod.Spec.InitContainers {
 		if spec := &pod.Spec.InitContainers[i]; podstate.Sidecar(spec) {
-			n.sidecar(find(status.InitContainerStatuses, spec.Name))
+			n.countSidecar(findStatus(status.InitContainerStatuses, spec.Name))
 		}
 	}
 	for i := range pod.Spec.Containers {
 		spec := &pod.Spec.Containers[i]
-		n.regular(pod, spec, find(status.ContainerStatuses, spec.Name))
+		n.countRegular(pod, spec, findStatus(status.ContainerStatuses, spec.Name))
 	}
 	switch {
 	case pending, n.starting > 0 && !at.Initialized, n.waiting > 0, n.unknown > 0:
@@ -48,11 +48,11 @@ func Phase(pod *corev1.Pod, status corev1.PodStatus, at Progress) corev1.PodPhas
 	case n.stopped == 0:
 		return corev1.PodPending
 	}
-	return n.ending(at.Ended && !podstate.Static(pod))
+	return n.endPhase(at.Ended && !podstate.Static(pod))
 }
 
-// ending is the phase of a pod without a running container.
-func (n *tally) ending(ended bool) corev1.PodPhase {
+// endPhase returns the phase of a pod without a running container.
+func (n *tally) endPhase(ended bool) corev1.PodPhase {
 	switch {
 	case !ended && n.stopped != n.final:
 		return corev1.PodRunning // about to restart
@@ -62,7 +62,7 @@ func (n *tally) ending(ended bool) corev1.PodPhase {
 	return corev1.PodFailed
 }
 
-func (n *tally) sidecar(c *corev1.ContainerStatus) {
+func (n *tally) countSidecar(c *corev1.ContainerStatus) {
 	switch {
 	case c == nil:
 		n.unknown++
@@ -81,7 +81,7 @@ func (n *tally) sidecar(c *corev1.ContainerStatus) {
 	}
 }
 
-func (n *tally) regular(pod *corev1.Pod, spec *corev1.Container, c *corev1.ContainerStatus) {
+func (n *tally) countRegular(pod *corev1.Pod, spec *corev1.Container, c *corev1.ContainerStatus) {
 	end := lastEnd(c)
 	switch {
 	case c == nil:
@@ -90,7 +90,7 @@ func (n *tally) regular(pod *corev1.Pod, spec *corev1.Container, c *corev1.Conta
 		n.running++
 	case end != nil:
 		n.stopped++
-		if !comesBack(pod, spec, end) {
+		if !willRestart(pod, spec, end) {
 			n.final++
 		}
 		if c.State.Terminated != nil && end.ExitCode == 0 {
@@ -103,7 +103,7 @@ func (n *tally) regular(pod *corev1.Pod, spec *corev1.Container, c *corev1.Conta
 	}
 }
 
-// lastEnd is how a container has ended that does not run; nil for a container that has not.
+// lastEnd returns how a container that does not run has ended; nil if it has not ended.
 func lastEnd(c *corev1.ContainerStatus) *corev1.ContainerStateTerminated {
 	switch {
 	case c == nil || c.State.Running != nil:
@@ -116,27 +116,27 @@ func lastEnd(c *corev1.ContainerStatus) *corev1.ContainerStateTerminated {
 	return nil
 }
 
-// comesBack reports whether a container that has ended so restarts.
-func comesBack(pod *corev1.Pod, spec *corev1.Container, end *corev1.ContainerStateTerminated) bool {
+// willRestart reports whether a container that ended this way restarts.
+func willRestart(pod *corev1.Pod, spec *corev1.Container, end *corev1.ContainerStateTerminated) bool {
 	return podstate.Restarts(pod, spec, end.ExitCode) || end.Reason == podstate.ReasonRestartingAll
 }
 
-// initContainers reports whether an ordinary init container has still to run or to end, and
-// whether one has failed for good.
-func initContainers(pod *corev1.Pod, status corev1.PodStatus) (pending, failed bool) {
+// initProgress reports whether an ordinary init container still has to run or end, and whether one
+// failed for good.
+func initProgress(pod *corev1.Pod, status corev1.PodStatus) (pending, failed bool) {
 	for i := range pod.Spec.InitContainers {
 		spec := &pod.Spec.InitContainers[i]
 		if podstate.Sidecar(spec) {
 			continue
 		}
-		end := lastEnd(find(status.InitContainerStatuses, spec.Name))
+		end := lastEnd(findStatus(status.InitContainerStatuses, spec.Name))
 		pending = pending || end == nil
-		failed = failed || end != nil && end.ExitCode != 0 && !comesBack(pod, spec, end)
+		failed = failed || end != nil && end.ExitCode != 0 && !willRestart(pod, spec, end)
 	}
 	return pending, failed
 }
 
-func find(statuses []corev1.ContainerStatus, name string) *corev1.ContainerStatus {
+func findStatus(statuses []corev1.ContainerStatus, name string) *corev1.ContainerStatus {
 	for i := range statuses {
 		if statuses[i].Name == name {
 			return &statuses[i]

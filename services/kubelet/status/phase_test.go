@@ -71,7 +71,7 @@ func TestPhase(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			status := corev1.PodStatus{ContainerStatuses: row.have}
-			if got := Phase(twoContainers(row.policy), status, Progress{Ended: row.ended}); got != row.want {
+			if got := Phase(twoContainers(row.policy), status, PhaseInput{Ended: row.ended}); got != row.want {
 				t.Errorf("Phase = %s, want %s", got, row.want)
 			}
 		})
@@ -94,7 +94,7 @@ func TestPhaseOfInitialization(t *testing.T) {
 			pod := twoContainers(row.policy)
 			pod.Spec.InitContainers = []corev1.Container{{Name: "i"}}
 			status := corev1.PodStatus{InitContainerStatuses: row.init, ContainerStatuses: []corev1.ContainerStatus{runs("a"), runs("b")}}
-			if got := Phase(pod, status, Progress{}); got != row.want {
+			if got := Phase(pod, status, PhaseInput{}); got != row.want {
 				t.Errorf("Phase = %s, want %s", got, row.want)
 			}
 		})
@@ -277,7 +277,7 @@ func TestPhaseWithSidecar(t *testing.T) {
 	} {
 		pod := twoContainers(row.policy)
 		pod.Spec.InitContainers = []corev1.Container{{Name: "s", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}}
-		got := Phase(pod, corev1.PodStatus{InitContainerStatuses: row.sidecar, ContainerStatuses: row.have}, Progress{Ended: row.ended, Initialized: row.sidecar != nil && row.have != nil})
+		got := Phase(pod, corev1.PodStatus{InitContainerStatuses: row.sidecar, ContainerStatuses: row.have}, PhaseInput{Ended: row.ended, Initialized: row.sidecar != nil && row.have != nil})
 		if got != row.want {
 			t.Errorf("%s: %s, want %s", row.name, got, row.want)
 		}
@@ -292,23 +292,23 @@ func TestReadinessGates(t *testing.T) {
 	set := func(kind corev1.PodConditionType, is corev1.ConditionStatus) {
 		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: kind, Status: is})
 	}
-	if got := podReady(pod, ready); got.Reason != "ReadinessGatesNotReady" ||
+	if got := readyCondition(pod, ready); got.Reason != "ReadinessGatesNotReady" ||
 		got.Message != `corresponding condition of pod readiness gate "a.io/one" does not exist., `+
 			`corresponding condition of pod readiness gate "a.io/two" does not exist.` {
 		t.Errorf("without conditions: %+v", got)
 	}
 	set("a.io/one", corev1.ConditionTrue)
 	set("a.io/two", corev1.ConditionFalse)
-	if got := podReady(pod, ready); got.Status != corev1.ConditionFalse ||
+	if got := readyCondition(pod, ready); got.Status != corev1.ConditionFalse ||
 		got.Message != `the status of pod readiness gate "a.io/two" is not "True", but False` {
 		t.Errorf("with one that is false: %+v", got)
 	}
 	pod.Status.Conditions[1].Status = corev1.ConditionTrue
-	if got := podReady(pod, ready); got.Status != corev1.ConditionTrue {
+	if got := readyCondition(pod, ready); got.Status != corev1.ConditionTrue {
 		t.Errorf("with both true: %+v", got)
 	}
 	unready := corev1.PodCondition{Status: corev1.ConditionFalse, Reason: reasonNotReady}
-	if got := podReady(pod, unready); got != unready {
+	if got := readyCondition(pod, unready); got != unready {
 		t.Errorf("with containers that are not ready: %+v", got)
 	}
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/podfall/podfall/services/kubelet/podstate"
 )
 
-// API is what a reporter asks of the apiserver.
+// API is the part of the apiserver that a reporter uses.
 type API interface {
 	Get(ctx context.Context, target podapi.Target, opts metav1.GetOptions) (kinds.Object, error)
 	Update(ctx context.Context, target podapi.Target, obj kinds.Object, opts metav1.UpdateOptions) (kinds.Object, error)
@@ -36,17 +36,17 @@ type Copies interface {
 
 // Timing is how statuses are sent.
 type Timing struct {
-	// Batch is the period after which what was not accepted is tried again.
+	// Batch is the interval at which unaccepted statuses are retried.
 	Batch time.Duration
-	// Lanes is how many pods' statuses are sent at a time, at least 1.
+	// Lanes is how many pods' statuses are sent at the same time, at least 1.
 	Lanes int
 }
 
-// Config is what a Reporter works with.
+// Config holds what a Reporter uses.
 type Config struct {
 	API    API
 	Copies Copies
-	// Clock is the wall's if it is nil, and Tasks are goroutines.
+	// Clock defaults to the wall clock, Tasks to goroutines.
 	Clock  task.Clock
 	Tasks  task.Scheduler
 	Timing Timing
@@ -56,111 +56,109 @@ type Config struct {
 	Log    *slog.Logger
 }
 
-// Reporter reports statuses until the API has accepted them. Only the latest of a UID
-// counts; a pod created anew under an old name never inherits one.
+// Reporter reports statuses until the API has accepted them. Only the latest of a UID counts. A pod
+// created anew under an old name never inherits a status.
 //
-// One step for a pod (KBL-63) is: look at the API's object, merge, update /status unless
-// nothing differs, and delete the object if it may go. Upstream begins each step with a
-// GET and sends a patch. Here the object is the newest that the node's watch or an
-// earlier answer showed, and the update carries its revision: if it was not the newest
-// after all, the apiserver answers with a conflict and the step begins again with a GET.
-// So a step is never taken on an object that has changed since, for one request instead
-// of two; and a pod that the watch has shown deleted needs no request at all, where
-// upstream's GET would have been answered 404.
+// One step for a pod (KBL-63) is: get the API's object, merge, update /status unless nothing
+// differs, and delete the object if that is allowed. Upstream begins each step with a GET and sends
+// a patch. Here the object is the newest that the node's watch or an earlier answer showed, and the
+// update carries its revision. If the object was not the newest, the apiserver answers with a
+// conflict and the step begins again with a GET. So a step never acts on a stale object, for one
+// request instead of two. A pod that the watch has shown deleted needs no request, where upstream's
+// GET would be answered 404.
 //
 // # Order
 //
-// Steps of one UID never overlap. Different pods' may, on different lanes.
+// Steps of one UID never overlap. Steps of different pods may, on different lanes.
 //
 // # Blocking
 //
-// Only Run talks to the API; every other method returns at once.
+// Only Run calls the API; every other method returns at once.
 type Reporter struct {
 	cfg Config
 
-	mu   sync.Mutex
-	book *Book
-	wake chan struct{}
+	mu    sync.Mutex
+	queue *Queue
+	wake  chan struct{}
 }
 
-// NewReporter reports nothing until Run.
+// NewReporter returns a reporter that sends nothing until Run.
 func NewReporter(cfg Config) *Reporter {
 	if cfg.Clock == nil {
 		cfg.Clock = clock.Clock{}
 	}
 	cfg.Tasks = task.OrGoroutines(cfg.Tasks)
-	return &Reporter{cfg: cfg, book: NewBook(cfg.Compat, cfg.HostIP), wake: make(chan struct{}, 1)}
+	return &Reporter{cfg: cfg, queue: NewQueue(cfg.Compat, cfg.HostIP), wake: make(chan struct{}, 1)}
 }
 
-// Report derives the pod's status and queues it if it differs from the last.
+// Report derives the pod's status, and queues it if it differs from the last one.
 func (r *Reporter) Report(pod *corev1.Pod, seen podstate.Pod, facts Facts) corev1.PodStatus {
 	r.mu.Lock()
-	defer r.signal()
-	return r.book.Report(pod, seen, facts, r.cfg.Clock.Now())
+	defer r.unlockAndWake()
+	return r.queue.Report(pod, seen, facts, r.cfg.Clock.Now())
 }
 
-// Derive is the pod's status as Report would queue it.
+// Derive returns the pod's status as Report would queue it.
 func (r *Reporter) Derive(pod *corev1.Pod, seen podstate.Pod, facts Facts) corev1.PodStatus {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.book.Derive(pod, seen, facts, r.cfg.Clock.Now())
+	return r.queue.Derive(pod, seen, facts, r.cfg.Clock.Now())
 }
 
-// Status is what was reported last of a pod; false for nothing.
+// Status returns the last reported status of a pod; false for none.
 func (r *Reporter) Status(uid types.UID) (corev1.PodStatus, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.book.Status(uid)
+	return r.queue.Status(uid)
 }
 
-// SandboxReady reports that the sandbox of the pod is there, before any of its containers
-// starts.
+// SandboxReady reports that the pod's sandbox is ready, before any container starts.
 func (r *Reporter) SandboxReady(pod *corev1.Pod) {
 	r.mu.Lock()
-	defer r.signal()
-	r.book.SandboxReady(pod, r.cfg.Clock.Now())
+	defer r.unlockAndWake()
+	r.queue.SandboxReady(pod, r.cfg.Clock.Now())
 }
 
-// Reject reports that the node does not take the pod (KBL-09).
+// Reject reports that the node rejects the pod (KBL-09).
 func (r *Reporter) Reject(pod *corev1.Pod, reason, message string) {
 	r.mu.Lock()
-	defer r.signal()
-	r.book.Reject(pod, reason, message, r.cfg.Clock.Now())
+	defer r.unlockAndWake()
+	r.queue.Reject(pod, reason, message, r.cfg.Clock.Now())
 }
 
-// Finish reports that nothing of the pod is left on the node (KBL-62). If the pod is
-// being deleted, the object goes.
+// Finish reports that nothing of the pod is left on the node (KBL-62). If the pod is being deleted,
+// its object is then deleted.
 func (r *Reporter) Finish(pod *corev1.Pod) {
 	r.mu.Lock()
-	defer r.signal()
-	r.book.Finish(pod)
+	defer r.unlockAndWake()
+	r.queue.Finish(pod)
 }
 
-// Refresh looks at a pod whose status the API shows changed, by others or by an answer
-// to this reporter, and puts right what is the kubelet's.
+// Refresh queues a pod whose status changed in the API, by others or by an answer to this reporter,
+// to restore the kubelet's fields.
 func (r *Reporter) Refresh(pod *corev1.Pod) {
 	r.mu.Lock()
-	defer r.signal()
-	r.book.Refresh(pod)
+	defer r.unlockAndWake()
+	r.queue.Refresh(pod)
 }
 
-// Forget drops what is queued for a UID that has left the API.
+// Forget drops the status of a UID that has left the API.
 func (r *Reporter) Forget(uid types.UID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.book.Forget(uid)
+	r.queue.Forget(uid)
 }
 
-// Known are the UIDs with a status, in order.
+// Known returns the UIDs with a status, sorted.
 func (r *Reporter) Known() []types.UID {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.book.Known()
+	return r.queue.Known()
 }
 
-// signal unlocks, and wakes a lane if there is something for it.
-func (r *Reporter) signal() {
-	waiting := r.book.Waiting()
+// unlockAndWake unlocks, and wakes a lane if a delivery waits.
+func (r *Reporter) unlockAndWake() {
+	waiting := r.queue.HasNext()
 	r.mu.Unlock()
 	if !waiting {
 		return
@@ -171,12 +169,12 @@ func (r *Reporter) signal() {
 	}
 }
 
-// Run sends until ctx ends.
+// Run sends statuses until ctx ends.
 func (r *Reporter) Run(ctx context.Context) error {
 	lanes := r.cfg.Tasks.Group()
 	defer lanes.Wait()
 	for range max(r.cfg.Timing.Lanes, 1) {
-		lanes.Go(func() { r.lane(ctx) })
+		lanes.Go(func() { r.runLane(ctx) })
 	}
 	for {
 		if err := r.cfg.Clock.Sleep(ctx, r.cfg.Timing.Batch); err != nil {
@@ -190,13 +188,14 @@ func (r *Reporter) Run(ctx context.Context) error {
 // marked since.
 func (r *Reporter) requeue() {
 	r.mu.Lock()
-	defer r.signal()
-	r.book.Requeue(r.cfg.Copies)
+	defer r.unlockAndWake()
+	r.queue.Requeue(r.cfg.Copies)
 }
 
-func (r *Reporter) lane(ctx context.Context) {
+// runLane sends one delivery after the other until ctx ends.
+func (r *Reporter) runLane(ctx context.Context) {
 	for {
-		d := r.next()
+		d := r.nextDelivery()
 		if d == nil {
 			if r.cfg.Tasks.Wait(ctx, r.wake) != nil {
 				return
@@ -207,20 +206,20 @@ func (r *Reporter) lane(ctx context.Context) {
 			r.cfg.Log.WarnContext(ctx, "the pod's status was not accepted; trying again later",
 				"pod", podstate.Key(d.Pod()), "uid", d.Pod().UID, "err", err) // (KBL-65)
 		}
-		r.done(d)
+		r.endDelivery(d)
 	}
 }
 
-func (r *Reporter) next() *Delivery {
+func (r *Reporter) nextDelivery() *Delivery {
 	r.mu.Lock()
-	defer r.signal()
-	return r.book.Next(r.cfg.Copies)
+	defer r.unlockAndWake()
+	return r.queue.Next(r.cfg.Copies)
 }
 
-func (r *Reporter) done(d *Delivery) {
+func (r *Reporter) endDelivery(d *Delivery) {
 	r.mu.Lock()
-	defer r.signal()
-	r.book.Done(d)
+	defer r.unlockAndWake()
+	r.queue.Done(d)
 }
 
 // deliver carries out a delivery.
@@ -237,7 +236,7 @@ func (r *Reporter) deliver(ctx context.Context, d *Delivery) error {
 			r.cfg.Log.DebugContext(ctx, "asked for the pod's end: nothing of it is left", "pod", podstate.Key(pod), "uid", pod.UID, "round", 3, "err", err)
 		}
 		r.mu.Lock()
-		d.Answered(live, err)
+		d.HandleAnswer(live, err)
 		r.mu.Unlock()
 	}
 }
@@ -247,7 +246,7 @@ func (r *Reporter) send(ctx context.Context, d *Delivery, request Request, pod *
 	var obj any
 	var err error
 	switch request {
-	case Ask:
+	case Fetch:
 		obj, err = r.cfg.API.Get(ctx, r.target(d.Pod(), ""), metav1.GetOptions{})
 	case Store:
 		obj, err = r.cfg.API.Update(ctx, r.target(pod, "status"), pod, metav1.UpdateOptions{})

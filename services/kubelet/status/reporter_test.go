@@ -252,11 +252,11 @@ func TestReporter(t *testing.T) {
 	})
 	t.Run("KBL-65 the last conflict waits for the batch", func(t *testing.T) {
 		moved := apierrors.NewConflict(pods, "p", errors.New("it has changed"))
-		api := &script{live: dying(), fail: slices.Repeat([]error{nil, moved}, tries)}
+		api := &script{live: dying(), fail: slices.Repeat([]error{nil, moved}, maxAttempts)}
 		report(t, api, &copies{}, func(r *Reporter) {
 			ended(r)
 			time.Sleep(15 * time.Second)
-		}, slices.Repeat([]string{"GET", "UPDATE status"}, tries+1)...)
+		}, slices.Repeat([]string{"GET", "UPDATE status"}, maxAttempts+1)...)
 		if api.live.Status.Phase != corev1.PodSucceeded {
 			t.Errorf("the API has the phase %s", api.live.Status.Phase)
 		}

@@ -10,8 +10,8 @@ import (
 	"github.com/podfall/podfall/services/kubelet/podstate"
 )
 
-// Confirmation is the final delete: grace 0, and only of the UID that this node has
-// finished, so that a pod which took the name meanwhile stays untouched.
+// Confirmation returns the options of the final delete: grace 0, and only the UID that this node
+// has finished. A pod that took the name meanwhile stays untouched.
 func Confirmation(pod *corev1.Pod) metav1.DeleteOptions {
 	uid := pod.UID
 	return metav1.DeleteOptions{
@@ -20,16 +20,16 @@ func Confirmation(pod *corev1.Pod) metav1.DeleteOptions {
 	}
 }
 
-// confirmed takes the answer to the final delete. The status is dropped, even if a
-// finalizer keeps the object (KBL-66), and even if the watch has shown what the delete
-// changed before its answer came: nothing is left to be said about the pod.
-func (d *Delivery) confirmed(err error) {
+// handleConfirmed takes the answer to the final delete. The status is dropped even if a finalizer
+// keeps the object (KBL-66), and even if the watch showed the delete's change before its answer:
+// nothing is left to report about the pod.
+func (d *Delivery) handleConfirmed(err error) {
 	d.request = None
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-		d.err = fmt.Errorf("delete pod %s: %w", podstate.Key(d.taken.answer), err)
+		d.err = fmt.Errorf("delete pod %s: %w", podstate.Key(d.snapshot.live), err)
 		return
 	}
-	if b := d.book; b.entries[d.uid] == d.entry {
+	if b := d.queue; b.entries[d.uid] == d.entry {
 		delete(b.entries, d.uid)
 	}
 }
