@@ -9,21 +9,21 @@ import (
 	"github.com/podfall/podfall/internal/history"
 )
 
-// acting is what one incarnation of a process does while it is stepped.
+// liveOut implements Out for one incarnation of a process.
 type acting struct {
 	world   *World
 	process *process
 	number  uint64
 }
 
-// ErrTimeout is what becomes of a call that nobody answers in time.
+// ErrTimeout is the error of a call that is not answered in time.
 var ErrTimeout = errors.New("no answer in time")
 
 func (a *acting) Send(to string, body any) {
 	a.world.carry(Link{a.process.name, to}, "message", kindOf(body), Message{From: a.process.name, Body: body})
 }
 
-// kindOf names what a message is about when nobody says.
+// messageKind names a message by its type, if it has no About.
 func kindOf(body any) string {
 	if named, ok := body.(interface{ About() string }); ok {
 		return named.About()
@@ -106,7 +106,7 @@ func (a *acting) Shows(at time.Time) time.Time { return a.process.clock.ApplySke
 
 func (a *acting) Clock() clock.Clock { return a.process.clock }
 
-// carry takes something over a link, as the network decides.
+// deliver sends an input over a link, as the network decides.
 func (w *World) carry(link Link, kind, about string, in Input) {
 	ordered, road := kind != "call", w.net.road(link)
 	fate := w.net.fate(w.Now(), road, kind, about)
@@ -120,10 +120,10 @@ func (w *World) carry(link Link, kind, about string, in Input) {
 	}
 }
 
-// duplicateAfter is how much later a message comes for the second time.
+// duplicateAfter is the delay between a message and its duplicate.
 const duplicateAfter = 7 * time.Millisecond
 
-// answer takes an answer back.
+// answer sends an answer back.
 func (w *World) answer(c *call, in Answered) {
 	silence := &c.timeout // goes where the answer does
 	fate := w.net.fate(w.Now(), w.net.road(Link{c.to, silence.to}), "answer", silence.about)
@@ -133,7 +133,7 @@ func (w *World) answer(c *call, in Answered) {
 	w.push(&event{at: w.Now() + fate.Delay, to: silence.to, number: silence.number, input: in, about: silence.about})
 }
 
-// noOut does nothing: what a process is left with that has crashed.
+// deadOut implements Out for a crashed process: it does nothing.
 type noOut struct{}
 
 func (noOut) Send(string, any) {}

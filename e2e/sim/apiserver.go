@@ -17,49 +17,48 @@ import (
 	"github.com/podfall/podfall/services/apiserver/webhook"
 )
 
-// Heartbeat is how often the apiserver speaks on an idle watch.
+// Heartbeat is how often the apiserver sends something on an idle watch.
 const Heartbeat = 2 * time.Second
 
-// keptChanges is how many changes the store remembers at least: so few that who was away
-// for long is told 410.
+// keptChanges is how many changes the store keeps at least: few enough that a watcher that was away
+// for long gets a 410.
 const keptChanges = 600
 
-// Drive is the disk of a process: how long an fsync takes, and whether it fails. The world
-// breaks it.
+// Drive is the simulated disk of a process: how long an fsync takes, and whether it fails.
 type Drive struct {
 	seed uint64
-	// Slow is added to each fsync, and Fails has them fail.
+	// Slow is added to each fsync. If Fails is set, each fsync fails.
 	Slow  time.Duration
 	Fails bool
-	// Compact is how much of the history the next change keeps; nil for what is usual.
+	// Compact is how much of the history the next change keeps; nil for the default.
 	Compact *int
 
 	syncs uint64
 }
 
-// takes is how long the next fsync takes.
+// syncTime returns how long the next fsync takes.
 func (d *Drive) takes() time.Duration {
 	d.syncs++
 	return 500*time.Microsecond + time.Duration(mix(d.seed, "fsync", d.syncs)%3000)*time.Microsecond + d.Slow
 }
 
-// apiserverProcess is the apiserver: the product's own, behind a simulated disk. What it
-// says waits until what it has committed is on disk.
+// apiserverProcess is the product's apiserver on a simulated disk. Its output waits until the
+// commits before it are on disk.
 type apiserverProcess struct {
 	drive *Drive
 	hooks webhook.Caller
-	// exit ends the process, as a failed fsync does.
+	// exit ends the process after a failed fsync.
 	exit func()
 
 	inline *apiserver.Inline
 	out    Out
 	disk   onDisk
-	// waiting is what is said once the disk has what it tells of.
+	// waiting holds output that depends on commits that are not on disk yet.
 	waiting []saying
 	names   map[string]string // of watch subjects
 }
 
-// saying is something that an apiserver says: a fact, a frame or an answer.
+// output is one output of an apiserver: a fact, a frame or an answer.
 type saying struct {
 	about string // of a frame; the cause of a fact
 	fact  history.Fact
@@ -80,7 +79,7 @@ func (s *saying) say(out Out) {
 	}
 }
 
-// onDisk is what an apiserver knows of its disk.
+// diskState is what an apiserver knows of its disk.
 type onDisk struct {
 	// syncing is the image that is on its way to the disk, nil for none, and covered how much
 	// of what waits it lets go.
@@ -161,7 +160,8 @@ func (p *apiserverProcess) begin(now time.Time, in Boot, out Out) {
 	out.Wake(wakeBeat, now.Add(Heartbeat))
 }
 
-// hear takes what the apiserver records: a request when it comes, all else once it is true.
+// recordFact records a fact of the apiserver: a request when it arrives, other facts once they are
+// on disk.
 func (p *apiserverProcess) hear(e history.Event) {
 	switch fact := e.Fact.(type) {
 	case history.OpCall, history.StoreOpen:
@@ -196,14 +196,14 @@ func (p *apiserverProcess) called(in Called) {
 	p.inline.PublishPending(unended())
 }
 
-// unended is the context of what only the world ends.
+// backgroundContext returns a context that nothing cancels; the world ends its work.
 func unended() context.Context {
 	return context.Background() //nolint:forbidigo // a simulated process has no caller
 }
 
 var errStrange = errors.New("not a request")
 
-// settle says what is on disk already, and has the rest be written.
+// flush sends what is on disk already, and starts an fsync for the rest.
 func (p *apiserverProcess) settle(now time.Time) {
 	revision := p.inline.Revision()
 	if p.disk.syncing == nil && revision == max(p.disk.synced, 1) {
@@ -223,7 +223,7 @@ func (p *apiserverProcess) say(n int) {
 	p.waiting = slices.Delete(p.waiting, 0, n)
 }
 
-// written is the end of an fsync.
+// syncDone handles the end of an fsync.
 func (p *apiserverProcess) written(now time.Time) {
 	image := p.disk.syncing
 	p.disk.syncing = nil
@@ -241,14 +241,14 @@ func (p *apiserverProcess) written(now time.Time) {
 	p.settle(now)
 }
 
-// StoreLog is what a disk of the apiserver remembers, as the evidence of its commits.
+// StoreLog returns the commits on an apiserver's disk, as evidence.
 func StoreLog(record any) []history.Event {
 	kept, _ := record.(stored)
 	return kept.log
 }
 
-// entropy is bytes that a seed and the time decide: what is drawn in one second shifts
-// nothing in another.
+// entropy is a reader of bytes that depend on a seed and the time. What is drawn in one second does
+// not affect other seconds.
 type entropy struct {
 	seed, n uint64
 	second  int64

@@ -12,7 +12,7 @@ import (
 // of package simengine; without it the container's arguments do, as an [App].
 const scriptAnnotation = "script.podfall.io/"
 
-// scriptOf is what a container does that is created so, at a time.
+// scriptOf returns the script of a container that is created at a time.
 func scriptOf(request *proto.CreateContainerRequest, created time.Time) (simengine.Script, error) {
 	app, err := ParseApp(request.GetArgs())
 	if err != nil {
@@ -29,8 +29,8 @@ func scriptOf(request *proto.CreateContainerRequest, created time.Time) (simengi
 	return script, err
 }
 
-// codeOf is the exit code of a container that was created at a time: whether it fails, and how,
-// goes by the second, so that a life that is shrunk keeps it.
+// exitCode returns the exit code of a container by its creation time. Whether a container fails
+// depends on the second, so that a run keeps it while it is shrunk.
 func (a App) codeOf(created time.Time) int32 {
 	draw := mix(uint64(created.Unix()), "exit code", uint64(a.Fails))
 	if draw%100 >= uint64(a.Fails) {

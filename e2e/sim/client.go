@@ -60,7 +60,7 @@ type Ask struct {
 	Fact history.Fact
 }
 
-// Got is what became of a request.
+// Outcome is the result of a request.
 type Got struct {
 	// Object is what the answer holds: the object or a *metav1.Status; nil for a list, a
 	// watch and after an error. It is shared with other processes and must not be changed.
@@ -72,10 +72,10 @@ type Got struct {
 	Err error
 }
 
-// ErrNoAnswer is what becomes of a request that nobody has answered in time.
+// ErrNoAnswer is the error of a request that was not answered in time.
 var ErrNoAnswer = errors.New("no answer from the apiserver")
 
-// Then is told what became of a request.
+// Then receives the result of a request.
 type Then func(now time.Time, got Got, out Out)
 
 type asking struct {
@@ -87,7 +87,7 @@ type asking struct {
 	then    Then
 }
 
-// again is the alarm by which it is sent again.
+// retryAlarm returns the key of the alarm that sends the request again.
 func (a *asking) again() string { return clientAlarm + strconv.FormatUint(a.number, 10) }
 
 const clientAlarm = "client/"
@@ -155,7 +155,7 @@ func (c *Client) try(out Out, a *asking, limit time.Duration) {
 	c.calls[out.Call(APIServer, a.about, a.request, limit/3)] = a
 }
 
-// Step takes what is the client's, and reports whether it was.
+// Step handles the client's own inputs, and reports whether the input was one.
 func (c *Client) Step(now time.Time, in Input, out Out) bool {
 	switch in := in.(type) {
 	case Answered:
@@ -195,7 +195,7 @@ func (c *Client) answered(now time.Time, a *asking, in Answered, out Out) {
 	}
 }
 
-// read takes an answer apart.
+// parseAnswer parses an answer.
 func (c *Client) read(about string, in Answered) Got {
 	if in.Err != nil {
 		return Got{Err: fmt.Errorf("%s: %w: %w", about, ErrNoAnswer, in.Err)}
@@ -224,7 +224,7 @@ func (c *Client) read(about string, in Answered) Got {
 	return got
 }
 
-// decode is an object as an answer or an event has it.
+// decode returns the object of an answer or an event.
 func decode(data []byte, revision uint64) (runtime.Object, error) {
 	decoded, err := kinds.DecodeAny(data)
 	if err != nil {
@@ -236,7 +236,7 @@ func decode(data []byte, revision uint64) (runtime.Object, error) {
 	return decoded, nil
 }
 
-// Unanswered reports whether err says that nobody knows what became of a request.
+// Unanswered reports whether the outcome of a request is unknown after err.
 func Unanswered(err error) bool {
 	return errors.Is(err, ErrNoAnswer) || errors.Is(err, context.DeadlineExceeded)
 }

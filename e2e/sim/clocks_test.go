@@ -81,8 +81,8 @@ func TestNoNodeIsSilentByAClock(t *testing.T) {
 	}
 }
 
-// TestClockIsMisled looks at what the history says of a clock that is wrong: the product's fault,
-// and times of the one process that are off, in the order in which all happened.
+// TestSkewedClockInHistory checks the history of a skewed clock: the product's fault, and shifted
+// times of one process alone, in the order of events.
 func TestClockIsMisled(t *testing.T) {
 	lived := runInBubble(t, Script{Recorded: true, Nodes: 1, Duration: 2 * time.Minute, Actions: []Action{
 		{At: 30 * time.Second, Kind: SkewClock, Name: "kubelet/node-1", Detail: "-1h0m0s", For: time.Minute},
@@ -102,9 +102,9 @@ func TestClockIsMisled(t *testing.T) {
 	}
 }
 
-// TestDrawnClocks draws lives: a quarter of those in which anything breaks has clocks that are wrong,
-// each of which is right again when all has to be calm, and without trouble none is. A clock that is
-// wrong is written down, and is told in a story.
+// TestDrawnClocks draws scripts. A quarter of those with faults have clock faults, which end when
+// the cluster has to converge. Fault-free scripts have none. A clock fault is recorded, and shown
+// in a story.
 func TestDrawnClocks(t *testing.T) {
 	misled := 0
 	for seed := range uint64(400) {

@@ -88,7 +88,7 @@ type copies struct {
 	graph *garbage.Graph
 }
 
-// looks is what is being looked at.
+// workQueue holds the keys that controllers work on.
 type looks struct {
 	busy, again map[string]bool
 	failures    map[string]int
@@ -159,7 +159,7 @@ func (c *controllers) Step(now time.Time, in Input, out Out) {
 	}
 }
 
-// shown is what its clock shows: what goes into objects and is compared with what is in them.
+// clockTime returns the reading of the process's clock, for timestamps of objects.
 func (c *controllers) shown() time.Time { return c.out.Shows(c.now) }
 
 func (c *controllers) begin(in Boot) {
@@ -196,22 +196,22 @@ func (c *controllers) begin(in Boot) {
 	c.out.Wake(lookNodes, c.now)
 }
 
-// synced reports whether all views are there: before, nothing is decided.
+// synced reports whether all views are synced. Nothing is decided before.
 func (c *controllers) synced() bool {
 	return c.pods.synced && c.nodes.synced && c.leases.synced && c.replicas.synced && c.stateful.synced &&
 		c.daemons.sets.synced && c.jobs.objects.synced && c.jobs.cron.synced && c.budgets.synced && c.namespaces.synced && c.rollouts.synced &&
 		c.disks.claims.synced && c.disks.volumes.synced && c.disks.attachments.synced
 }
 
-// look has an object looked at in a moment.
+// enqueue queues an object for its controller.
 func (c *controllers) look(what string, of name) { c.lookAfter(what, of, 0) }
 
 func (c *controllers) lookAfter(what string, of name, after time.Duration) {
 	c.wake(what+" "+of.String(), c.now.Add(after))
 }
 
-// wake has a key looked at, at an instant or at the earlier one for which it waits, as the
-// product's loops do.
+// wake queues a key for a time, or for the earlier time that it already waits for, as the product's
+// loops do.
 func (c *controllers) wake(key string, at time.Time) {
 	if due, waits := c.due[key]; waits && due.Before(at) {
 		return
@@ -220,10 +220,10 @@ func (c *controllers) wake(key string, at time.Time) {
 	c.out.Wake(key, at)
 }
 
-// notYet is how long a look waits for the views.
+// unsyncedDelay is how long a key waits for the views.
 const notYet = 500 * time.Millisecond
 
-// waits puts a look off for which it is too early.
+// postpone requeues a key that cannot be handled yet.
 func (c *controllers) waits(key string) bool {
 	if !c.synced() {
 		c.wake(key, c.now.Add(notYet))
@@ -285,8 +285,8 @@ func (c *controllers) alarm(key string) {
 	}
 }
 
-// begun marks a look as under way; the function that it returns ends it. One that failed
-// comes again, later each time.
+// start marks a key as under way. The returned function ends it; after a failure the key is
+// requeued with back-off.
 func (c *controllers) begun(key string) (done func(failed error)) {
 	c.busy[key] = true
 	return func(failed error) {
@@ -338,8 +338,7 @@ func targetOf(resource string, obj metav1.Object, subresource string) podapi.Tar
 	return podapi.Target{Kind: kindOfResource(resource), Namespace: obj.GetNamespace(), Name: obj.GetName(), Subresource: subresource}
 }
 
-// all calls then with the first error when n requests have been answered, at once when
-// there are none.
+// afterAll calls then with the first error once n requests are answered; at once if n is 0.
 func all(n int, then func(error)) (one func(error)) {
 	if n == 0 {
 		then(nil)

@@ -15,7 +15,7 @@ import (
 const (
 	budgetController = "disruption-controller"
 	lookBudget       = "budget"
-	// lookDisrupted is about a pod whose disruption has perhaps not come true.
+	// lookDisrupted is the key of a pod whose disruption may not have happened.
 	lookDisrupted = "disrupted"
 )
 
@@ -43,7 +43,7 @@ func (c *controllers) disruptedPodChanged(old, now *corev1.Pod) {
 	}
 }
 
-// selected reports whether a budget is about a pod, which may be none.
+// isSelected reports whether a budget selects a pod, which may be nil.
 func selected(budget *policyv1.PodDisruptionBudget, pod *corev1.Pod) bool {
 	return pod != nil && pod.Namespace == budget.Namespace && disruption.Selects(budget, pod)
 }
@@ -73,7 +73,7 @@ func (c *controllers) syncBudget(key string, of name) {
 	})
 }
 
-// guarded is what a budget is about.
+// budgetView returns the pods that a budget selects, and their scales.
 func (c *controllers) guarded(budget *policyv1.PodDisruptionBudget) disruption.View {
 	seen := disruption.View{Budget: budget, Scales: map[types.UID]disruption.Scale{}}
 	for _, pod := range c.pods.all() {
@@ -94,7 +94,7 @@ func (c *controllers) guarded(budget *policyv1.PodDisruptionBudget) disruption.V
 	return seen
 }
 
-// scaleOf is what the controller of a pod wants.
+// scaleOf returns the scale of a pod's controller.
 func (c *controllers) scaleOf(namespace string, owner *metav1.OwnerReference) (disruption.Scale, bool) {
 	of := name{namespace, owner.Name}
 	if set, known := c.replicas.get(of); known && set.UID == owner.UID {
@@ -114,7 +114,7 @@ func (c *controllers) scaleOf(namespace string, owner *metav1.OwnerReference) (d
 	return disruption.Scale{}, false
 }
 
-// syncDisrupted takes a disruption back that did not come true.
+// syncDisrupted removes a disrupted pod that was not deleted.
 func (c *controllers) syncDisrupted(key string, of name) {
 	pod, known := c.pods.get(of)
 	if !known {

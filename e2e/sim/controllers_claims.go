@@ -82,7 +82,7 @@ func kindOfOwner(look string) schema.GroupVersionKind {
 	return appsv1.SchemeGroupVersion.WithKind("ReplicaSet")
 }
 
-// claims is who takes pods into possession, or sets.
+// claimer is an owner that adopts and releases objects.
 type claims struct {
 	controller, resource string
 	owner                kinds.Object
@@ -127,7 +127,7 @@ func claimsOfDeployment(its *appsv1.Deployment) claims {
 	}
 }
 
-// claim finds an owner's pods, as claimFrom does.
+// claim returns an owner's pods; see claimFrom.
 func (c *controllers) claim(by claims, then func([]*corev1.Pod, error)) {
 	claimFrom(c, by, c.pods.all(), then)
 }
@@ -177,13 +177,13 @@ func claimFrom[T kinds.Object](c *controllers, by claims, there []T, then func([
 	})
 }
 
-// mayHave reports whether what is nobody's may be adopted.
+// matchesOrphan reports whether an object without a controller may be adopted.
 func (by claims) mayHave(obj kinds.Object) bool {
 	pod, is := obj.(*corev1.Pod)
 	return !is || by.fits == nil || by.fits(pod)
 }
 
-// mayAdopt asks the API whether an owner may adopt anything, and says why not.
+// canAdopt asks the API whether an owner may adopt objects; the error says why not.
 func (c *controllers) mayAdopt(by claims, then func(error)) {
 	c.write(by.controller, Ask{Verb: proto.VerbGet, Target: targetOf(by.resource, by.owner, "")}, nil, func(got Got) {
 		if fresh, is := got.Object.(kinds.Object); is && got.Err == nil {
@@ -193,7 +193,7 @@ func (c *controllers) mayAdopt(by claims, then func(error)) {
 	})
 }
 
-// lest is an error that does not say what is no failure.
+// ignoreIf returns err, or nil if fine(err).
 func lest(fine func(error) bool, err error) error {
 	if fine(err) {
 		return nil

@@ -101,7 +101,7 @@ func (c *controllers) runCronJob(v cronjob.View, done func(error)) {
 	})
 }
 
-// dismiss deletes Jobs and, in the background, their pods.
+// deleteJobs deletes Jobs and, in the background, their pods.
 func (c *controllers) dismiss(jobs []*batchv1.Job, then func(error)) {
 	one := all(len(jobs), then)
 	for _, its := range jobs {

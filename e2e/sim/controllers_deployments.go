@@ -64,7 +64,7 @@ func (c *controllers) syncDeployment(key string, of name) {
 	})
 }
 
-// rollOut takes the next step for a Deployment of which this is known.
+// rollOut takes the next step of a Deployment.
 func (c *controllers) rollOut(v deployment.View, done func(error)) {
 	plan := deployment.Decide(v, c.shown())
 	if plan.Create == nil {
@@ -87,7 +87,7 @@ func (c *controllers) rollOut(v deployment.View, done func(error)) {
 	})
 }
 
-// taken reads the ReplicaSet that has the name of one that was to be made.
+// adoptExistingSet reads the ReplicaSet that already has the name of a new one.
 func (c *controllers) taken(v deployment.View, set *appsv1.ReplicaSet, done func(error)) {
 	c.write(deploymentController, Ask{Verb: proto.VerbGet, Target: targetOf(setsResource, set, "")}, nil, func(got Got) {
 		there, is := got.Object.(*appsv1.ReplicaSet)
@@ -102,7 +102,7 @@ func (c *controllers) taken(v deployment.View, set *appsv1.ReplicaSet, done func
 	})
 }
 
-// carryOut stores what a plan says, one after the other, and the status last.
+// runPlan carries out a plan in order, the status last.
 func (c *controllers) carryOut(its *appsv1.Deployment, plan deployment.Plan, done func(error)) {
 	if plan.RolledBack != nil {
 		c.write(deploymentController, updating(deploymentsResource, plan.RolledBack, ""), its, func(got Got) { done(got.Err) })

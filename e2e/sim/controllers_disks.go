@@ -32,7 +32,8 @@ const (
 	attachmentsResource = "volumeattachments.storage.k8s.io"
 )
 
-// disks are the copies of what persistent volumes are about, and what is remembered of them.
+// diskViews are the copies of objects about persistent volumes, and the controllers' memory about
+// them.
 type disks struct {
 	claims      *copyOf[*corev1.PersistentVolumeClaim]
 	volumes     *copyOf[*corev1.PersistentVolume]
@@ -42,7 +43,7 @@ type disks struct {
 	own         *ownDisks
 }
 
-// ownDisks are what the API has answered writes with that the views may not show yet.
+// diskOverlays hold written objects that the views may not show yet.
 type ownDisks struct {
 	nodes       attachdetach.Overlay[corev1.Node, *corev1.Node]
 	attachments attachdetach.Overlay[storagev1.VolumeAttachment, *storagev1.VolumeAttachment]
@@ -93,7 +94,7 @@ func (c *controllers) syncDisks(what, key string, of name) {
 	}
 }
 
-// attached is what the attach/detach controller looks at.
+// attachView returns the view of the attach/detach controller.
 func (c *controllers) attached() attachdetach.View {
 	find := attachdetach.Lookup{
 		Claim: func(namespace, called string) (*corev1.PersistentVolumeClaim, bool) {
@@ -136,7 +137,7 @@ func (c *controllers) syncAttach(key string) {
 	inOrder(steps, c.begun(key))
 }
 
-// inOrder does one step after the other, until one fails.
+// runInOrder runs steps one after the other until one fails.
 func inOrder(steps []func(func(error)), then func(error)) {
 	if len(steps) == 0 {
 		then(nil)
@@ -169,7 +170,7 @@ func (c *controllers) detach(detach attachdetach.Detach, looked attachdetach.Vie
 	leave.move(detach.FirstStep(node), node)
 }
 
-// leaving is a volume on its way off a node.
+// detaching is a volume that is being detached.
 type leaving struct {
 	*controllers
 
@@ -178,7 +179,7 @@ type leaving struct {
 	then   func(error)
 }
 
-// move does a move, and what follows; node is the node as it was last read.
+// step takes one step, and the steps after it. node is the node as last read.
 func (l leaving) move(move attachdetach.DetachStep, node *corev1.Node) {
 	next := func(node *corev1.Node, err error) {
 		if err != nil {
@@ -199,7 +200,7 @@ func (l leaving) move(move attachdetach.DetachStep, node *corev1.Node) {
 	}
 }
 
-// nodeNow is a node as the API has it; nil when it has none.
+// readNode reads a node from the API; nil if there is none.
 func (c *controllers) nodeNow(called string, then func(*corev1.Node, error)) {
 	c.write(attachController, Ask{Verb: proto.VerbGet, Target: nodeTarget(called)}, nil, func(got Got) {
 		node, _ := got.Object.(*corev1.Node)
@@ -217,7 +218,7 @@ func (c *controllers) away(attachment *storagev1.VolumeAttachment, then func(err
 	})
 }
 
-// tellAttached stores in a node's status what is attached to it.
+// reportAttached stores in a node's status which volumes are attached.
 func (c *controllers) tellAttached(node *corev1.Node, looked attachdetach.View, then func(error)) {
 	attached := attachdetach.AttachedVolumes(node.Name, looked.Attachments, looked.Volumes)
 	if slices.Equal(attached, node.Status.VolumesAttached) {

@@ -50,7 +50,7 @@ func (m monitor) Apply(event watch.Event) {
 	m.controllers.regard(graph.Set(item))
 }
 
-// regard has the items looked at that a change of the graph is about.
+// enqueueItems queues the items that a change of the graph affects.
 func (c *controllers) regard(work garbage.Work) {
 	for _, uid := range work.Process {
 		c.look(lookDependent, name{"", string(uid)})
@@ -91,7 +91,8 @@ func (c *controllers) syncDependent(key string, uid types.UID) {
 	})
 }
 
-// ask finds the states of an item's owners, one after the other, behind those that are known.
+// ownerStates reads the states of an item's owners, one after the other, after those that are
+// known.
 func (c *controllers) ask(item garbage.Item, known []garbage.OwnerState, then func([]garbage.OwnerState, error)) {
 	if len(known) == len(item.Owners) {
 		then(known, nil)
@@ -121,7 +122,7 @@ func (c *controllers) ask(item garbage.Item, known []garbage.OwnerState, then fu
 	})
 }
 
-// cascade carries out what was decided about an item.
+// applyDecision carries out a decision about an item.
 func (c *controllers) cascade(item garbage.Item, decision garbage.Decision, then func(error)) {
 	for _, uid := range decision.Process {
 		c.look(lookDependent, name{"", string(uid)})
@@ -177,8 +178,8 @@ func (c *controllers) syncOrphans(key string, uid types.UID) {
 	})
 }
 
-// orphan takes an owner out of the references of dependents, one after the other; one of which
-// the graph's version is old is read anew.
+// orphanDependents removes an owner from the references of dependents, one after the other. A
+// dependent that the graph knows in an old version is read again.
 func (c *controllers) orphan(dependents []garbage.Item, owner types.UID, then func(error)) {
 	if len(dependents) == 0 {
 		then(nil)
@@ -207,19 +208,19 @@ func (c *controllers) orphan(dependents []garbage.Item, owner types.UID, then fu
 	})
 }
 
-// relate gives this version of an item these owners.
+// setOwners gives this version of an item these owners.
 func (c *controllers) relate(item garbage.Item, owners []metav1.OwnerReference, then func(error)) {
 	patch, err := garbage.ReferencesPatch(item, owners)
 	c.patchItem(item, patch, err, then)
 }
 
-// finish takes a finalizer from this version of an item.
+// removeFinalizer removes a finalizer from this version of an item.
 func (c *controllers) finish(item garbage.Item, finalizer string, then func(error)) {
 	patch, err := garbage.FinalizerPatch(item, finalizer)
 	c.patchItem(item, patch, err, then)
 }
 
-// patchItem sends a merge patch; an item that is gone needs none.
+// patchItem sends a merge patch; a missing item is no error.
 func (c *controllers) patchItem(item garbage.Item, patch []byte, err error, then func(error)) {
 	if err != nil {
 		then(err)
@@ -229,7 +230,7 @@ func (c *controllers) patchItem(item garbage.Item, patch []byte, err error, then
 	c.write(garbageCollector, ask, nil, func(got Got) { then(lest(apierrors.IsNotFound, got.Err)) })
 }
 
-// read is an item as the API has it, nil when it has none.
+// readItem reads an item from the API; nil if there is none.
 func (c *controllers) read(item garbage.Item, then func(*garbage.Item, error)) {
 	target := targetOfItem(item)
 	c.write(garbageCollector, Ask{Verb: proto.VerbGet, Target: target}, nil, func(got Got) {

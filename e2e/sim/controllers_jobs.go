@@ -150,7 +150,7 @@ func (c *controllers) runJob(v job.View, done func(error)) {
 	})
 }
 
-// count stores what is to be counted, lets go of the pods, and stores the numbers.
+// countPods stores which pods are to be counted, removes their finalizers, and stores the numbers.
 func (c *controllers) count(its *batchv1.Job, plan job.Plan, then func(error)) {
 	c.storeJob(its, plan.Status, func(stored *batchv1.Job, err error) {
 		if err != nil {
@@ -196,7 +196,7 @@ func (c *controllers) storeJob(its *batchv1.Job, status batchv1.JobStatus, then 
 	})
 }
 
-// free takes the tracking finalizer off a pod of a Job; one that is gone needs none of it.
+// removeTrackingFinalizer removes the tracking finalizer of a Job's pod; a missing pod is no error.
 func (c *controllers) free(its *batchv1.Job, pod *corev1.Pod, then func(error)) {
 	c.patchAnyway(jobController, pod, job.FinalizerPatch(pod), func(got Got) {
 		if let, is := got.Object.(*corev1.Pod); is && got.Err == nil {

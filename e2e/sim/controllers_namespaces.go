@@ -63,7 +63,7 @@ func (c *controllers) updateNamespace(read, changed *corev1.Namespace, subresour
 	})
 }
 
-// sweep asks for everything in a namespace to go, the pods before all else.
+// deleteContents deletes everything in a namespace, the pods first.
 func (c *controllers) sweep(ns *corev1.Namespace, done func(error)) {
 	var served []kinds.Kind
 	for _, resource := range c.resources {
@@ -80,7 +80,7 @@ func (c *controllers) sweep(ns *corev1.Namespace, done func(error)) {
 	})
 }
 
-// sweepOthers goes on with other kinds, one after the other.
+// deleteOtherKinds continues with other kinds, one after the other.
 func (c *controllers) sweepOthers(ns *corev1.Namespace, others []kinds.Kind, swept namespaces.Sweep, done func(error)) {
 	if len(others) == 0 {
 		c.swept(ns, swept, done)
@@ -92,7 +92,7 @@ func (c *controllers) sweepOthers(ns *corev1.Namespace, others []kinds.Kind, swe
 	})
 }
 
-// empty asks for all objects of a kind to go, and finds what is left of them.
+// deleteKind deletes all objects of a kind, and returns what is left.
 func (c *controllers) empty(ns *corev1.Namespace, kind kinds.Kind, then func(namespaces.Leftover)) {
 	resource := kind.GroupVersionResource()
 	c.inside(ns, kind, func(before []kinds.Object, err error) {
@@ -119,7 +119,7 @@ func (c *controllers) empty(ns *corev1.Namespace, kind kinds.Kind, then func(nam
 	})
 }
 
-// inside are the objects of a kind in a namespace.
+// listInNamespace lists the objects of a kind in a namespace.
 func (c *controllers) inside(ns *corev1.Namespace, kind kinds.Kind, then func([]kinds.Object, error)) {
 	ask := Ask{Verb: proto.VerbList, Target: podapi.Target{Kind: kind, Namespace: ns.Name}, Options: &metav1.ListOptions{}}
 	c.write(namespaceController, ask, nil, func(got Got) {
@@ -132,7 +132,7 @@ func (c *controllers) inside(ns *corev1.Namespace, kind kinds.Kind, then func([]
 	})
 }
 
-// swept does what a sweep asks for.
+// finishSweep does what the result of a sweep asks for.
 func (c *controllers) swept(ns *corev1.Namespace, sweep namespaces.Sweep, done func(error)) {
 	verdict := namespaces.Evaluate(ns, sweep, c.shown())
 	if !verdict.Changed {
@@ -144,7 +144,7 @@ func (c *controllers) swept(ns *corev1.Namespace, sweep namespaces.Sweep, done f
 	c.updateNamespace(ns, told, "status", done, func(stored *corev1.Namespace) { c.concluded(stored, verdict, done) })
 }
 
-// concluded lets a namespace go, or has it looked at again.
+// finishNamespace removes the namespace's finalizer, or requeues it.
 func (c *controllers) concluded(ns *corev1.Namespace, verdict namespaces.Verdict, done func(error)) {
 	switch {
 	case verdict.Err != nil:

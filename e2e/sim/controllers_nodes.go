@@ -49,7 +49,7 @@ func (c *controllers) nodeChanged(old, now *corev1.Node) {
 	}
 }
 
-// lookAtNodes is one pass over the nodes.
+// monitorNodes is one pass over the nodes.
 func (c *controllers) lookAtNodes() {
 	nodes, there := c.nodes.all(), map[string]bool{}
 	census := map[string]nodelifecycle.Census{}
@@ -96,7 +96,7 @@ func (c *controllers) renewed(node string) time.Time {
 	return lease.Spec.RenewTime.Time
 }
 
-// lookAtNode writes the conditions of a node that is silent, and judges it.
+// monitorNode writes the conditions of a silent node, and marks the node.
 func (c *controllers) lookAtNode(node *corev1.Node, finding nodelifecycle.Finding) {
 	if finding.Conditions == nil {
 		c.health[node.Name] = &finding.Health
@@ -115,7 +115,7 @@ func (c *controllers) lookAtNode(node *corev1.Node, finding nodelifecycle.Findin
 	})
 }
 
-// judge queues a node for its NoExecute taint or takes that off, and tells its pods.
+// markNode queues a node for its NoExecute taint or removes the taint, and marks its pods.
 func (c *controllers) judge(node *corev1.Node, finding nodelifecycle.Finding) {
 	if readyOf(node) == nil {
 		return
@@ -152,7 +152,7 @@ func readyOf(node *corev1.Node) *corev1.NodeCondition {
 	return nil
 }
 
-// giveUp taints the nodes whose turn it is, if they are still not ready.
+// taintQueued taints the nodes whose turn it is, if they are still not ready.
 func (c *controllers) giveUp() {
 	for _, name := range c.zones.TakeDue(c.now) {
 		c.taint(name, func(node *corev1.Node) ([]corev1.Taint, bool) {

@@ -74,7 +74,7 @@ func (c *controllers) bind(pod *corev1.Pod, node string) {
 	})
 }
 
-// refused tells why the pod stays pending, once per reason.
+// reportUnschedulable writes why the pod stays pending, once per reason.
 func (c *controllers) refused(pod *corev1.Pod, message string) {
 	if condition := podcondition.Find(pod, corev1.PodScheduled); condition != nil && condition.Message == message {
 		return
@@ -92,7 +92,7 @@ func (c *controllers) refused(pod *corev1.Pod, message string) {
 	}
 }
 
-// collect removes the pods that nobody else will.
+// collectPods deletes the pods that no other controller deletes.
 func (c *controllers) collect() {
 	view := podgc.View{Pods: c.pods.all(), Nodes: map[string]*corev1.Node{}, Threshold: podgc.DefaultThreshold, MissingSince: c.missed}
 	for _, node := range c.nodes.all() {
@@ -116,7 +116,7 @@ func (c *controllers) collect() {
 	}
 }
 
-// discard fails the pod if it is not terminal, and takes it away whatever its UID is now.
+// deleteByName fails the pod if it is not terminal, and deletes it whatever its UID is now.
 func (c *controllers) discard(removal podgc.Removal) {
 	pod := removal.Pod
 	final := func() {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// alarms are when a process has itself woken; it does nothing else.
+// alarmRecorder records the alarms that a process sets; it does nothing else.
 type alarms struct {
 	Out
 	at map[string]time.Time

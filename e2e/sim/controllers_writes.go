@@ -13,8 +13,8 @@ import (
 	"github.com/podfall/podfall/services/controllers/workload"
 )
 
-// stale reports whether what was asked for an owner last is not in the view yet; the owner is
-// looked at again when the view is to be trusted all the same.
+// isStale reports whether the view still lacks the writes for an owner. If so, the owner is
+// requeued for when the expectations expire.
 func (c *controllers) stale(what string, expected *workload.Expectations, owner kinds.Object) bool {
 	if expected.Satisfied(view.KeyOf(owner), c.now) {
 		return false
@@ -23,14 +23,14 @@ func (c *controllers) stale(what string, expected *workload.Expectations, owner 
 	return true
 }
 
-// maker is a controller that makes and deletes pods for an owner.
+// podOwner is a controller that creates and deletes pods for an owner.
 type maker struct {
 	controller string
 	expected   *workload.Expectations
 	owner      metav1.Object
 }
 
-// act makes and deletes pods, and says how many were made.
+// createAndDelete creates and deletes pods, and returns how many were created.
 func (c *controllers) act(by maker, create, remove []*corev1.Pod, then func(made int, failed error)) {
 	key, made := view.KeyOf(by.owner), 0
 	if len(create)+len(remove) > 0 {
@@ -62,7 +62,7 @@ func (c *controllers) act(by maker, create, remove []*corev1.Pod, then func(made
 	}
 }
 
-// remove deletes a pod of a set, gracefully and by its UID; one that is gone is no error.
+// deletePod deletes a pod of a set gracefully and by UID; a missing pod is no error.
 func (c *controllers) remove(controller string, pod *corev1.Pod, then func(error)) {
 	options := &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}}
 	c.write(controller, Ask{Verb: proto.VerbDelete, Target: targetOf("pods", pod, ""), Options: options}, pod, func(got Got) {
@@ -70,7 +70,7 @@ func (c *controllers) remove(controller string, pod *corev1.Pod, then func(error
 	})
 }
 
-// updating asks for an object to be stored.
+// updateOf returns the request that stores an object.
 func updating(resource string, obj kinds.Object, subresource string) Ask {
 	return Ask{Verb: proto.VerbUpdate, Target: targetOf(resource, obj, subresource), Object: obj}
 }

@@ -6,25 +6,24 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Decoded is what the processes of a world have decoded lately. They change nothing of it, so that
-// one object does for all to whom the apiserver has sent the same bytes: those who watch, and those
-// who have asked.
+// Decoded caches recently decoded objects. Processes never change them, so all receivers of the
+// same bytes share one object.
 type Decoded struct{ young, old map[encoded]decodedAs }
 
-// decodedAs is an object, beside the bytes that it was made from.
+// cachedObject is an object with the bytes that it was decoded from.
 type decodedAs struct {
 	object runtime.Object
 	data   []byte
 }
 
-// encoded is an object's bytes, by where they are: those of a record are never written to,
-// and do not go while they are remembered.
+// bytesKey identifies an object's bytes by their address. A record's bytes are never overwritten,
+// and are kept while they are cached.
 type encoded struct {
 	data     *byte
 	revision uint64
 }
 
-// remembered is how many objects are young at most.
+// cacheSize is the maximum number of young objects.
 const remembered = 256
 
 // object is the object of some bytes at a revision; it is not the receiver's own.

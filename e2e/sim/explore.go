@@ -22,28 +22,27 @@ import (
 type Explorer struct {
 	// Bubble calls its argument in a testing/synctest bubble of its own.
 	Bubble func(play func())
-	// Build makes the world of a life, with everything in it.
+	// Build makes the world of a run with all its processes.
 	Build func() *World
-	// Lasts is how long each life lasts.
+	// Duration is the simulated time of each run.
 	Lasts time.Duration
-	// Faults is how many there are in a life at most, and Lives how many lives are played
-	// at most; 0 means all.
+	// Faults is the maximum number of faults in a run, and Runs the maximum number of runs; 0 means
+	// all.
 	Faults, Lives int
-	// Check is the error of a life that has broken something.
+	// Check returns the violation of a run, if any.
 	Check func(w *World) error
 }
 
-// Explored is what was found.
+// ExploreResult is the result of an exploration.
 type Explored struct {
-	// Lives is how many were played, Ended how many of them to their end: the others came
-	// to a state that was known.
+	// Runs counts the runs, and Ended those that ran to the end. The others reached a known state.
 	Lives, Ended int
 	// States is how many different states were met, and Depth the most choices in a life.
 	States, Depth int
-	// Whole says that nothing is left to be played.
+	// Complete means that nothing is left to run.
 	Whole bool
-	// Broken is the first thing that was broken, nil for nothing; Story is how, and Faults
-	// with how many faults: with fewer nothing is.
+	// Violation is the first violation, nil for none. Story shows how it happens, and Faults with
+	// how many faults: with fewer there is none.
 	Broken error
 	Story  []string
 	Faults int
@@ -80,7 +79,7 @@ func (x *Explorer) Explore() Explored {
 	return found
 }
 
-// take counts a life.
+// add counts a run.
 func (f *Explored) take(l *played) {
 	f.Lives++
 	f.Depth = max(f.Depth, l.depth)
@@ -93,9 +92,9 @@ func (f *Explored) take(l *played) {
 	}
 }
 
-// played is one life.
+// exploredRun is one run.
 type played struct {
-	// told is what was chosen that is not the default.
+	// story lists the choices that are not the default.
 	told     []string
 	depth    int
 	faults   int
@@ -104,14 +103,13 @@ type played struct {
 	branches []branch
 }
 
-// branch is a life that has still to be played.
+// branch is a run that is still to be played.
 type branch struct {
 	choices []int
 	faults  int
 }
 
-// play plays a life: the choices that are given, and the default ever after. It notes what
-// else could have been chosen there.
+// run takes the given choices, and the default after them. It notes the alternatives.
 func (x *Explorer) play(choices []int, known map[digest]bool) *played {
 	life := &played{}
 	x.Bubble(func() {
@@ -150,7 +148,7 @@ func (x *Explorer) play(choices []int, known map[digest]bool) *played {
 	return life
 }
 
-// branch notes the other options.
+// addBranches adds the other options as branches.
 func (l *played) branch(made []int, options []option, faults int) {
 	for other := 1; other < len(options); other++ {
 		cost := 0

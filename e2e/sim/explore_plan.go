@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// chooser decides, in place of a world's heap, what happens next.
+// chooser replaces the world's queue: it decides which event happens next.
 type chooser struct {
 	world *World
 	// faults is how many there have been, of most.
@@ -31,8 +31,8 @@ type chooser struct {
 	met map[*event]bool
 }
 
-// tale is what a process has been given, or has noted: in order, but for what is of one
-// instant. In which order that came shows in what the process says.
+// trail is what a process was given, or has recorded: in order, except within one instant. The
+// process's output shows the order within an instant.
 type tale struct {
 	before digest
 	at     time.Duration
@@ -41,7 +41,7 @@ type tale struct {
 
 type digest [16]byte
 
-// deed is what can be done at a point.
+// choiceKind is what can happen at a choice.
 type deed int
 
 const (
@@ -50,7 +50,7 @@ const (
 	double
 	delay
 	crash
-	// pass has nothing arrive: the time goes on.
+	// passTime lets time pass without a delivery.
 	pass
 )
 
@@ -63,6 +63,7 @@ type option struct {
 
 // How long a late message is late, and a process that has crashed down.
 const (
+	// lateBy is how late a delayed message is, and downFor how long a crashed process is down.
 	lateBy  = 12 * time.Second
 	downFor = 3 * time.Second
 )
@@ -94,8 +95,7 @@ func newChooser(w *World, most int) *chooser {
 	}
 }
 
-// settle lets the time pass to the next thing to be decided; it reports false when there is
-// none any more.
+// advance lets time pass until the next choice; false if there is none.
 func (s *chooser) settle(lasts time.Duration) bool {
 	for {
 		s.sweep()
@@ -112,7 +112,7 @@ func (s *chooser) settle(lasts time.Duration) bool {
 	}
 }
 
-// next has happen what is due next.
+// runNext runs the next due event.
 func (s *chooser) next() {
 	var due *event
 	for _, e := range s.world.coming {
@@ -128,7 +128,7 @@ func (s *chooser) next() {
 	s.give(due)
 }
 
-// timed reports whether something comes at its time, and not when the explorer wants it.
+// isTimed reports whether an event has its own time, instead of one that the explorer chooses.
 func (s *chooser) timed(e *event) bool {
 	switch in := e.input.(type) {
 	case Alarm:
@@ -141,7 +141,7 @@ func (s *chooser) timed(e *event) bool {
 	return e.do != nil
 }
 
-// sweep takes away what has become void.
+// dropVoid removes events that have become void.
 func (s *chooser) sweep() {
 	w := s.world
 	var void []*event
@@ -172,7 +172,7 @@ func (s *chooser) drop(e *event) {
 	delete(s.held, e)
 }
 
-// give takes an event from the heap, and has it happen.
+// runEvent takes an event from the queue and runs it.
 func (s *chooser) give(e *event) {
 	s.drop(e)
 	if e.do != nil {
@@ -195,7 +195,7 @@ func (s *chooser) give(e *event) {
 	s.takeNotes()
 }
 
-// relevant reports whether an event is about more than that everybody is alive.
+// isRelevant reports whether an event is more than a sign of life.
 func relevant(e *event) bool {
 	switch in := e.input.(type) {
 	case Alarm:
@@ -210,7 +210,7 @@ func relevant(e *event) bool {
 	return true
 }
 
-// takeNotes takes what processes have noted into their digests.
+// digestRecords adds what processes have recorded to their digests.
 func (s *chooser) takeNotes() {
 	for ; s.noted < len(s.world.record.events); s.noted++ {
 		e := s.world.record.events[s.noted]
@@ -218,8 +218,8 @@ func (s *chooser) takeNotes() {
 	}
 }
 
-// pending are the messages that can arrive now: of those that keep their order the first.
-// What stays on a machine comes before all else.
+// pending returns the messages that can arrive now; of ordered messages the first. Messages within
+// a machine come first.
 func (s *chooser) pending() []*event {
 	var all []*event
 	for _, e := range s.world.coming {
@@ -261,7 +261,7 @@ func (s *chooser) link(e *event) Link {
 	return Link{e.to, e.to}
 }
 
-// options are what can happen now; the first is the default.
+// options returns what can happen now; the first is the default.
 func (s *chooser) options() []option {
 	pending := s.pending()
 	options := make([]option, 0, 4*len(pending)+1)
@@ -290,7 +290,7 @@ func (s *chooser) options() []option {
 	return options
 }
 
-// take has an option happen.
+// apply makes an option happen.
 func (s *chooser) take(o option) {
 	w := s.world
 	s.last = "" // it may crash here, or not; not later, before it is stepped again
@@ -322,7 +322,7 @@ func (s *chooser) take(o option) {
 	}
 }
 
-// tell goes on with a process's tale.
+// extendTrail adds to a process's trail.
 func (s *chooser) tell(tales map[string]tale, name string, write func(io.Writer)) {
 	l, one := tales[name], s.chain(digest{}, write)
 	if now := s.world.Now(); now != l.at {
@@ -334,7 +334,7 @@ func (s *chooser) tell(tales map[string]tale, name string, write func(io.Writer)
 	tales[name] = l
 }
 
-// chain is the digest of what was before, the time and what is new.
+// chain returns the digest of the earlier digest, the time and what is new.
 func (s *chooser) chain(before digest, write func(io.Writer)) digest {
 	h := sha256.New()
 	h.Write(before[:])
@@ -361,8 +361,8 @@ func traceEvent(w io.Writer, e *event) {
 	}
 }
 
-// digest is that of the state: what every process has been given, what is under way, and
-// how many faults there have been. What a process is follows from what it was given.
+// digest identifies the state: each process's inputs, the events under way and the number of
+// faults. A process's state follows from its inputs.
 func (s *chooser) digest() digest {
 	w := s.world
 	var parts []string

@@ -19,8 +19,8 @@ var (
 	exploredLives  = flag.Int("lives", 0, "how many lives TestExplore plays at most; 0 means all")
 )
 
-// twice is the story that is explored: a pod is made, deleted, forced away, and made again
-// under its name.
+// recreateStory is the explored story: a pod is created, deleted, force-deleted, and created again
+// with the same name.
 func twice() *World {
 	w, kernel, drive := NewWorld(NewNet(1, Trouble{}, 0)), NewKernel(), &Drive{seed: 1}
 	w.Add(APIServer, func() Process { return NewAPIServer(drive, nil, func() {}) }, 0)
@@ -39,8 +39,8 @@ func twice() *World {
 	return w
 }
 
-// unbroken checks what must hold at any time, and that no kubelet removes a pod that nobody
-// has marked.
+// checkExplored checks the invariants that must hold at any time, and that no kubelet removes an
+// unmarked pod.
 func unbroken(w *World) error {
 	log := w.History()
 	results, err := guarantees.Check(guarantees.Evidence{Log: log, Store: StoreLog(w.Kept(APIServer, diskStore))})

@@ -32,7 +32,7 @@ type Follower struct {
 
 	at      podapi.Cursor
 	subject string
-	// stage counts the ways in: what belongs to an earlier one is dropped.
+	// attempt counts the attempts to enter; what belongs to an earlier one is dropped.
 	stage uint64
 	stream
 	keys followerKeys
@@ -89,7 +89,7 @@ func (f *Follower) options() metav1.ListOptions {
 	return metav1.ListOptions{FieldSelector: f.Selector}
 }
 
-// enter begins another way in: what was asked for before is of no interest any more.
+// newAttempt begins another attempt. Answers to earlier requests are ignored from then on.
 func (f *Follower) enter(now time.Time, out Out) (mine func() bool) {
 	f.stage++
 	f.live, f.early, f.heard = false, nil, now
@@ -123,7 +123,7 @@ func (f *Follower) list(now time.Time, out Out) {
 	})
 }
 
-// itemsOf is a list.
+// listItems returns the items of a list.
 func itemsOf(got Got, decoded *Decoded) (items []kinds.Object, revision uint64, err error) {
 	for _, part := range got.Parts {
 		revision = part.GetList().GetRevision()
@@ -156,7 +156,7 @@ func (f *Follower) watch(now time.Time, out Out) {
 	})
 }
 
-// join delivers what was missed, and goes live.
+// goLive delivers the missed frames, and goes live.
 func (f *Follower) join(now time.Time, got Got, out Out) {
 	var join *proto.Join
 	for _, part := range got.Parts {
@@ -194,7 +194,7 @@ func (f *Follower) ask(now time.Time, out Out, ask Ask, then Then) {
 	}
 }
 
-// failed waits, and lists again.
+// retryLater waits, and lists again.
 func (f *Follower) failed(now time.Time, err error, out Out) {
 	f.enter(now, out)
 	if lost(err) {
@@ -204,7 +204,7 @@ func (f *Follower) failed(now time.Time, err error, out Out) {
 	out.Wake(f.keys.again, now.Add(f.pause))
 }
 
-// lost reports whether err says that a revision cannot be had.
+// isRevisionLost reports whether err says that a revision is gone.
 func lost(err error) bool {
 	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) ||
 		apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
@@ -231,7 +231,7 @@ func (f *Follower) Step(now time.Time, in Input, out Out) bool {
 	return false
 }
 
-// alarm does what is due, and reports whether it was the follower's.
+// handleAlarm reports whether the alarm was the follower's.
 func (f *Follower) alarm(now time.Time, key string, out Out) bool {
 	switch key {
 	case f.keys.again:
@@ -253,7 +253,7 @@ func (f *Follower) alarm(now time.Time, key string, out Out) bool {
 	return true
 }
 
-// receive delivers a frame, if it is the next; otherwise it resumes.
+// receive delivers a frame if it is the next; otherwise it resumes.
 func (f *Follower) receive(now time.Time, frame *proto.Frame, out Out) {
 	f.heard = now
 	news, err := f.at.Accept(frame)
@@ -277,7 +277,7 @@ func (f *Follower) receive(now time.Time, frame *proto.Frame, out Out) {
 	f.at.Advance(frame.GetRevision())
 }
 
-// pass hands one event to the sink; an ERROR is its error.
+// deliver hands one event to the sink; an ERROR event is returned as its error.
 func (f *Follower) pass(event *proto.Event) error {
 	typ := watch.EventType("")
 	switch event.GetType() {

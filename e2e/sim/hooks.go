@@ -29,15 +29,15 @@ const (
 
 // How a webhook breaks.
 const (
+	// Ways in which a webhook fails.
 	hookAway    = "away"
 	hookHangs   = "hangs"
 	hookFails   = "fails"
 	hookBabbles = "babbles"
 )
 
-// hooks plays the webhooks of a life: what they answer, and whether they do, is a function of
-// the life's deeds and its time. Where the product waits until a webhook's time is over, nobody
-// waits here: the error is the same, and comes at once.
+// webhooks answers for the webhooks of a run. Its answers depend only on the script's actions and
+// the time. A timeout is not waited for: the error is the same, and comes at once.
 type hooks struct {
 	moods []Action
 	now   func() time.Duration
@@ -79,7 +79,7 @@ func (h *hooks) Call(_ context.Context, hook *webhook.Hook, review *admissionv1.
 	return answer, nil
 }
 
-// labelled are the labels of what a webhook is asked about.
+// requestLabels returns the labels of the reviewed object.
 func labelled(question *admissionv1.AdmissionRequest) (map[string]string, error) {
 	raw := question.Object.Raw
 	if len(raw) == 0 {
@@ -94,12 +94,12 @@ func labelled(question *admissionv1.AdmissionRequest) (map[string]string, error)
 	return about.Metadata.Labels, err
 }
 
-// painted is how the names of webhooks begin: up to its first dot, the name of one is the label
-// that it gives.
+// labelPrefix begins the names of mutating webhooks. The name up to its first dot is the label that
+// the webhook adds.
 const painted = "painted"
 
-// allowing is the answer of a webhook that is in no mood: one that mutates labels new pods,
-// and one that validates warns those who make or change them.
+// defaultAnswer is the answer of a webhook without a fault. Mutating webhooks label new pods;
+// validating ones warn about creations and changes.
 func allowing(hook *webhook.Hook, question *admissionv1.AdmissionRequest, labels map[string]string) *admissionv1.AdmissionResponse {
 	said := &admissionv1.AdmissionResponse{UID: question.UID, Allowed: true}
 	label, _, _ := strings.Cut(hook.Name, ".")
@@ -130,7 +130,7 @@ func denying(mood Action, question *admissionv1.AdmissionRequest) *admissionv1.A
 
 var errUnreached = errors.New("dial tcp 127.0.0.1:9443: connect: connection refused")
 
-// brokenAnswer is what comes of asking a webhook that is broken, in the words of webhook.Client.
+// faultyAnswer returns the answer of a faulty webhook, with the errors of webhook.Client.
 func brokenAnswer(mood Action, hook *webhook.Hook, answer *admissionv1.AdmissionReview) (*admissionv1.AdmissionReview, error) {
 	where := *hook.ClientConfig.URL + "?timeout=" + hook.Timeout().String()
 	switch mood.Detail {
@@ -149,7 +149,7 @@ func brokenAnswer(mood Action, hook *webhook.Hook, answer *admissionv1.Admission
 const (
 	// hookPause is between two of them.
 	hookPause = 9 * time.Minute
-	// hookStays is how long one stays at most.
+	// hookLifetime is how long a webhook exists at most.
 	hookStays = 6 * time.Minute
 	// lastHook is how long before the end, or the calm, the last of them is gone: who was
 	// refused is as long in trying again as it has been refused.

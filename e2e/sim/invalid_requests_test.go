@@ -7,7 +7,7 @@ import (
 	"github.com/podfall/podfall/internal/history"
 )
 
-// TestProperly has requests refused that are the cluster's mistakes, and such that are not.
+// TestCheckRequests judges refused requests: some are the cluster's mistakes, some are not.
 func TestProperly(t *testing.T) {
 	update := history.OpCall{Identity: "controllers", Verb: "update", Resource: "jobs.batch", Key: "default/task", Subresource: "status"}
 	by := func(who, verb string) history.OpCall {

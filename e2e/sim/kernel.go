@@ -14,8 +14,8 @@ import (
 	"github.com/podfall/podfall/services/runtime/simengine"
 )
 
-// Kernel is what a node has that outlives its kubelet and its runtime: the programs that
-// run on it, the volumes that are mounted, what is broken, and who is alive.
+// Kernel holds what of a node outlives its kubelet and its runtime: running programs, mounted
+// volumes and injected faults.
 type Kernel struct {
 	programs map[string]*program
 	// mounts are on record on its disk: they outlive a reboot, too.
@@ -35,26 +35,25 @@ type counts map[string]int
 
 func (m counts) add(what string) { m[what]++ }
 
-// mount is a volume that is mounted; device is what was attached to the node for it, if
-// anything was.
+// mount is a mounted volume; device is the attached volume, if any.
 type mount struct {
 	pod, volume, path string
 	device            corev1.UniqueVolumeName
 }
 
-// program is a container's process: what it does follows from its script and from what
-// has been done to it.
+// program is a container's process. Its behavior follows from its script and from the events so
+// far.
 type program struct {
 	script simengine.Script
 	events engine.Events
 }
 
-// NewKernel has just been started.
+// NewKernel returns a machine that has just started.
 func NewKernel() *Kernel {
 	return &Kernel{programs: map[string]*program{}, mounts: map[types.UID][]mount{}, faults: fault.NewTable(fault.Config{}), counts: counts{}}
 }
 
-// devices are what of what was attached to the node is mounted, in order.
+// devices returns the mounted attachable volumes, in order.
 func (k *Kernel) devices() []corev1.UniqueVolumeName {
 	found := map[corev1.UniqueVolumeName]bool{}
 	for _, mounts := range k.mounts { // a set does not depend on the order
@@ -67,7 +66,7 @@ func (k *Kernel) devices() []corev1.UniqueVolumeName {
 	return slices.Sorted(maps.Keys(found))
 }
 
-// copied is a machine that has the same on its disk.
+// copyOfDisk returns a machine with a copy of the disk.
 func (k *Kernel) copied() *Kernel {
 	other := NewKernel()
 	for uid, mounts := range k.mounts {
@@ -76,10 +75,10 @@ func (k *Kernel) copied() *Kernel {
 	return other
 }
 
-// Reboot ends everything that runs.
+// Reboot ends all programs.
 func (k *Kernel) Reboot() { k.programs, k.kubelet = map[string]*program{}, "" }
 
-// Alive are the ids of the programs that run at now, in order.
+// Alive returns the ids of the programs that run at now, in order.
 func (k *Kernel) Alive(now time.Time) []string {
 	var alive []string
 	for _, id := range slices.Sorted(maps.Keys(k.programs)) {

@@ -66,13 +66,13 @@ type kubeletConfig struct {
 	timing  kubelet.Timing
 	compat  proto.Compat
 	kinds   nodeKinds
-	// silent has it say nothing about its node.
+	// silent means that the kubelet does not report its node.
 	silent bool
 }
 
 type nodeKinds struct{ pods, nodes, leases kinds.Kind }
 
-// begun is when and as which incarnation.
+// incarnation is when and as which boot the kubelet began.
 type begun struct {
 	at   time.Time
 	boot proto.Boot
@@ -115,8 +115,8 @@ func kindOfResource(name string) kinds.Kind {
 	return kind
 }
 
-// Held is which versions of pods it has, and what its workers are at: what does not follow
-// from what it was given when that came in another order.
+// StateSummary describes the versions of pods and the states of workers. They may depend on the
+// order of inputs within an instant.
 func (k *kubeletProcess) Held() string {
 	var text strings.Builder
 	for _, uid := range slices.Sorted(maps.Keys(k.pods)) {
@@ -125,7 +125,7 @@ func (k *kubeletProcess) Held() string {
 	return text.String()
 }
 
-// End is called when the process crashes: the machine knows.
+// End is called on a crash, and lets the machine know.
 func (k *kubeletProcess) End() {
 	if k.of.kernel.kubelet == k.begun.boot {
 		k.of.kernel.kubelet = ""
@@ -189,14 +189,13 @@ func (k *kubeletProcess) begin(now time.Time, boot Boot, out Out) {
 	k.plan(now, out)
 }
 
-// boundary is the next tick of that period; they are counted from the beginning.
+// nextTick returns the next tick of a period. Ticks are counted from the kubelet's start.
 func (k *kubeletProcess) boundary(now time.Time, period time.Duration) time.Time {
 	past := now.Sub(k.begun.at)
 	return now.Add(period - past%period)
 }
 
-// plan sets the alarms of what the product does at every tick, where there is something to
-// be done.
+// setAlarms sets the alarms of the product's periodic work, if there is something to do.
 func (k *kubeletProcess) plan(now time.Time, out Out) {
 	timing := k.of.timing
 	if k.runtime.wanted && !k.runtime.listing {
@@ -218,15 +217,15 @@ func latestOf(a, b time.Time) time.Time {
 	return a
 }
 
-// tick tells every worker whose retry or resync is due.
+// wakeDueWorkers wakes every worker whose retry or resync is due.
 func (k *kubeletProcess) tick(time.Time, Out) { k.workers.StepDue(k.tasks.ctx) }
 
-// well reports whether the loop does not stand still (KBL-07).
+// isHealthy reports whether the sync loop is healthy (KBL-07).
 func (k *kubeletProcess) well(now time.Time) bool {
 	return len(k.runtime.views.Problems(now, k.of.timing.Relist)) == 0
 }
 
-// take takes up what has changed in the API and in the runtime.
+// handleChanges handles changes of the API and of the runtime.
 func (k *kubeletProcess) take(now time.Time, out Out) {
 	if !k.well(now) {
 		return
@@ -243,7 +242,7 @@ func (k *kubeletProcess) take(now time.Time, out Out) {
 	}
 }
 
-// handle passes an operation on (KBL-02).
+// dispatch passes an operation on (KBL-02).
 func (k *kubeletProcess) handle(op podset.Op, out Out) {
 	pod := op.Pod
 	out.Note("", history.KubeletSee{
@@ -268,7 +267,7 @@ func (k *kubeletProcess) see(pod *corev1.Pod) {
 	k.tell(pod.UID, podworker.Seen{Pod: pod, Idle: listed && seen.Idle()})
 }
 
-// housekeep puts right what no event says.
+// housekeep repairs what no event reports.
 func (k *kubeletProcess) housekeep(now time.Time, _ Out) {
 	k.untidied = false
 	if !k.ready || !k.well(now) {

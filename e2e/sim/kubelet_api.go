@@ -75,7 +75,7 @@ func (c apiClient) Update(ctx context.Context, target podapi.Target, obj kinds.O
 	return stored, err
 }
 
-// record notes what the apiserver has accepted of a request that began at a time.
+// record records what the apiserver accepted of a request.
 func (c apiClient) record(began time.Time, obj kinds.Object) {
 	switch obj := obj.(type) {
 	case *corev1.Pod:
@@ -111,7 +111,7 @@ func (c apiClient) Delete(ctx context.Context, target podapi.Target, opts metav1
 	return got.Object, got.Err
 }
 
-// do asks the apiserver.
+// request sends a request to the apiserver.
 func (k *kubeletProcess) do(now time.Time, ask Ask, out Out, then Then) {
 	uid := ""
 	if ask.Object != nil {

@@ -12,7 +12,7 @@ import (
 // runtimeClient implements podworker.Runtime by calls over the simulated network.
 type runtimeClient struct{ k *kubeletProcess }
 
-// unlimited is the limit of calls that may take for ever.
+// noTimeout is the timeout of calls that may take for ever.
 const unlimited = 30 * 24 * time.Hour
 
 // call calls the runtime and waits for the answer. The call takes no longer than its limit

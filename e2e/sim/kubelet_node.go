@@ -29,7 +29,7 @@ func (k *kubeletProcess) newNode() *node.Node {
 	})
 }
 
-// speak registers the node, and then speaks for it.
+// runNode registers the node, and then reports its status.
 func (k *kubeletProcess) speak(ctx context.Context) error {
 	if err := (taskClock{k}).Sleep(ctx, firstRelist); err != nil {
 		return err

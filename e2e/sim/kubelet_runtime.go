@@ -45,7 +45,7 @@ const (
 	firstRelist    = 50 * time.Millisecond
 )
 
-// ask calls the runtime.
+// callRuntime calls the runtime.
 func (k *kubeletProcess) ask(now time.Time, do any, timeout time.Duration, out Out, then func(time.Time, RuntimeResponse, Out)) (id CallID) {
 	until := now.Add(timeout)
 	id = out.Call(k.of.runtime, fmt.Sprintf("%T", do), RuntimeRequest{Boot: k.begun.boot, Until: until, Do: do}, timeout)
@@ -60,8 +60,8 @@ func (k *kubeletProcess) ask(now time.Time, do any, timeout time.Duration, out O
 	return id
 }
 
-// inside reports whether a call waits for a container, which may take as long as it likes:
-// that it is not answered says nothing about the runtime.
+// waitsForContainer reports whether a call waits for a container, which may take any time. A
+// missing answer then says nothing about the runtime.
 func inside(do any) bool {
 	switch do.(type) {
 	case StartContainer, Exec, Reach:
@@ -78,7 +78,7 @@ func (k *kubeletProcess) answered(in Answered) {
 	k.end(in.Call, answer)
 }
 
-// end ends a call, unless it has ended.
+// endCall ends a call, unless it has ended.
 func (k *kubeletProcess) end(id CallID, answer RuntimeResponse) {
 	if call := k.runtime.calls[id]; call != nil {
 		delete(k.runtime.calls, id)
@@ -86,8 +86,8 @@ func (k *kubeletProcess) end(id CallID, answer RuntimeResponse) {
 	}
 }
 
-// noticed takes up that something in the runtime has changed, or that there is a new one,
-// with which the calls of the old are broken off.
+// handleNews handles a change in the runtime, or a new runtime. A new runtime aborts the calls to
+// the old one.
 func (k *kubeletProcess) noticed(news News) {
 	k.runtime.wanted, k.runtime.still = true, false
 	if old := k.runtime.boot; old == news.Boot || old == "" {
@@ -100,7 +100,7 @@ func (k *kubeletProcess) noticed(news News) {
 	}
 }
 
-// after has something done at a time.
+// runAt runs a function at a time.
 func (k *kubeletProcess) after(at time.Time, out Out, do func(time.Time, Out)) (key string) {
 	k.runtime.timers++
 	key = "timer/" + strconv.FormatUint(k.runtime.timers, 10)
@@ -138,8 +138,8 @@ func (k *kubeletProcess) relist(now time.Time, out Out) {
 	})
 }
 
-// newer is what the runtime holds of a pod; fresh says whether that is as of later than a
-// time.
+// podNewerThan returns what the runtime holds of a pod. fresh means that it was listed after the
+// given time.
 func (k *kubeletProcess) newer(uid types.UID, than time.Time) (seen podstate.Pod, fresh bool) {
 	now := k.begun.now
 	if tick := k.boundary(now, k.of.timing.Relist.Period).Add(-k.of.timing.Relist.Period); k.runtime.still && !k.runtime.listing && tick.After(than) {
@@ -149,7 +149,7 @@ func (k *kubeletProcess) newer(uid types.UID, than time.Time) (seen podstate.Pod
 	return k.runtime.views.NewerThan(uid, than)
 }
 
-// collectLater removes what is dead from the runtime every minute (KBL-61).
+// scheduleCollection removes dead containers from the runtime every minute (KBL-61).
 func (k *kubeletProcess) collectLater(now time.Time, out Out) {
 	k.timers.set("collect", k.boundary(now, k.of.timing.Loop.Collect), func(now time.Time, out Out) {
 		k.collectLater(now, out)
@@ -159,7 +159,7 @@ func (k *kubeletProcess) collectLater(now time.Time, out Out) {
 	}, out)
 }
 
-// collect removes what is dead of one pod.
+// collectPod removes the dead containers of one pod.
 func (k *kubeletProcess) collect(now time.Time, seen podstate.Pod, out Out) {
 	gone := k.ready && k.pods[seen.UID] == nil && !k.worked(seen.UID) && seen.Idle()
 	for _, c := range seen.Containers {

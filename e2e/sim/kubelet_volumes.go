@@ -21,13 +21,14 @@ import (
 // emptyDirs is where a pod's emptyDirs are, as package volumes lays them out.
 const emptyDirs = "volumes/kubernetes.io~empty-dir"
 
-// broken is what a fault does to a step of a volume: it fails, or takes until a time.
+// volumeFault is the effect of a fault on a step of a volume: an error, or a time until which the
+// step takes.
 type broken struct {
 	err   error
 	until time.Time
 }
 
-// struck asks the node's faults about a step.
+// faultAt asks the node's faults about a step.
 func (k *kubeletProcess) struck(point fault.Point, pod, volume string) (b broken) {
 	if k.of.kernel.catchUp != nil && len(k.of.kernel.faults.Faults()) > 0 {
 		k.of.kernel.catchUp()
@@ -49,7 +50,7 @@ func (k *kubeletProcess) struck(point fault.Point, pod, volume string) (b broken
 	return b
 }
 
-// mounted reports whether a volume of a pod is.
+// isMounted reports whether a volume of a pod is mounted.
 func (k *kubeletProcess) mounted(uid types.UID, volume string) bool {
 	return slices.ContainsFunc(k.of.kernel.mounts[uid], func(m mount) bool { return m.volume == volume })
 }
@@ -229,8 +230,8 @@ func (v *kernelVolumes) Mounts(context.Context, *corev1.Pod, *corev1.Container, 
 // EnvFile returns nothing, as there are no files.
 func (v *kernelVolumes) EnvFile(*corev1.Pod, *corev1.FileKeySelector) (string, error) { return "", nil }
 
-// sweep unmounts what belongs to no pod that anybody knows, and of which nothing runs. What
-// cannot be is tried again at the next round.
+// unmountOrphans unmounts the volumes of unknown pods that do not run. Failures are tried again at
+// the next round.
 func (k *kubeletProcess) sweep() {
 	for _, uid := range slices.Sorted(maps.Keys(k.of.kernel.mounts)) {
 		seen, listed := k.runtime.views.Last(uid)

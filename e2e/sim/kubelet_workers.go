@@ -45,19 +45,19 @@ func (k *kubeletProcess) newWorkers() *podworker.Workers {
 	})
 }
 
-// tell tells a pod's worker of an event.
+// sendEvent sends an event to a pod's worker.
 func (k *kubeletProcess) tell(uid types.UID, e podworker.Event) {
 	k.untidied = true
 	k.workers.Step(k.tasks.ctx, uid, e)
 }
 
-// worked reports whether a pod has a worker.
+// hasWorker reports whether a pod has a worker.
 func (k *kubeletProcess) worked(uid types.UID) bool {
 	_, is := k.workers.Get(uid)
 	return is
 }
 
-// proceed runs the process' tasks as far as they go, and tells workers what probes find.
+// runTasks runs the process's tasks until all wait, and passes probe results to workers.
 func (k *kubeletProcess) proceed() {
 	returned := k.tasks.returned
 	for again := true; again; {
@@ -75,7 +75,7 @@ func (k *kubeletProcess) proceed() {
 	k.untidied = k.untidied || k.tasks.returned != returned
 }
 
-// start has a shell of the product run until the process ends.
+// startTask runs a shell of the product as a task, until the process ends.
 func (k *kubeletProcess) start(run func(context.Context) error) {
 	k.tasks.Group().Go(func() { _ = run(k.tasks.ctx) }) // it ends with that context
 }
@@ -122,8 +122,8 @@ func (r recorder) RecordSince(began history.MonoTime, cause string, fact history
 	r.k.out.Note(cause, Lasted{fact, time.Unix(0, int64(began))})
 }
 
-// hostless is a node on which every image is present, and that has no cgroups, claims and
-// copies of other objects. Nobody reads its events.
+// stubHost is a node that has every image, and no cgroups, claims and copies of other objects. Its
+// events are dropped.
 type hostless struct{ k *kubeletProcess }
 
 var errNoObjects = errors.New("the simulated kubelet has no copies of objects")

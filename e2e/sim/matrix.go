@@ -37,14 +37,14 @@ func (c Class) String() string {
 // Matrix is how often faults of each class met a pod in each phase of its deletion.
 type Matrix [phases][classes]int
 
-// stroke is one fault: whom it meets, and when.
+// faultSpan is one fault: which deletions it meets, and when.
 type stroke struct {
 	class    Class
 	meets    func(spell) bool
 	from, to time.Time
 }
 
-// MatrixOf is that of one life.
+// MatrixOf returns the matrix of one run.
 func MatrixOf(lived Result) Matrix {
 	var m Matrix
 	if len(lived.Log.Events) == 0 {
@@ -62,7 +62,7 @@ func MatrixOf(lived Result) Matrix {
 	return m
 }
 
-// Add adds another life's.
+// Add adds another run's matrix.
 func (m *Matrix) Add(other Matrix) {
 	for phase := range m {
 		for class, n := range other[phase] {
@@ -71,7 +71,7 @@ func (m *Matrix) Add(other Matrix) {
 	}
 }
 
-// Empty names what no life has met: "phase × class".
+// Empty names the pairs that no run has met: "phase × class".
 func (m *Matrix) Empty() []string {
 	var names []string
 	for phase := range m {
@@ -84,7 +84,7 @@ func (m *Matrix) Empty() []string {
 	return names
 }
 
-// String is a table of Markdown: a row for each phase.
+// String returns a Markdown table with a row for each phase.
 func (m *Matrix) String() string {
 	var b strings.Builder
 	b.WriteString("| |")
@@ -102,7 +102,7 @@ func (m *Matrix) String() string {
 	return b.String()
 }
 
-// troubles are the faults of a script.
+// scriptFaults returns the faults of a script.
 func troubles(script Script, start time.Time) []stroke {
 	var all []stroke
 	for _, deed := range script.Actions {
@@ -152,7 +152,7 @@ func classOf(deed Action) (class Class, broken bool) {
 	return 0, false
 }
 
-// messages are those that were lost, or came twice or late, and told of pods.
+// messageFaults returns the lost, duplicated and late messages about pods.
 func messages(deviations []Deviation, start time.Time) []stroke {
 	var all []stroke
 	for _, d := range deviations {
@@ -172,8 +172,8 @@ func messages(deviations []Deviation, start time.Time) []stroke {
 	return all
 }
 
-// concerns reports whether a message is about the pod: it names it, or is one of many pods
-// for its kubelet or for the controllers.
+// concerns reports whether a message is about the pod: it names the pod, or is about many pods for
+// its kubelet or for the controllers.
 func (d Deviation) concerns(s spell) bool {
 	if strings.HasSuffix(d.About, " "+s.pod) {
 		return true

@@ -14,15 +14,14 @@ type Link struct {
 
 // Fate is what the network does to one message.
 type Fate struct {
-	// Copies is how often it arrives: 0 when it is lost, 2 when it comes twice.
+	// Copies is how often the message arrives: 0 if lost, 2 if duplicated.
 	Copies int `json:"copies"`
-	// Delay is how long it takes; that of a second copy is a little longer.
+	// Delay is how long the message takes; a second copy takes a little longer.
 	Delay time.Duration `json:"delay"`
 }
 
-// Passage names one message of a life, whatever else happens in it: the n-th of its kind
-// and about, over a link in one second. So the fate of one does not depend on that of any
-// other (guarantees 4.5).
+// Passage names one message of a run by the n-th of its kind and about over a link in one second.
+// So the fate of one message does not depend on other messages (guarantees 4.5).
 type Passage struct {
 	Link
 
@@ -32,7 +31,7 @@ type Passage struct {
 	Nth    int    `json:"nth"`
 }
 
-// Deviation is a message to which something has happened.
+// Deviation is a message that the network did not deliver normally.
 type Deviation struct {
 	Passage
 	Fate
@@ -49,22 +48,22 @@ const (
 	slowestLate = 4 * time.Second
 )
 
-// Trouble is how often what happens to a message that crosses hosts, in millionths.
+// FaultRates says how many of a million messages between hosts are lost, duplicated and late.
 type Trouble struct {
 	Lost  uint64 `json:"lost,omitempty"`
 	Twice uint64 `json:"twice,omitempty"`
 	Late  uint64 `json:"late,omitempty"`
 }
 
-// Window is a link's jitter for [window] of time from the n-th on.
+// Window is a link's jitter during its N-th [window] of time.
 type Window struct {
 	Link
 
 	N int64 `json:"n"`
 }
 
-// Net decides what becomes of messages. Each decision is a function of the seed and the
-// message's [Passage] alone, or is written down: then only those happen.
+// Net decides the fate of messages. Each decision depends only on the seed and the message's
+// [Passage]. In a recorded run only the recorded deviations happen.
 type Net struct {
 	seed    uint64
 	trouble Trouble
@@ -82,7 +81,7 @@ type Net struct {
 	nth    map[uint64]int // by all else that names a passage
 }
 
-// road is what there is to know of a link.
+// linkState is the state of a link.
 type road struct {
 	Link
 
@@ -107,7 +106,7 @@ func NewNet(seed uint64, trouble Trouble, until time.Duration) *Net {
 	}
 }
 
-// road is that of a link.
+// state returns the state of a link.
 func (n *Net) road(link Link) *road {
 	if known := n.roads[link]; known != nil {
 		return known
@@ -118,7 +117,7 @@ func (n *Net) road(link Link) *road {
 	return made
 }
 
-// Written has nothing happen but what is written.
+// Replay makes only the recorded deviations happen.
 func (n *Net) Written(deviations []Deviation, jitters []Window) {
 	n.written, n.jitters = map[Passage]Fate{}, map[Window]bool{}
 	for _, d := range deviations {
@@ -144,7 +143,7 @@ func nodePart(process string) string {
 	return ""
 }
 
-// Cut has everything be lost over a link; Heal takes one cut of it back.
+// Cut loses everything on a link; Heal ends one cut.
 func (n *Net) Cut(link Link) { n.road(link).cuts++ }
 
 // Heal takes back one cut of a link.
@@ -228,7 +227,7 @@ func SortDeviations(all []Deviation) {
 	slices.SortStableFunc(all, func(a, b Deviation) int { return cmp.Compare(a.Second, b.Second) })
 }
 
-// mix is 64 bits that depend on all of its parts: texts and numbers.
+// mix returns 64 bits that depend on all its parts: texts and numbers.
 func mix(seed uint64, parts ...any) uint64 {
 	sum := mixed(seed)
 	for _, part := range parts {
@@ -261,7 +260,7 @@ func mixNumber(sum, number uint64) uint64 {
 	return (sum ^ 0xff) * mixPrime
 }
 
-// next is the number that follows another (SplitMix64).
+// nextRandom returns the next number of SplitMix64.
 func next(x uint64) uint64 {
 	x += 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9

@@ -88,14 +88,14 @@ func remove(at time.Duration, grace int64) act {
 	}}
 }
 
-// life is a node, its apiserver and a user in one world.
+// nodeTest is a node, its apiserver and a user in one world.
 type life struct {
 	*World
 	kernel *Kernel
 	user   *player
 }
 
-// play lives a story of acts for two minutes; arrange may break things.
+// playNode runs the acts for two minutes; arrange may inject faults.
 func play(t *testing.T, acts []act, arrange, check func(l *life)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -123,7 +123,7 @@ func play(t *testing.T, acts []act, arrange, check func(l *life)) {
 	})
 }
 
-// guaranteed checks the history.
+// checkGuarantees checks the guarantees on the history.
 func (l *life) guaranteed(t *testing.T) {
 	t.Helper()
 	results, err := guarantees.Check(guarantees.Evidence{Log: l.History(), Store: StoreLog(l.Kept(APIServer, diskStore))})
@@ -137,7 +137,7 @@ func (l *life) guaranteed(t *testing.T) {
 	}
 }
 
-// lines are what processes of the node have noted, with the seconds since the beginning.
+// lines returns what processes of the node have recorded, with the seconds since the start.
 func (l *life) lines() []string {
 	var lines []string
 	for _, e := range l.History().Events {
@@ -170,7 +170,7 @@ func (l *life) lines() []string {
 	return lines
 }
 
-// times are when something was told.
+// times returns when an event was recorded.
 func (l *life) times(told string) []time.Duration {
 	var times []time.Duration
 	for _, line := range l.lines() {
@@ -182,19 +182,19 @@ func (l *life) times(told string) []time.Duration {
 	return times
 }
 
-// count is how often something was told.
+// count counts the records of an event.
 func (l *life) count(told string) int { return len(l.times(told)) }
 
-// down has a process crash, and start again after a while.
+// crashFor crashes a process, and restarts it later.
 func (l *life) down(process string, at, back time.Duration) {
 	l.At(at, func() { l.Crash(process) })
 	l.At(back, func() { l.Start(process) })
 }
 
-// alive are the programs that run at the end.
+// alive counts the programs that run at the end.
 func (l *life) alive() int { return len(l.kernel.Alive(l.now)) }
 
-// after checks how long after one event another came for the first time.
+// wantAfter checks the time from one event to the first of another.
 func (l *life) after(t *testing.T, first, then string, want time.Duration) {
 	t.Helper()
 	one, two := l.times(first), l.times(then)
@@ -207,7 +207,7 @@ func (l *life) after(t *testing.T, first, then string, want time.Duration) {
 	}
 }
 
-// often checks how often something was told.
+// wantCount checks how often an event was recorded.
 func (l *life) often(t *testing.T, told string, want int) {
 	t.Helper()
 	if got := l.count(told); got != want {
@@ -215,7 +215,7 @@ func (l *life) often(t *testing.T, told string, want int) {
 	}
 }
 
-// gone checks that nothing of the pod is left, in the API or on the node.
+// wantGone checks that nothing of the pod is left, in the API or on the node.
 func (l *life) gone(t *testing.T) {
 	t.Helper()
 	if l.count("commit DELETED") != l.count("commit ADDED") || l.alive() > 0 || len(l.kernel.mounts) > 0 {

@@ -25,7 +25,7 @@ import (
 // What observers of a cluster are told. The management connection is no link of the network:
 // it is never cut, and takes no time here. Who is down, or stands still, does not answer.
 
-// inspected is a process that says how it is.
+// inspectable is a process that can describe its state.
 type inspected interface {
 	// inspect is told the time, and what its clock shows.
 	inspect(now, shown time.Time) any
@@ -47,7 +47,8 @@ func (w *World) manage(_ context.Context, process string, said any) error {
 	return nil
 }
 
-// reading is the apiserver for observers: they read what is on its disk, while it answers.
+// storeReader is the apiserver for observers: it reads the apiserver's disk while the apiserver is
+// up.
 type reading struct{ *World }
 
 func (r reading) snapshot() (*store.Snapshot, error) {
@@ -87,7 +88,7 @@ func (r reading) List(_ context.Context, target podapi.Target, _ metav1.ListOpti
 	return list, nil
 }
 
-// explaining is the explain controller's rounds, done by the controllers.
+// observers runs the rounds of the explain controller in the controllers' process.
 type explaining struct {
 	rounds *explain.Rounds
 	began  time.Time
@@ -114,7 +115,7 @@ func (e *explaining) tick(now time.Time, period time.Duration) time.Time {
 	return now.Add(period - now.Sub(e.began)%period)
 }
 
-// observe has the rounds be done while there is something to be seen.
+// observe schedules the rounds while there is something to observe.
 func (c *controllers) observe(old, now *corev1.Pod) {
 	e := &c.observing
 	if now == nil {
@@ -125,7 +126,7 @@ func (c *controllers) observe(old, now *corev1.Pod) {
 	c.watchGhosts()
 }
 
-// watchGhosts has the next round be done, if there is anything to haunt.
+// watchUnknownPods schedules the next round, if there are unknown pods to look for.
 func (c *controllers) watchGhosts() {
 	if c.observing.rounds.HasUnknownPods(c.nodeNames()) {
 		c.out.Wake(lookGhosts, c.observing.tick(c.now, explain.UnknownPodsPeriod))
@@ -141,7 +142,7 @@ func (c *controllers) nodeNames() []string {
 	return names
 }
 
-// watchOver does one of the rounds.
+// runRound runs one of the rounds.
 func (c *controllers) watchOver(what string) {
 	if what == lookOverdue {
 		c.explain()
@@ -150,7 +151,7 @@ func (c *controllers) watchOver(what string) {
 	c.haunt()
 }
 
-// explain looks at the pods that are overdue.
+// explainOverdue looks at the pods that are overdue.
 func (c *controllers) explain() {
 	var marked []*corev1.Pod
 	for _, pod := range c.pods.all() {
@@ -165,7 +166,7 @@ func (c *controllers) explain() {
 	}
 }
 
-// haunt looks at what has become of the pods that left the API too early.
+// checkUnknownPods looks at pods that left the API too early.
 func (c *controllers) haunt() {
 	c.observing.catchUp()
 	c.observing.rounds.CheckUnknownPods(unended(), explain.Views{
@@ -175,8 +176,7 @@ func (c *controllers) haunt() {
 	c.watchGhosts()
 }
 
-// controllersPlayed are the controllers that this process runs, by the names that the
-// product's have.
+// controllerNames returns the product's names of the controllers of this process.
 func controllersPlayed() []string {
 	return []string{
 		cronJobController, daemonController, deploymentController, "disruption-controller", "explain-controller", "garbage-collector-controller", "job-controller", "namespace-controller",

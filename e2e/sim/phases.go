@@ -8,7 +8,7 @@ import (
 	"github.com/podfall/podfall/internal/history"
 )
 
-// Phase is a part of a pod's deletion: what is being waited for.
+// Phase is a part of a pod's deletion: what the deletion waits for.
 type Phase int
 
 // The phases, in the order in which a deletion goes through them. No deletion has all.
@@ -35,7 +35,7 @@ func (p Phase) String() string {
 	}[p]
 }
 
-// spell is how long one pod was in one phase.
+// phaseSpan is the time that one pod was in one phase.
 type spell struct {
 	pod, node string // pod is namespace/name
 	phase     Phase
@@ -52,14 +52,14 @@ type deletion struct {
 	gone      bool
 }
 
-// diary reads a life's history in order, and writes down how each deletion went on.
+// phaseTracker reads a run's history in order, and tracks the phases of each deletion.
 type diary struct {
 	pods   map[string]*deletion // by uid
 	asked  map[string]spell     // by operation
 	spells []spell
 }
 
-// spellsOf are the phases of all deletions of a life.
+// phaseSpans returns the phases of all deletions of a run.
 func spellsOf(log history.Log) []spell {
 	d := diary{pods: map[string]*deletion{}, asked: map[string]spell{}}
 	for i := range log.Events {
@@ -115,7 +115,7 @@ func (d *diary) read(e *history.Event) {
 	}
 }
 
-// turn ends one spell of a pod that is being deleted, and begins the next.
+// setPhase ends the current phase of a pod that is being deleted, and begins another.
 func (d *diary) turn(p *deletion, phase Phase, at time.Time) {
 	if p.since.IsZero() || p.gone && phase != Orphaned {
 		return

@@ -19,14 +19,14 @@ type Process interface {
 	Step(now time.Time, in Input, out Out)
 }
 
-// Clocked is a process that is the product's own so far down that it reads the bubble's
-// clock, which for all others may be behind.
+// Clocked is a process of the product's own code that reads the bubble's clock, which may be behind
+// for other processes.
 type Clocked interface {
 	Process
 	ReadsClock()
 }
 
-// Input is what can happen to a process.
+// Input is an input of a process.
 //
 //sumtype:decl
 type Input interface{ isInput() }
@@ -35,33 +35,33 @@ type (
 	// Boot is a process's first input.
 	Boot struct {
 		Boot proto.Boot
-		// Disk is what an earlier incarnation has persisted, by key; empty at first.
+		// Disk holds what earlier incarnations have persisted, by key; empty at first.
 		Disk Disk
-		// Seed is the incarnation's own chance; a Boot's entropy is drawn from it.
+		// Seed is the incarnation's own source of randomness; the Boot's random id comes from it.
 		Seed uint64
 		// Decoded is shared by all processes of the world.
 		Decoded *Decoded
 	}
-	// Message is what another process has sent.
+	// Message is a message from another process.
 	Message struct {
 		From string
 		Body any
 	}
-	// Called is a request that wants an answer: out.Answer(Call, …), now or later.
+	// Called is a request that wants an answer by out.Answer, now or later.
 	Called struct {
 		From string
 		// Call names the request among all that this process gets.
 		Call CallID
 		Body any
 	}
-	// Answered is what became of a request: its answer, or an error when none came in time.
-	// Then nobody knows whether it was carried out.
+	// Answered is the result of a request: its answer, or an error on timeout. After a timeout it
+	// is unknown whether the request was carried out.
 	Answered struct {
 		Call CallID
 		Body any
 		Err  error
 	}
-	// Alarm is a time that has come; see Out.Wake.
+	// Alarm is an alarm that is due; see Out.Wake.
 	Alarm struct{ Key string }
 )
 
@@ -74,8 +74,7 @@ func (Alarm) isInput()    {}
 // CallID names a request.
 type CallID uint64
 
-// Disk is what a process has persisted: a record by its key. Records are values that
-// nobody changes.
+// Disk holds what a process has persisted, by key. Records are never changed.
 type Disk map[string]any
 
 // Out is what a process can do while it is stepped. What it persists is on disk before
@@ -91,35 +90,34 @@ type Out interface {
 	// Answered with the same CallID within timeout. The process that is called may get
 	// the request late, twice or never, and in another order than it was sent.
 	Call(to, about string, body any, timeout time.Duration) CallID
-	// Answer answers a Called; the second answer to one is dropped.
+	// Answer answers a Called; a second answer is dropped.
 	Answer(call CallID, body any, err error)
 	Clocks
-	// Persist puts a record on disk; a nil record takes it away.
+	// Persist writes a record to disk; nil deletes it.
 	Persist(key string, record any)
-	// Note writes an event into the history of the process.
+	// Note records an event in the process's history.
 	Note(cause string, fact history.Fact)
 }
 
-// Clocks are what a process has of the time.
+// Clocks give a process its timers and its clock.
 type Clocks interface {
-	// Wake sets the alarm of that key, in place of the one that there was; the zero time
-	// takes it away.
+	// Wake sets the alarm of the key, and replaces an earlier one; the zero time removes it.
 	Wake(key string, at time.Time)
-	// Shows is what the process' clock shows at a time, right or wrong: what goes into objects,
-	// and is compared with what is in them. Waits go by the time itself.
+	// ClockTime returns the reading of the process's clock, possibly skewed, at a time. Use it for
+	// timestamps of objects. Timeouts use the simulated time itself.
 	Shows(at time.Time) time.Time
-	// Clock is that clock, for what asks one; it goes by the bubble's time.
+	// Clock returns the process's clock for code that asks one; it follows the bubble's time.
 	Clock() clock.Clock
 }
 
-// Lasted is what a process notes of what has taken time, such as a write to a disk.
+// TimedFact is a fact about something that took time, for example a write to a disk.
 type Lasted struct {
 	history.Fact
 
 	Began time.Time
 }
 
-// Subjects are what goes to whoever wants it.
+// Subjects publish and subscribe.
 type Subjects interface {
 	// Publish sends a message to every process that has subscribed to a subject by the time
 	// it is sent; about keys the network's decisions, as it does for Call.

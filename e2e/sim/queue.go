@@ -2,7 +2,7 @@ package sim
 
 import "time"
 
-// event is something that is going to happen.
+// event is a scheduled event of the world.
 type event struct {
 	// at is when, after the beginning; order is its turn among those of one time.
 	at    time.Duration

@@ -42,7 +42,7 @@ func TestQueue(t *testing.T) {
 	}
 }
 
-// TestQuiet has nothing break in lives that are quiet, and everything else stay.
+// TestWithoutFaults removes all faults from scripts, and keeps everything else.
 func TestQuiet(t *testing.T) {
 	for seed := range uint64(20) {
 		loud := Draw(seed, modeOf(seed), time.Hour)

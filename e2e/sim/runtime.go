@@ -23,8 +23,8 @@ const (
 	waitAlarm    = "wait"
 )
 
-// runtimeProcess is a node's runtime: the product's ladder, scripts and rules about what is
-// on record when, without its engine of goroutines.
+// runtimeProcess is a node's runtime: the product's stop plan, scripts and persistence rules,
+// without its engine of goroutines.
 type runtimeProcess struct {
 	node   string
 	kernel *Kernel
@@ -47,7 +47,7 @@ type box struct {
 	released bool
 }
 
-// held is a container.
+// container is a container of the runtime.
 type held struct {
 	containerRecord
 
@@ -95,7 +95,7 @@ func (r *runtimeProcess) Step(now time.Time, in Input, out Out) {
 	r.settle(now, out)
 }
 
-// begin takes up what is on record, and what of it still runs.
+// boot loads the records, and finds out which containers still run.
 func (r *runtimeProcess) begin(now time.Time, in Boot, out Out) {
 	r.boot = in.Boot
 	for _, key := range sortedKeys(in.Disk) {
@@ -164,7 +164,7 @@ func (r *runtimeProcess) takeUp(now time.Time, record containerRecord, out Out) 
 	}
 }
 
-// catchUp tells of what is on record and has not been done: loading the program does it.
+// redoEffects repeats recorded effects that may not have happened: loading the program does it.
 func (r *runtimeProcess) catchUp(c *held, out Out) {
 	var done engine.Events
 	if p := r.kernel.programs[c.ID]; p != nil {
@@ -181,7 +181,7 @@ func (r *runtimeProcess) catchUp(c *held, out Out) {
 	}
 }
 
-// exited puts an exit on record and tells of it.
+// recordExit persists an exit and reports it.
 func (r *runtimeProcess) exited(c *held, out Out) {
 	c.Exit = new(c.status)
 	out.Persist(containerKey+c.ID, c.containerRecord)
@@ -200,7 +200,7 @@ func (r *runtimeProcess) alarm(now time.Time, key string, out Out) {
 	}
 }
 
-// happen does to a program what is on record.
+// applyEffect applies a recorded effect to a program.
 func (r *runtimeProcess) happen(now time.Time, e effect, out Out) {
 	c := e.container
 	p := r.kernel.programs[c.ID]
@@ -225,7 +225,7 @@ func (r *runtimeProcess) happen(now time.Time, e effect, out Out) {
 	}
 }
 
-// do puts an effect in line; its record has been written.
+// queueEffect queues an effect; its record has been written.
 func (r *runtimeProcess) do(now time.Time, c *held, signal string, out Out) {
 	out.Persist(containerKey+c.ID, c.containerRecord)
 	if signal != "" {
@@ -240,7 +240,7 @@ func (r *runtimeProcess) pending(c *held) bool {
 	return slices.ContainsFunc(r.effects, func(e effect) bool { return e.container == c })
 }
 
-// settle looks at all programs, tells the kubelet, and sets the alarm of the next change.
+// update looks at all programs, notifies the kubelet, and sets the alarm of the next change.
 func (r *runtimeProcess) settle(now time.Time, out Out) {
 	var next time.Time
 	for _, c := range r.containers {
@@ -259,7 +259,7 @@ func (r *runtimeProcess) settle(now time.Time, out Out) {
 	}
 }
 
-// look brings the status of every container up to date.
+// refresh brings the status of every container up to date.
 func (r *runtimeProcess) look(now time.Time, out Out) (changed bool) {
 	for _, c := range r.containers {
 		p := r.kernel.programs[c.ID]
@@ -295,7 +295,7 @@ func (r *runtimeProcess) container(id string) *held {
 	return nil
 }
 
-// of is what every event of the history about a container says.
+// ref returns the container's reference in the history.
 func (c *held) of() history.ContainerRef {
 	b := c.box.record
 	return history.ContainerRef{Pod: b.PodNamespace + "/" + b.PodName, UID: b.PodUid, Container: c.ID, ContainerName: c.Request.Name}

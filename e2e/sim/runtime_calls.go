@@ -15,8 +15,7 @@ func refuse(code, format string, args ...any) error {
 	return &proto.RuntimeError{Code: code, Desc: fmt.Sprintf(format, args...)}
 }
 
-// called takes a call: most are answered at once, others when what they wait for has
-// come.
+// handleCall handles a call: most are answered at once, others when the awaited event has happened.
 func (r *runtimeProcess) called(now time.Time, call CallID, request RuntimeRequest, out Out) {
 	r.look(now, out)
 	answer := func(body any, err error) { out.Answer(call, RuntimeResponse{Body: body, Err: err}, nil) }
@@ -90,7 +89,7 @@ func (r *runtimeProcess) onBox(id string, kind callKind, waits *calling, out Out
 	r.calls = append(r.calls, waits)
 }
 
-// in are the containers of a sandbox.
+// containersIn returns the containers of a sandbox.
 func (r *runtimeProcess) in(b *box) []*held {
 	var in []*held
 	for _, c := range r.containers {
@@ -136,7 +135,7 @@ func (r *runtimeProcess) runSandbox(now time.Time, request *proto.RunPodSandboxR
 	return record, nil
 }
 
-// open refuses what wants to run in a sandbox that does not.
+// checkReady returns an error if the sandbox is not ready.
 func (b *box) open() error {
 	if b.stopping || b.record.State != proto.SandboxState_SANDBOX_STATE_READY {
 		return refuse(proto.CodeUnknown, "sandbox container %q is not running", b.record.Id)

@@ -25,11 +25,11 @@ const (
 	callRemoveBox
 	// callExec waits for a command to end.
 	callExec
-	// callSettle kills what a crash of the runtime has left in a stopped sandbox.
+	// callCleanUp kills what a crash of the runtime has left in a stopped sandbox.
 	callSettle
 )
 
-// calling is a call that is under way.
+// pendingCall is a call under way.
 type calling struct {
 	kind  callKind
 	call  CallID
@@ -38,7 +38,7 @@ type calling struct {
 
 	container *held
 	box       *box
-	// kills are the containers that are to end, the first at once; climb is about it.
+	// kills are the containers to stop, the first now; stop is the state of its stop.
 	kills   []*held
 	climb   *runtime.StopCall
 	timeout time.Duration
@@ -47,7 +47,7 @@ type calling struct {
 	code int32
 }
 
-// climb goes on with every call as far as it can.
+// proceedAll takes every call as far as possible.
 func (r *runtimeProcess) climb(now time.Time, out Out) {
 	for again := true; again; {
 		again = r.look(now, out)
@@ -64,7 +64,7 @@ func (r *runtimeProcess) climb(now time.Time, out Out) {
 	out.Wake(waitAlarm, next)
 }
 
-// due is when a call goes on by itself; zero for never.
+// due returns when a call goes on by itself; zero for never.
 func (c *calling) due(now time.Time) time.Time {
 	at := c.until
 	if c.kind == callExec && !c.ends.IsZero() && c.ends.Before(at) {
@@ -78,7 +78,7 @@ func (c *calling) due(now time.Time) time.Time {
 	return at
 }
 
-// proceed goes one step on with a call, and reports whether it has.
+// proceed takes one step of a call, and reports whether it did.
 func (r *runtimeProcess) proceed(now time.Time, call *calling, out Out) bool {
 	if !slices.Contains(r.calls, call) {
 		return false
@@ -140,7 +140,7 @@ func (r *runtimeProcess) end(call *calling, answer RuntimeResponse, out Out) {
 	}
 }
 
-// kill goes one step up the ladder of the first container that is to end.
+// stepStop takes the next step of stopping the first container.
 func (r *runtimeProcess) kill(now time.Time, call *calling, out Out) bool {
 	c := call.kills[0]
 	if r.pending(c) {

@@ -136,8 +136,8 @@ func (y *totals) firstReport() bool {
 	return !before
 }
 
-// TestSeeds lives lives, and puts each to the test. Every twentieth is lived once more, with
-// another number of processors, and must be the same.
+// TestSeeds runs scripts from seeds and judges each run. Every twentieth is run again with another
+// number of processors, and must be the same.
 func TestSeeds(t *testing.T) {
 	numbers := chosenSeeds(t)
 	all := &totals{hashes: map[uint64]string{}, broken: map[string]int{}, met: counts{}}

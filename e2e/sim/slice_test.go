@@ -14,7 +14,7 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// visitor creates and deletes a pod, and follows all pods.
+// podCreator creates and deletes a pod, and watches all pods.
 type visitor struct {
 	client   Client
 	follower Follower

@@ -11,8 +11,7 @@ import (
 	"github.com/podfall/podfall/internal/history"
 )
 
-// trace writes down all that happens in a life, bit for bit, for who compares lives; nil
-// writes nothing.
+// trace writes all events of a run, bit for bit, to compare runs; nil writes nothing.
 type trace struct{ into *bufio.Writer }
 
 func newTrace(into io.Writer) *trace {

@@ -14,17 +14,17 @@ import (
 // for the node as long as the apiserver accepts it.
 const SecondKubelet ActionKind = "start a second kubelet"
 
-// twinOf is the place of a node's older kubelet.
+// oldKubeletOf names a node's older kubelet.
 func twinOf(node string) string { return twinPrefix + node }
 
 const (
 	twinPrefix    = "kubelet-old/"
 	kubeletPrefix = "kubelet/"
-	// twinAlone is how long the older one is alone: it is heard first.
+	// oldKubeletAlone is how long the older kubelet is alone, so that it is heard first.
 	twinAlone = 2 * time.Second
 )
 
-// toldAs is the name by which the history knows a process: a node's kubelets have one.
+// historyName returns a process's name in the history: the kubelets of a node share one.
 func toldAs(process string) string {
 	if node, is := strings.CutPrefix(process, twinPrefix); is {
 		return kubeletPrefix + node
@@ -32,8 +32,8 @@ func toldAs(process string) string {
 	return process
 }
 
-// beTwins makes the places of the older kubelets; nobody is there yet. Their machine is not
-// the node, and has no runtime that answers.
+// addOldKubelets adds the older kubelets, which are not running yet. Their machine is not the node,
+// and has no runtime that answers.
 func (c *cluster) beTwins() {
 	for _, node := range c.script.NodeNames() {
 		name := twinOf(node)
@@ -45,7 +45,7 @@ func (c *cluster) beTwins() {
 	}
 }
 
-// twins plans the times of two kubelets.
+// planTwins schedules the times with two kubelets.
 func (c *cluster) twins() {
 	for i, deed := range c.script.Actions {
 		if deed.Kind != SecondKubelet {

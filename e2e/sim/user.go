@@ -21,14 +21,14 @@ import (
 // User is the name of the process of all users.
 const User = "user"
 
-// user does what a script says that users do.
+// user carries out the user actions of a script.
 type user struct {
 	client Client
 	script *Script
 	calm   time.Time
 }
 
-// NewUser does a script's deeds but its faults.
+// NewUser returns the process that carries out a script's user actions.
 func NewUser(script *Script) Process { return &user{script: script} }
 
 const (
@@ -38,7 +38,7 @@ const (
 	// A name that is taken is asked for again, so often.
 	retries    = 15
 	retryAfter = 3 * time.Second
-	// onItsWay is how long a request may be.
+	// requestLimit is the time limit of a request.
 	onItsWay = time.Minute
 )
 
@@ -69,7 +69,7 @@ func (u *user) Step(now time.Time, in Input, out Out) {
 	}
 }
 
-// do carries out a deed; tries is how often it has been refused because of its name.
+// do carries out an action; tries is how often it was refused because its name was taken.
 func (u *user) do(now time.Time, out Out, i, tries int) {
 	deed := u.script.Actions[i]
 	if tries > 0 && u.script.FaultsEnd > 0 && now.After(u.calm.Add(-onItsWay)) { // amends are made once, and may come before it
@@ -97,7 +97,7 @@ func (u *user) ask(now time.Time, out Out, ask Ask, then Then) {
 	}
 }
 
-// askOf is the request that a deed is.
+// requestOf returns the request of an action.
 func (u *user) askOf(deed Action) Ask {
 	within, called := deed.namespacedName()
 	deed.Name = called
@@ -155,7 +155,7 @@ func (u *user) askOf(deed Action) Ask {
 	panic("sim: no user does " + string(deed.Kind))
 }
 
-// provision makes what others are in or have, or takes it away.
+// provisionRequest creates or deletes a namespace, volume or claim.
 func provision(deed Action, within string) Ask {
 	if deed.Kind == CreateVolume {
 		return creation(volumesResource, "", volumeFor(deed.Name))
@@ -175,7 +175,7 @@ func scaling(within string, deed Action) Ask {
 	return merge(target, map[string]any{"spec": map[string]any{"replicas": deed.Count}})
 }
 
-// spacing makes a namespace, or deletes it.
+// namespaceRequest creates or deletes a namespace.
 func spacing(deed Action) Ask {
 	if deed.Kind == CreateNamespace {
 		return creation("namespaces", "", &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: deed.Name}})
@@ -184,7 +184,7 @@ func spacing(deed Action) Ask {
 	return Ask{Verb: proto.VerbDelete, Target: target, Options: &metav1.DeleteOptions{}}
 }
 
-// tainting takes a node out of service, or brings it back.
+// taintRequest marks a node as out of service, or removes the mark.
 func tainting(deed Action) Ask {
 	var taints any
 	if deed.Kind == OutOfService {

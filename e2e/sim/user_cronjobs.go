@@ -26,7 +26,7 @@ type CronJobOptions struct {
 	Late *int64 `json:"late,omitempty"`
 }
 
-// askOfCronJob is what a deed is about a CronJob.
+// cronJobRequest returns the request of an action on a CronJob.
 func askOfCronJob(deed Action, within string) Ask {
 	if deed.Kind == CreateCronJob {
 		return creation(cronJobsResource, within, cronJobFor(deed))

@@ -69,7 +69,7 @@ func deploymentFor(deed Action) *appsv1.Deployment {
 	return its
 }
 
-// partOf is a number of pods or a percentage; none for nothing.
+// parseIntOrPercent parses a number of pods or a percentage; nil for an empty text.
 func partOf(text string) *intstr.IntOrString {
 	if text == "" {
 		return nil
@@ -77,7 +77,7 @@ func partOf(text string) *intstr.IntOrString {
 	return new(intstr.Parse(text))
 }
 
-// rolling is what a deed is about a Deployment.
+// deploymentRequest returns the request of an action on a Deployment.
 func rolling(deed Action, within string) Ask {
 	if deed.Kind == CreateDeployment {
 		return creation(deploymentsResource, within, deploymentFor(deed))

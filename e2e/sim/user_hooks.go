@@ -42,7 +42,7 @@ func hookResource(name string) string {
 	return webhook.ValidatingResource
 }
 
-// hooking is what a user asks for about webhooks.
+// webhookRequest returns the request of an action on webhooks.
 func hooking(deed Action) Ask {
 	resource := hookResource(deed.Name)
 	if deed.Kind == DeleteWebhook {
@@ -63,7 +63,7 @@ func hooking(deed Action) Ask {
 	return creation(resource, "", made)
 }
 
-// hooksFor are the webhooks of a configuration.
+// webhooksFor returns the webhooks of a configuration.
 func hooksFor(deed Action) (all []ar.ValidatingWebhook) {
 	says := append(strings.Fields(deed.Detail), "", "", "", "")
 	var operations []ar.OperationType

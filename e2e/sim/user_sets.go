@@ -37,7 +37,7 @@ func daemonsFor(deed Action) *appsv1.DaemonSet {
 	}
 }
 
-// askOfSet is what a deed is about one of those sets.
+// setRequest returns the request of an action on one of these sets.
 func askOfSet(deed Action, within string) Ask {
 	if deed.Kind == CreateDaemons {
 		return creation("daemonsets.apps", within, daemonsFor(deed))
@@ -69,7 +69,7 @@ func jobFor(deed Action) *batchv1.Job {
 // second is what the name of a set's second budget ends in.
 const second = "-too"
 
-// guardedBy is the set whose pods a budget of that name is about.
+// setOfBudget returns the set whose pods a budget selects.
 func guardedBy(budget string) string { return strings.TrimSuffix(budget, second) }
 
 // budgetFor is the budget of a set, of which Count pods at least are to be healthy, or all
@@ -86,8 +86,8 @@ func budgetFor(deed Action) *policyv1.PodDisruptionBudget {
 	return budget
 }
 
-// budgeting makes a budget, deletes it, or gives it another Count, and in Ways another policy for
-// pods that are not ready.
+// budgetRequest creates or deletes a budget, or changes its minimum and, by Detail, its unhealthy
+// pod eviction policy.
 func budgeting(deed Action, within string) Ask {
 	const budgets = "poddisruptionbudgets.policy"
 	if deed.Kind == CreateBudget {
@@ -142,7 +142,7 @@ func (u *user) doToPods(now time.Time, out Out, deed Action, then Then) {
 	})
 }
 
-// askOfPod is what a deed is about one pod of a set.
+// podRequest returns the request of an action on one pod of a set.
 func askOfPod(deed Action, pod podapi.Target, set string) Ask {
 	options := &metav1.DeleteOptions{GracePeriodSeconds: deed.Grace}
 	labels := func(app, was any) Ask {

@@ -19,9 +19,8 @@ import (
 // Watcher is the name of the process that watches from wherever a watch can begin.
 const Watcher = "watcher"
 
-// watcher follows all pods for a while, and then again: from a revision that was long ago,
-// from the oldest that is still known, or from one that is still to come. It notes what it
-// is handed, so that nothing may be missing and nothing be there twice.
+// watcher watches all pods for a while, and then again: from an old revision, from the oldest
+// known, or from a future one. It records what it receives, so that gaps and duplicates show.
 type watcher struct {
 	seed     uint64
 	client   Client
@@ -32,7 +31,7 @@ type watcher struct {
 	handed
 }
 
-// handed is what one watch was handed and has not noted yet.
+// received is what one watch received and has not recorded yet.
 type handed struct {
 	watch uint64 // its number: one that lists begins another
 	from  uint64
@@ -68,7 +67,7 @@ func (w *watcher) Step(now time.Time, in Input, out Out) {
 	w.tell(out)
 }
 
-// begin ends what it follows, and follows from elsewhere.
+// startNext ends the current watch, and begins another.
 func (w *watcher) begin(now time.Time, out Out) {
 	if w.follower != nil {
 		w.follower.enter(now, out) // what it has asked for is of no interest
@@ -148,7 +147,7 @@ func (w *watcher) Apply(event watch.Event) {
 	}
 }
 
-// tell notes what it was handed since it last did.
+// recordReceived records what was received since the last record.
 func (w *watcher) tell(out Out) {
 	if w.follower == nil || w.sum.Count == 0 {
 		return

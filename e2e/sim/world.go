@@ -11,10 +11,9 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// World is the processes of one life, what is under way between them, and the time. It is
-// stepped by one goroutine inside a testing/synctest bubble: the bubble's clock follows the
-// world's, so that the cores that ask clock.Clock{} get virtual time, but what happens next
-// is the heap's to say.
+// World holds the processes of one run, the messages under way, and the time. One goroutine steps
+// it inside a testing/synctest bubble. The bubble's clock follows the world's, so that code that
+// asks clock.Clock{} gets virtual time. The event queue alone decides what happens next.
 type World struct {
 	times
 	order     uint64
@@ -36,7 +35,7 @@ type times struct {
 	elapsed    time.Duration // from start to now
 }
 
-// wires is what is between processes.
+// connections holds calls and subscriptions.
 type wires struct {
 	calls       map[CallID]*call
 	lastCall    CallID
@@ -49,7 +48,7 @@ type record struct {
 	noted  map[string]uint64 // so many by each that is no process of the world
 }
 
-// process is a place for incarnations of one name.
+// process holds the incarnations of one name.
 type process struct {
 	name  string
 	begin func() Process
@@ -66,8 +65,7 @@ type process struct {
 	held   []*event // what comes while it is paused
 }
 
-// timepiece is what a process reads: its clock, the right one unless somebody has misled it, and
-// whether it reads the bubble's by itself.
+// processClock is a process's clock, and whether the process reads the bubble's clock directly.
 type timepiece struct {
 	clock   clock.Clock
 	clocked bool
@@ -130,15 +128,15 @@ func (w *World) Run(until time.Duration) error {
 	return w.stop
 }
 
-// reach lets the time pass until it is that much after the beginning.
+// advance lets time pass until that much after the start.
 func (w *World) reach(at time.Duration) {
 	if at > w.elapsed {
 		w.now, w.elapsed = w.start.Add(at), at
 	}
 }
 
-// catchUp has the bubble's time be the world's, for who reads it: it costs more than most
-// steps.
+// catchUp advances the bubble's clock to the world's time for code that reads it. It costs more
+// than most steps.
 func (w *World) catchUp() {
 	if ahead := (clock.Clock{}).Until(w.now); ahead > 0 {
 		time.Sleep(ahead) //nolint:forbidigo // it is the world that has the bubble's time pass
@@ -151,7 +149,7 @@ func (w *World) push(e *event) {
 	w.coming.push(e)
 }
 
-// give steps a process, unless what was for it has become void.
+// runEvent runs an event, unless it has become void.
 func (w *World) give(e *event) {
 	p := w.processes[e.to]
 	if p == nil || p.running == nil || e.number != 0 && e.number != p.number {
@@ -261,7 +259,7 @@ func (w *World) Resume(name string) {
 	}
 }
 
-// Kept is the record that a process has on disk; nil for none.
+// Persisted returns a process's record on disk; nil for none.
 func (w *World) Kept(name, key string) any {
 	if p := w.processes[name]; p != nil {
 		return p.disk[key]

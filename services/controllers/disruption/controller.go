@@ -128,17 +128,17 @@ func (c *Controller) recordEvents(budget *policyv1.PodDisruptionBudget, decision
 
 // buildView collects a budget's pods and their scales.
 func (c *Controller) buildView(ctx context.Context, budget *policyv1.PodDisruptionBudget) View {
-	seen := View{Budget: budget, Scales: map[types.UID]Scale{}}
+	collected := View{Budget: budget, Scales: map[types.UID]Scale{}}
 	for _, pod := range c.copies.pods.InNamespace(budget.Namespace) {
 		if Selects(budget, pod) {
-			seen.Pods = append(seen.Pods, pod)
+			collected.Pods = append(collected.Pods, pod)
 		}
 	}
-	if len(seen.Pods) == 0 {
+	if len(collected.Pods) == 0 {
 		c.recorder.Event(budget, corev1.EventTypeNormal, "NoPods", "No matching pods found")
 	}
 	known := map[types.UID]Scale{}
-	for _, pod := range seen.Pods {
+	for _, pod := range collected.Pods {
 		owner := metav1.GetControllerOf(pod)
 		if owner == nil {
 			continue
@@ -149,13 +149,13 @@ func (c *Controller) buildView(ctx context.Context, budget *policyv1.PodDisrupti
 			known[owner.UID] = scale
 		}
 		if !found {
-			seen.Unknown = append(seen.Unknown, pod.Name)
+			collected.Unknown = append(collected.Unknown, pod.Name)
 			delete(known, owner.UID)
 			continue
 		}
-		seen.Scales[pod.UID] = scale
+		collected.Scales[pod.UID] = scale
 	}
-	return seen
+	return collected
 }
 
 // findScale returns what a pod's controller wants, or for a ReplicaSet what its Deployment wants.

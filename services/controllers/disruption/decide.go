@@ -156,10 +156,10 @@ func sumScales(view View) (int32, error) {
 	seen := map[types.UID]bool{}
 	var sum int32
 	for _, pod := range view.Pods {
-		of, controlled := view.Scales[pod.UID]
-		if controlled && !seen[of.Controller] {
-			seen[of.Controller] = true
-			sum += of.Replicas
+		scale, controlled := view.Scales[pod.UID]
+		if controlled && !seen[scale.Controller] {
+			seen[scale.Controller] = true
+			sum += scale.Replicas
 		}
 	}
 	return sum, nil

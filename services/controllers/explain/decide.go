@@ -30,15 +30,15 @@ type LastReport struct {
 
 // IsDue reports whether a pod is to be checked. shown is the clock's reading, now is the steady
 // clock's.
-func IsDue(pod *corev1.Pod, said LastReport, shown, now time.Time) bool {
-	return pod.DeletionTimestamp != nil && shown.Sub(pod.DeletionTimestamp.Time) > overdue && now.Sub(said.CheckedAt) >= checkInterval
+func IsDue(pod *corev1.Pod, last LastReport, shown, now time.Time) bool {
+	return pod.DeletionTimestamp != nil && shown.Sub(pod.DeletionTimestamp.Time) > overdue && now.Sub(last.CheckedAt) >= checkInterval
 }
 
 // NextReport returns the text of the next report about a pod with these blockers. It is empty if
 // they were reported lately, or there are none. now is the steady clock's.
-func NextReport(names, texts []string, said LastReport, now time.Time) (text string, next LastReport) {
-	next = LastReport{CheckedAt: now, ReportedAt: said.ReportedAt, Blockers: said.Blockers}
-	if len(names) == 0 || slices.Equal(names, said.Blockers) && now.Sub(said.ReportedAt) < repeatInterval {
+func NextReport(names, texts []string, last LastReport, now time.Time) (text string, next LastReport) {
+	next = LastReport{CheckedAt: now, ReportedAt: last.ReportedAt, Blockers: last.Blockers}
+	if len(names) == 0 || slices.Equal(names, last.Blockers) && now.Sub(last.ReportedAt) < repeatInterval {
 		return "", next
 	}
 	next.ReportedAt, next.Blockers = now, names

@@ -82,18 +82,18 @@ func (r *Rounds) Explain(ctx context.Context, pods []*corev1.Pod) {
 	if r.lastReports == nil {
 		r.lastReports = map[types.UID]LastReport{}
 	}
-	there := map[types.UID]bool{}
+	terminating := map[types.UID]bool{}
 	for _, pod := range pods {
 		if pod.DeletionTimestamp == nil {
 			continue
 		}
-		there[pod.UID] = true
+		terminating[pod.UID] = true
 		if IsDue(pod, r.lastReports[pod.UID], r.Observer.Clock.Now(), r.Observer.Clock.Steady()) {
 			r.explainPod(ctx, pod)
 		}
 	}
 	for uid := range r.lastReports {
-		if !there[uid] {
+		if !terminating[uid] {
 			delete(r.lastReports, uid)
 		}
 	}
@@ -101,7 +101,7 @@ func (r *Rounds) Explain(ctx context.Context, pods []*corev1.Pod) {
 
 func (r *Rounds) explainPod(ctx context.Context, pod *corev1.Pod) {
 	target := podapi.Target{Kind: mustFindPodKind(), Namespace: pod.Namespace, Name: pod.Name}
-	looked := r.Observer.Clock.Steady()
+	checkedAt := r.Observer.Clock.Steady()
 	report, err := r.Observer.Why(ctx, target)
 	if err != nil {
 		r.Log.DebugContext(ctx, "could not find out why a pod is still there", "pod", pod.Namespace+"/"+pod.Name, "err", err)
@@ -116,7 +116,7 @@ func (r *Rounds) explainPod(ctx context.Context, pod *corev1.Pod) {
 			names, texts = append(names, f.Name), append(texts, f.Title()+": "+f.Cause+" (who acts: "+f.Who+")")
 		}
 	}
-	text, next := NextReport(names, texts, r.lastReports[pod.UID], looked)
+	text, next := NextReport(names, texts, r.lastReports[pod.UID], checkedAt)
 	r.lastReports[pod.UID] = next
 	if text == "" || r.isRemoved(ctx, target, pod.UID) {
 		return
@@ -143,12 +143,12 @@ func (r *Rounds) HasUnknownPods(nodes []string) bool {
 
 // CheckUnknownPods checks the pods that left the API before their nodes had confirmed.
 func (r *Rounds) CheckUnknownPods(ctx context.Context, views Views) {
-	said := answers{}
-	r.surveyNodes(ctx, views, said)
+	answered := answers{}
+	r.surveyNodes(ctx, views, answered)
 	r.mu.Lock()
-	ghosts := slices.Clone(r.unknown)
+	unknown := slices.Clone(r.unknown)
 	r.mu.Unlock()
-	for _, g := range ghosts {
+	for _, g := range unknown {
 		namespace, name, _ := strings.Cut(g.identity, "/")
 		now := views.findPod(namespace, name)
 		if isIncarnation(now, g.uid) { // a static pod whose mirror has come
@@ -156,18 +156,18 @@ func (r *Rounds) CheckUnknownPods(ctx context.Context, views Views) {
 			continue
 		}
 		successors := r.updateSuccessors(g, now)
-		there, err := askProcess[inspect.Runtime](ctx, r, "runtime/"+g.node, said)
+		runtime, err := askProcess[inspect.Runtime](ctx, r, "runtime/"+g.node, answered)
 		if err != nil {
 			continue // what cannot be seen is not over
 		}
 		younger := map[string]runtimeState{}
 		for _, s := range successors {
-			if other, err := askProcess[inspect.Runtime](ctx, r, "runtime/"+s.node, said); err == nil {
+			if other, err := askProcess[inspect.Runtime](ctx, r, "runtime/"+s.node, answered); err == nil {
 				younger[s.uid] = newRuntimeState(other, s.uid)
 			}
 		}
-		older := newRuntimeState(there, g.uid)
-		older.kept = older.kept || r.mayStart(ctx, g, said)
+		older := newRuntimeState(runtime, g.uid)
+		older.kept = older.kept || r.mayStart(ctx, g, answered)
 		r.mu.Lock()
 		windows, over := g.updateWindows(older, younger, r.Observer.Clock.Steady())
 		r.mu.Unlock()
@@ -201,8 +201,8 @@ func (r *Rounds) updateSuccessors(g *unknownPod, now *corev1.Pod) []*successor {
 // mayStart reports whether the pod's kubelet still knows the pod, or has not seen its creation yet
 // and may start it. A disconnected kubelet does not see the pod's removal, and later sees its
 // creation first. A kubelet that does not answer may start it.
-func (r *Rounds) mayStart(ctx context.Context, g *unknownPod, said answers) bool {
-	kubelet, err := askProcess[inspect.Kubelet](ctx, r, "kubelet/"+g.node, said)
+func (r *Rounds) mayStart(ctx context.Context, g *unknownPod, answered answers) bool {
+	kubelet, err := askProcess[inspect.Kubelet](ctx, r, "kubelet/"+g.node, answered)
 	return err != nil || g.mayBeUnseenBy(kubelet.PodsRevision) || slices.ContainsFunc(kubelet.Pods, func(w inspect.PodWorker) bool { return w.UID == g.uid })
 }
 
@@ -211,20 +211,20 @@ type answers map[string]any
 
 // askProcess asks a process once in a round, so that a process that does not answer is waited for
 // once.
-func askProcess[T any](ctx context.Context, r *Rounds, process string, before answers) (*T, error) {
-	switch said := before[process].(type) {
+func askProcess[T any](ctx context.Context, r *Rounds, process string, answered answers) (*T, error) {
+	switch answer := answered[process].(type) {
 	case *T:
-		return said, nil
+		return answer, nil
 	case error:
-		return nil, said
+		return nil, answer
 	}
 	ctx, cancel := clock.Clock{}.Timeout(ctx, gather.Patience)
 	defer cancel()
-	said := new(T)
-	if err := r.Observer.Ask(ctx, process, said); err != nil {
-		before[process] = err
+	answer := new(T)
+	if err := r.Observer.Ask(ctx, process, answer); err != nil {
+		answered[process] = err
 		return nil, err
 	}
-	before[process] = said
-	return said, nil
+	answered[process] = answer
+	return answer, nil
 }

@@ -73,42 +73,42 @@ type runtimeState struct {
 }
 
 // newRuntimeState summarizes the containers of a uid, in cluster time.
-func newRuntimeState(said *inspect.Runtime, uid string) runtimeState {
-	l := runtimeState{uid: uid}
-	if said == nil {
-		return l
+func newRuntimeState(runtime *inspect.Runtime, uid string) runtimeState {
+	state := runtimeState{uid: uid}
+	if runtime == nil {
+		return state
 	}
 	var ran []inspect.Times
-	for _, c := range said.Containers {
+	for _, c := range runtime.Containers {
 		if c.UID != uid {
 			continue
 		}
-		l.kept = true
+		state.kept = true
 		if c.Started.IsZero() {
 			continue
 		}
-		c.Times = c.Shift(-said.ClockOffset)
+		c.Times = c.Shift(-runtime.ClockOffset)
 		ran = append(ran, c.Times)
-		if c.Alive && (!l.alive || c.Started.Before(l.runningSince)) {
-			l.runningSince, l.alive = c.Started, true
+		if c.Alive && (!state.alive || c.Started.Before(state.runningSince)) {
+			state.runningSince, state.alive = c.Started, true
 		}
-		if c.Exited.After(l.lastExit) {
-			l.lastExit = c.Exited
+		if c.Exited.After(state.lastExit) {
+			state.lastExit = c.Exited
 		}
 	}
 	slices.SortFunc(ran, func(a, b inspect.Times) int { return b.Started.Compare(a.Started) })
 	for _, c := range ran {
-		if l.alive && c.Started.Before(l.runningSince) && !c.Exited.Before(l.runningSince) {
-			l.runningSince = c.Started
+		if state.alive && c.Started.Before(state.runningSince) && !c.Exited.Before(state.runningSince) {
+			state.runningSince = c.Started
 		}
 	}
-	return l
+	return state
 }
 
 // updateWindows compares the runtimes' states of the pod and its successors. It returns the windows
 // to record, and whether the pod is over. A successor whose runtime does not answer is not in
 // younger, and its state is unknown.
-func (g *unknownPod) updateWindows(older runtimeState, younger map[string]runtimeState, now time.Time) (told []history.Window, over bool) {
+func (g *unknownPod) updateWindows(older runtimeState, younger map[string]runtimeState, now time.Time) (windows []history.Window, over bool) {
 	for _, s := range g.successors {
 		other, seen := younger[s.uid]
 		if !seen && older.alive {
@@ -118,7 +118,7 @@ func (g *unknownPod) updateWindows(older runtimeState, younger map[string]runtim
 		if s.window.Identity != "" && (!both || older.restartedSince(s.older) || other.restartedSince(s.younger)) {
 			ended := s.window
 			ended.End = new(s.overlapEnd(older, other, now))
-			told, s.window = append(told, ended), history.Window{}
+			windows, s.window = append(windows, ended), history.Window{}
 		}
 		if !both {
 			continue
@@ -129,10 +129,10 @@ func (g *unknownPod) updateWindows(older runtimeState, younger map[string]runtim
 				begin = older.runningSince
 			}
 			s.window = history.Window{Identity: g.identity, UIDs: []string{g.uid, s.uid}, Begin: begin}
-			told = append(told, s.window)
+			windows = append(windows, s.window)
 		}
 	}
-	return told, !older.alive && !older.kept
+	return windows, !older.alive && !older.kept
 }
 
 // restartedSince reports whether a live incarnation was dead for a while since the state seen:

@@ -158,26 +158,26 @@ func (c *Controller) syncMirror(ctx context.Context, m *mirror) error {
 	if !filled {
 		return nil
 	}
-	board, err := c.store.Get(ctx)
+	state, err := c.store.Get(ctx)
 	if err != nil {
 		return err
 	}
-	seen := make([]Object, len(objects))
+	known := make([]Object, len(objects))
 	for i, object := range objects {
-		became := m.outcomes[object.GetUID()]
-		seen[i] = readObject(object).withOutcome(became.generation, became.phase)
+		outcome := m.outcomes[object.GetUID()]
+		known[i] = readObject(object).withOutcome(outcome.generation, outcome.phase)
 	}
 	maps.DeleteFunc(m.outcomes, func(uid types.UID, _ outcome) bool {
-		return !slices.ContainsFunc(seen, func(o Object) bool { return o.UID == uid })
+		return !slices.ContainsFunc(known, func(o Object) bool { return o.UID == uid })
 	})
-	plan := Decide(seen, m.adapter.entries(board))
+	plan := Decide(known, m.adapter.entries(state))
 	var failed error
 	if len(plan.Remove) > 0 {
 		_, err := c.store.Set(ctx, m.adapter.remove(plan.Remove))
 		failed = errors.Join(failed, err)
 	}
 	for _, object := range plan.Place {
-		failed = errors.Join(failed, c.placeObject(ctx, m, object, board))
+		failed = errors.Join(failed, c.placeObject(ctx, m, object, state))
 	}
 	for _, object := range plan.End {
 		failed = errors.Join(failed, c.writeStatus(ctx, m, object, map[string]any{"phase": Ended}))
@@ -189,45 +189,45 @@ func (c *Controller) syncMirror(ctx context.Context, m *mirror) error {
 }
 
 // placeObject puts an object into the fault state, and writes the result to its status.
-func (c *Controller) placeObject(ctx context.Context, m *mirror, object Object, board mgmt.FaultState) error {
-	replaces := slices.ContainsFunc(m.adapter.entries(board), func(e Entry) bool { return e.Owner == object.UID })
+func (c *Controller) placeObject(ctx context.Context, m *mirror, object Object, state mgmt.FaultState) error {
+	replaces := slices.ContainsFunc(m.adapter.entries(state), func(e Entry) bool { return e.Owner == object.UID })
 	change, err := m.adapter.place(m.spec(object.Name), object, replaces)
 	if err == nil {
-		board, err = c.store.Set(ctx, change)
+		state, err = c.store.Set(ctx, change)
 	}
-	phase, told := Active, map[string]any{}
+	phase, status := Active, map[string]any{}
 	switch {
 	case errors.Is(err, mgmt.ErrRefused), errors.Is(err, errInvalidSpec):
-		phase, told["message"] = Refused, err.Error()
+		phase, status["message"] = Refused, err.Error()
 	case err != nil:
 		return err
 	default:
-		for _, entry := range m.adapter.entries(board) {
+		for _, entry := range m.adapter.entries(state) {
 			if entry.Owner == object.UID {
-				told["since"] = entry.Since.UTC().Format(time.RFC3339)
+				status["since"] = entry.Since.UTC().Format(time.RFC3339)
 				if !entry.Until.IsZero() {
-					told["until"] = entry.Until.UTC().Format(time.RFC3339)
+					status["until"] = entry.Until.UTC().Format(time.RFC3339)
 				}
 			}
 		}
 	}
-	told["phase"] = phase
-	m.outcomes[object.UID] = outcome{object.Generation, phase, told}
-	return c.writeStatus(ctx, m, object, told)
+	status["phase"] = phase
+	m.outcomes[object.UID] = outcome{object.Generation, phase, status}
+	return c.writeStatus(ctx, m, object, status)
 }
 
 // writeStatus writes an object's status. If the object has changed meanwhile, its watch event
 // causes another try.
-func (c *Controller) writeStatus(ctx context.Context, m *mirror, object Object, told map[string]any) error {
+func (c *Controller) writeStatus(ctx context.Context, m *mirror, object Object, status map[string]any) error {
 	m.mu.Lock()
 	current, ok := m.objects[object.Name]
 	m.mu.Unlock()
 	if !ok {
 		return nil
 	}
-	told["observedGeneration"] = object.Generation
+	status["observedGeneration"] = object.Generation
 	changed := current.DeepCopy()
-	changed.Object["status"] = told
+	changed.Object["status"] = status
 	target := podapi.Target{Kind: m.kind, Name: object.Name, Subresource: "status"}
 	updated, err := c.base.API.Update(ctx, target, changed, metav1.UpdateOptions{})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {

@@ -64,15 +64,15 @@ type Plan struct {
 
 // Decide compares the objects with the fault state. Each generation of an object is placed once: an
 // entry that expired or was removed does not come back.
-func Decide(objects []Object, board []Entry) Plan {
+func Decide(objects []Object, entries []Entry) Plan {
 	var plan Plan
-	for _, entry := range board {
+	for _, entry := range entries {
 		if entry.Owner != "" && !slices.ContainsFunc(objects, func(o Object) bool { return o.UID == entry.Owner && !o.Deleting }) {
 			plan.Remove = append(plan.Remove, entry.Name)
 		}
 	}
 	for _, object := range objects {
-		there := slices.ContainsFunc(board, func(e Entry) bool { return e.Owner == object.UID })
+		exists := slices.ContainsFunc(entries, func(e Entry) bool { return e.Owner == object.UID })
 		switch {
 		case object.Deleting:
 		case object.Observed != object.Generation:

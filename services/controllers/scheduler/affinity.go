@@ -42,9 +42,9 @@ func countTerms(pod *corev1.Pod, world World) terms {
 	}
 	for _, node := range world.Nodes {
 		for _, other := range node.AntiAffinityPods {
-			for _, unwilling := range parseTerms(other, antiTerms(other)) {
-				if unwilling.selects(pod, world) {
-					t.existingAnti[domain{unwilling.key, node.Object.Labels[unwilling.key]}]++
+			for _, existing := range parseTerms(other, antiTerms(other)) {
+				if existing.selects(pod, world) {
+					t.existingAnti[domain{existing.key, node.Object.Labels[existing.key]}]++
 				}
 			}
 		}
@@ -94,16 +94,16 @@ func parseTerms(pod *corev1.Pod, all []corev1.PodAffinityTerm) []term {
 }
 
 // parseTerm reads a term of the pod. A term without namespaces means the pod's namespace.
-func parseTerm(pod *corev1.Pod, one corev1.PodAffinityTerm, weight int32) term {
-	t := term{key: one.TopologyKey, namespaces: one.Namespaces, weight: weight, selector: labels.Nothing()}
-	if selector, err := metav1.LabelSelectorAsSelector(one.LabelSelector); err == nil {
+func parseTerm(pod *corev1.Pod, podTerm corev1.PodAffinityTerm, weight int32) term {
+	t := term{key: podTerm.TopologyKey, namespaces: podTerm.Namespaces, weight: weight, selector: labels.Nothing()}
+	if selector, err := metav1.LabelSelectorAsSelector(podTerm.LabelSelector); err == nil {
 		t.selector = selector
 	}
-	if one.NamespaceSelector != nil {
-		if within, err := metav1.LabelSelectorAsSelector(one.NamespaceSelector); err == nil {
-			t.namespaceSelector = within
+	if podTerm.NamespaceSelector != nil {
+		if namespaceSelector, err := metav1.LabelSelectorAsSelector(podTerm.NamespaceSelector); err == nil {
+			t.namespaceSelector = namespaceSelector
 		}
-	} else if len(one.Namespaces) == 0 {
+	} else if len(podTerm.Namespaces) == 0 {
 		t.namespaces = []string{pod.Namespace}
 	}
 	return t

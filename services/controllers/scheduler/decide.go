@@ -106,18 +106,18 @@ func Decide(pod *corev1.Pod, world World) Decision {
 	case len(world.Nodes) == 0:
 		return Decision{Outcome: Wait, Message: messageNoNodes}
 	}
-	ask := newPodInfo(pod, world)
-	if ask.unresolvable != "" {
-		return Decision{Outcome: Wait, Message: fmt.Sprintf("0/%d nodes are available: %s. %s%s", len(world.Nodes), ask.unresolvable,
+	info := newPodInfo(pod, world)
+	if info.unresolvable != "" {
+		return Decision{Outcome: Wait, Message: fmt.Sprintf("0/%d nodes are available: %s. %s%s", len(world.Nodes), info.unresolvable,
 			messageNoDynamic, preemptionMessage(len(world.Nodes), map[string]int{reasonNotHelpful: len(world.Nodes)}))}
 	}
-	fitting, refusals := findFeasibleNodes(ask, world)
+	fitting, refusals := findFeasibleNodes(info, world)
 	if len(fitting) == 0 {
-		return decideUnschedulable(ask, world, refusals)
+		return decideUnschedulable(info, world, refusals)
 	}
-	best := chooseBest(ask, world, fitting)
-	if len(ask.volumes.delayed) > 0 {
-		return Decision{Outcome: Provision, Node: best.Name, Claims: ask.volumes.delayed}
+	best := chooseBest(info, world, fitting)
+	if len(info.volumes.delayed) > 0 {
+		return Decision{Outcome: Provision, Node: best.Name, Claims: info.volumes.delayed}
 	}
 	return Decision{Outcome: Bind, Node: best.Name}
 }
@@ -135,11 +135,11 @@ func numFeasibleNodesToFind(all int) int {
 
 // findFeasibleNodes checks nodes, beginning with the start node, until it has found as many
 // feasible ones as numFeasibleNodesToFind says. It checks a nominated node alone first.
-func findFeasibleNodes(ask *podInfo, world World) (fitting []*NodeView, refusals map[string]Refusal) {
+func findFeasibleNodes(info *podInfo, world World) (fitting []*NodeView, refusals map[string]Refusal) {
 	refusals = map[string]Refusal{}
-	if ask.nominatedNode != "" {
-		i, found := slices.BinarySearchFunc(world.Nodes, ask.nominatedNode, func(n *NodeView, name string) int { return strings.Compare(n.Name, name) })
-		if found && ask.checkNode(world.Nodes[i]).Reasons == nil {
+	if info.nominatedNode != "" {
+		i, found := slices.BinarySearchFunc(world.Nodes, info.nominatedNode, func(n *NodeView, name string) int { return strings.Compare(n.Name, name) })
+		if found && info.checkNode(world.Nodes[i]).Reasons == nil {
 			return world.Nodes[i : i+1], refusals
 		}
 	}
@@ -149,7 +149,7 @@ func findFeasibleNodes(ask *podInfo, world World) (fitting []*NodeView, refusals
 	}
 	for i := range world.Nodes {
 		node := world.Nodes[(world.StartNodeIndex+i)%len(world.Nodes)]
-		if refusal := ask.checkNode(node); refusal.Reasons != nil {
+		if refusal := info.checkNode(node); refusal.Reasons != nil {
 			refusals[node.Name] = refusal
 			continue
 		}
@@ -161,7 +161,7 @@ func findFeasibleNodes(ask *podInfo, world World) (fitting []*NodeView, refusals
 }
 
 // decideUnschedulable says why no node fits the pod, and looks for pods to preempt.
-func decideUnschedulable(ask *podInfo, world World, refusals map[string]Refusal) Decision {
+func decideUnschedulable(info *podInfo, world World, refusals map[string]Refusal) Decision {
 	reasons := map[string]int{}
 	for _, refusal := range refusals {
 		for _, reason := range refusal.Reasons {
@@ -169,13 +169,13 @@ func decideUnschedulable(ask *podInfo, world World, refusals map[string]Refusal)
 		}
 	}
 	message := fmt.Sprintf("0/%d nodes are available: %s. ", len(world.Nodes), formatReasons(reasons))
-	if policy := ask.pod.Spec.PreemptionPolicy; policy != nil && *policy == corev1.PreemptNever {
+	if policy := info.pod.Spec.PreemptionPolicy; policy != nil && *policy == corev1.PreemptNever {
 		return Decision{Outcome: Wait, Message: message + messageNoDynamic + "preemption: " + messageNeverPreempt}
 	}
-	if hasTerminatingVictims(ask, world) {
+	if hasTerminatingVictims(info, world) {
 		return Decision{Outcome: Wait, Message: message + messageNoDynamic + "preemption: " + messageVictimTerminating}
 	}
-	found, verdicts := findCandidate(ask, world, refusals)
+	found, verdicts := findCandidate(info, world, refusals)
 	if found == nil {
 		return Decision{Outcome: Wait, Message: message + messageNoDynamic + preemptionMessage(len(world.Nodes), verdicts)}
 	}

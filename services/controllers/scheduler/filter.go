@@ -29,26 +29,26 @@ type podInfo struct {
 
 // newPodInfo reads a pod before nodes are checked.
 func newPodInfo(pod *corev1.Pod, world World) *podInfo {
-	a := &podInfo{
+	info := &podInfo{
 		pod: pod, priority: Priority(pod), requests: Requests(pod), ports: hostPorts(pod),
 		affinity: nodeaffinity.GetRequiredNodeAffinity(pod),
 	}
-	a.hasAffinity = len(pod.Spec.NodeSelector) > 0 || pod.Spec.Affinity != nil && pod.Spec.Affinity.NodeAffinity != nil
-	a.nominatedNode = cmp.Or(world.Nominated[pod.UID], pod.Status.NominatedNodeName)
-	a.volumes, a.unresolvable = readPodVolumes(pod, world)
-	if a.unresolvable == "" {
-		a.spread = countSpread(a, world)
-		a.terms = countTerms(pod, world)
+	info.hasAffinity = len(pod.Spec.NodeSelector) > 0 || pod.Spec.Affinity != nil && pod.Spec.Affinity.NodeAffinity != nil
+	info.nominatedNode = cmp.Or(world.Nominated[pod.UID], pod.Status.NominatedNodeName)
+	info.volumes, info.unresolvable = readPodVolumes(pod, world)
+	if info.unresolvable == "" {
+		info.spread = countSpread(info, world)
+		info.terms = countTerms(pod, world)
 	}
-	return a
+	return info
 }
 
 // checkNode says why the pod may not run on the node, in upstream's words and the order of its
 // plugins; no reasons if it may. The first filter that fails ends the list, except that every
 // insufficient resource is named.
-func (a *podInfo) checkNode(node *NodeView) Refusal {
+func (info *podInfo) checkNode(node *NodeView) Refusal {
 	final := func(reason string) Refusal { return Refusal{Reasons: []string{reason}, Unresolvable: true} }
-	spec := &a.pod.Spec
+	spec := &info.pod.Spec
 	switch {
 	case node.Object.Spec.Unschedulable && !tolerates(spec.Tolerations, corev1.TaintNodeUnschedulable):
 		return final(reasonCordoned)
@@ -56,40 +56,40 @@ func (a *podInfo) checkNode(node *NodeView) Refusal {
 		return final(reasonTainted)
 	case !node.Ready && !tolerates(spec.Tolerations, corev1.TaintNodeNotReady):
 		return final(reasonNotReady)
-	case a.hasAffinity && !a.matchesAffinity(node.Object):
+	case info.hasAffinity && !info.matchesAffinity(node.Object):
 		return final(reasonNodeAffinity)
 	}
-	for _, port := range a.ports {
+	for _, port := range info.ports {
 		if node.Ports[port] > 0 {
 			return Refusal{Reasons: []string{reasonPorts}}
 		}
 	}
-	if refusal := a.checkResources(node); refusal.Reasons != nil {
+	if refusal := info.checkResources(node); refusal.Reasons != nil {
 		return refusal
 	}
-	if refusal := a.volumes.checkNode(node); refusal.Reasons != nil {
+	if refusal := info.volumes.checkNode(node); refusal.Reasons != nil {
 		return refusal
 	}
-	if refusal := a.spread.checkNode(node); refusal.Reasons != nil {
+	if refusal := info.spread.checkNode(node); refusal.Reasons != nil {
 		return refusal
 	}
-	return a.terms.checkNode(node)
+	return info.terms.checkNode(node)
 }
 
-func (a *podInfo) matchesAffinity(node *corev1.Node) bool {
-	fits, err := a.affinity.Match(node)
+func (info *podInfo) matchesAffinity(node *corev1.Node) bool {
+	fits, err := info.affinity.Match(node)
 	return err == nil && fits
 }
 
 // checkResources names every resource of which the node has too little left. The refusal is
 // unresolvable if all of a resource would not be enough.
-func (a *podInfo) checkResources(node *NodeView) Refusal {
+func (info *podInfo) checkResources(node *NodeView) Refusal {
 	used := node.Used
 	if len(node.Nominated) > 0 {
 		used.Others = maps.Clone(used.Others)
 	}
 	for uid, nominated := range node.Nominated {
-		if uid != a.pod.UID && Priority(nominated) >= a.priority {
+		if uid != info.pod.UID && Priority(nominated) >= info.priority {
 			used.add(Requests(nominated), 1)
 		}
 	}
@@ -101,10 +101,10 @@ func (a *podInfo) checkResources(node *NodeView) Refusal {
 		}
 	}
 	check(1, used.Pods, node.Allocatable.Pods, reasonTooManyPods)
-	check(a.requests.MilliCPU, used.MilliCPU, node.Allocatable.MilliCPU, "Insufficient cpu")
-	check(a.requests.Memory, used.Memory, node.Allocatable.Memory, "Insufficient memory")
-	for _, name := range a.requests.otherNames() {
-		check(a.requests.Others[name], used.Others[name], node.Allocatable.Others[name], "Insufficient "+string(name))
+	check(info.requests.MilliCPU, used.MilliCPU, node.Allocatable.MilliCPU, "Insufficient cpu")
+	check(info.requests.Memory, used.Memory, node.Allocatable.Memory, "Insufficient memory")
+	for _, name := range info.requests.otherNames() {
+		check(info.requests.Others[name], used.Others[name], node.Allocatable.Others[name], "Insufficient "+string(name))
 	}
 	return lacking
 }

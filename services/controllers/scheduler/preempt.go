@@ -38,14 +38,14 @@ type candidate struct {
 
 // findCandidate returns the node on which preemption costs the least (DefaultPreemption). If there
 // is none it returns nil, and verdicts count the reasons.
-func findCandidate(ask *podInfo, world World, refusals map[string]Refusal) (best *candidate, verdicts map[string]int) {
+func findCandidate(info *podInfo, world World, refusals map[string]Refusal) (best *candidate, verdicts map[string]int) {
 	verdicts = map[string]int{}
 	for i, node := range world.Nodes {
 		if refusals[node.Name].Unresolvable {
 			verdicts[reasonNotHelpful]++
 			continue
 		}
-		found := selectVictims(ask, world, i)
+		found := selectVictims(info, world, i)
 		if found == nil {
 			verdicts[reasonNoVictims]++
 			continue
@@ -59,13 +59,13 @@ func findCandidate(ask *podInfo, world World, refusals map[string]Refusal) (best
 
 // hasTerminatingVictims reports whether victims on the nominated node are still terminating
 // (PodEligibleToPreemptOthers).
-func hasTerminatingVictims(ask *podInfo, world World) bool {
+func hasTerminatingVictims(info *podInfo, world World) bool {
 	for _, node := range world.Nodes {
-		if node.Name != ask.nominatedNode {
+		if node.Name != info.nominatedNode {
 			continue
 		}
 		for _, pod := range node.Pods {
-			if (pod.DeletionTimestamp != nil || world.Preempted[pod.UID]) && Priority(pod) < ask.priority {
+			if (pod.DeletionTimestamp != nil || world.Preempted[pod.UID]) && Priority(pod) < info.priority {
 				return true
 			}
 		}
@@ -75,10 +75,10 @@ func hasTerminatingVictims(ask *podInfo, world World) bool {
 
 // selectVictims returns the pods that would have to leave the i-th node. It is nil if the pod would
 // not fit even then, or needs no victims (SelectVictimsOnNode).
-func selectVictims(ask *podInfo, world World, i int) *candidate {
+func selectVictims(info *podInfo, world World, i int) *candidate {
 	var lesser []*corev1.Pod
 	for _, pod := range world.Nodes[i].Pods {
-		if Priority(pod) < ask.priority {
+		if Priority(pod) < info.priority {
 			lesser = append(lesser, pod)
 		}
 	}
@@ -87,7 +87,7 @@ func selectVictims(ask *podInfo, world World, i int) *candidate {
 	}
 	slices.SortFunc(lesser, compareImportance)
 	node := world.Nodes[i].withoutPods(lesser)
-	if !ask.fitsOn(world, i, node) {
+	if !info.fitsOn(world, i, node) {
 		return nil
 	}
 	found := &candidate{node: world.Nodes[i]}
@@ -95,7 +95,7 @@ func selectVictims(ask *podInfo, world World, i int) *candidate {
 	for n, group := range [][]*corev1.Pod{broken, spared} { // those under a budget have the first chance to stay
 		for _, pod := range group {
 			node.AddPod(pod)
-			if ask.fitsOn(world, i, node) {
+			if info.fitsOn(world, i, node) {
 				continue
 			}
 			node.RemovePod(pod)
@@ -113,14 +113,14 @@ func selectVictims(ask *podInfo, world World, i int) *candidate {
 }
 
 // fitsOn reports whether the pod fits on the i-th node if that looks like node.
-func (a *podInfo) fitsOn(world World, i int, node *NodeView) bool {
-	again := a
-	if len(a.spread.hard) > 0 || len(a.terms.affinity)+len(a.terms.anti)+len(a.terms.existingAnti) > 0 || len(a.volumes.holderNodes) > 0 {
+func (info *podInfo) fitsOn(world World, i int, node *NodeView) bool {
+	recomputed := info
+	if len(info.spread.hard) > 0 || len(info.terms.affinity)+len(info.terms.anti)+len(info.terms.existingAnti) > 0 || len(info.volumes.holderNodes) > 0 {
 		world.Nodes = slices.Clone(world.Nodes)
 		world.Nodes[i] = node
-		again = newPodInfo(a.pod, world)
+		recomputed = newPodInfo(info.pod, world)
 	}
-	return again.unresolvable == "" && again.checkNode(node).Reasons == nil
+	return recomputed.unresolvable == "" && recomputed.checkNode(node).Reasons == nil
 }
 
 // splitByBudget separates pods whose preemption would violate a budget from those that may be

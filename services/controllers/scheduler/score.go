@@ -10,17 +10,17 @@ import (
 
 // chooseBest returns the best feasible node. The pod's preferences count with upstream's plugin
 // weights, each score from 0 to 100. Then counts the part of the node that would be left free.
-func chooseBest(ask *podInfo, world World, fitting []*NodeView) *NodeView {
+func chooseBest(info *podInfo, world World, fitting []*NodeView) *NodeView {
 	if len(fitting) == 1 {
 		return fitting[0]
 	}
-	wishes := make([]int64, len(fitting))
-	for _, one := range scorePreferences(ask, world, fitting) {
+	preferenceScores := make([]int64, len(fitting))
+	for _, one := range scorePreferences(info, world, fitting) {
 		for i, score := range one.normalize() {
-			wishes[i] += one.weight * score
+			preferenceScores[i] += one.weight * score
 		}
 	}
-	total := func(i int) int64 { return 10*wishes[i] + scoreFreeCapacity(ask.requests, fitting[i]) }
+	total := func(i int) int64 { return 10*preferenceScores[i] + scoreFreeCapacity(info.requests, fitting[i]) }
 	best := 0
 	for i := 1; i < len(fitting); i++ {
 		if cmp.Or(
@@ -62,7 +62,7 @@ func (p preference) normalize() []int64 {
 }
 
 // scorePreferences scores the nodes by each preference that the pod has; most pods have none.
-func scorePreferences(ask *podInfo, world World, fitting []*NodeView) []preference {
+func scorePreferences(info *podInfo, world World, fitting []*NodeView) []preference {
 	var found []preference
 	add := func(weight int64, fewer bool, score func(*NodeView) int64) {
 		one := preference{weight: weight, lowerIsBetter: fewer, scores: make([]int64, len(fitting))}
@@ -73,21 +73,21 @@ func scorePreferences(ask *podInfo, world World, fitting []*NodeView) []preferen
 	}
 	for _, node := range fitting {
 		if len(node.Object.Spec.Taints) > 0 {
-			add(3, true, func(node *NodeView) int64 { return countIntolerableTaints(ask.pod, node) })
+			add(3, true, func(node *NodeView) int64 { return countIntolerableTaints(info.pod, node) })
 			break
 		}
 	}
-	affinity := ask.pod.Spec.Affinity
+	affinity := info.pod.Spec.Affinity
 	if affinity != nil && affinity.NodeAffinity != nil && len(affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution) > 0 {
 		if terms, err := nodeaffinity.NewPreferredSchedulingTerms(affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution); err == nil {
 			add(2, false, func(node *NodeView) int64 { return terms.Score(node.Object) })
 		}
 	}
-	if wished := preferredTerms(ask.pod); len(wished) > 0 {
-		domains := sumDomainWeights(wished, world)
-		add(2, false, func(node *NodeView) int64 { return domains.scoreNode(wished, node) })
+	if preferred := preferredTerms(info.pod); len(preferred) > 0 {
+		domains := sumDomainWeights(preferred, world)
+		add(2, false, func(node *NodeView) int64 { return domains.scoreNode(preferred, node) })
 	}
-	for _, c := range ask.spread.soft {
+	for _, c := range info.spread.soft {
 		add(2, true, func(node *NodeView) int64 { return int64(c.domains[node.Object.Labels[c.key]]) })
 	}
 	return found
@@ -130,10 +130,10 @@ func preferredTerms(pod *corev1.Pod) []term {
 // domainWeights are the summed weights of the pods in each domain.
 type domainWeights map[domain]int64
 
-func sumDomainWeights(wished []term, world World) domainWeights {
+func sumDomainWeights(preferred []term, world World) domainWeights {
 	found := domainWeights{}
 	for _, node := range world.Nodes {
-		for _, one := range wished {
+		for _, one := range preferred {
 			value, has := node.Object.Labels[one.key]
 			if !has {
 				continue
@@ -148,10 +148,10 @@ func sumDomainWeights(wished []term, world World) domainWeights {
 	return found
 }
 
-func (s domainWeights) scoreNode(wished []term, node *NodeView) int64 {
+func (s domainWeights) scoreNode(preferred []term, node *NodeView) int64 {
 	var sum int64
 	seen := map[string]bool{}
-	for _, one := range wished {
+	for _, one := range preferred {
 		if value, has := node.Object.Labels[one.key]; has && !seen[one.key] {
 			seen[one.key] = true
 			sum += s[domain{one.key, value}]

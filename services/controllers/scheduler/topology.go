@@ -20,25 +20,25 @@ type constraint struct {
 }
 
 // countSpread counts for a pod that has constraints.
-func countSpread(a *podInfo, world World) spread {
+func countSpread(info *podInfo, world World) spread {
 	var found spread
-	for _, want := range a.pod.Spec.TopologySpreadConstraints {
-		selector, err := metav1.LabelSelectorAsSelector(want.LabelSelector)
+	for _, wanted := range info.pod.Spec.TopologySpreadConstraints {
+		selector, err := metav1.LabelSelectorAsSelector(wanted.LabelSelector)
 		if err != nil {
 			continue
 		}
-		for _, key := range want.MatchLabelKeys {
-			if value, has := a.pod.Labels[key]; has {
+		for _, key := range wanted.MatchLabelKeys {
+			if value, has := info.pod.Labels[key]; has {
 				if only, err := labels.NewRequirement(key, "=", []string{value}); err == nil {
 					selector = selector.Add(*only)
 				}
 			}
 		}
-		c := a.countConstraint(want, selector, world)
-		if want.WhenUnsatisfiable == corev1.DoNotSchedule {
-			found.hard = append(found.hard, c)
+		counted := info.countConstraint(wanted, selector, world)
+		if wanted.WhenUnsatisfiable == corev1.DoNotSchedule {
+			found.hard = append(found.hard, counted)
 		} else {
-			found.soft = append(found.soft, c)
+			found.soft = append(found.soft, counted)
 		}
 	}
 	return found
@@ -46,53 +46,53 @@ func countSpread(a *podInfo, world World) spread {
 
 // countConstraint counts one constraint over the eligible nodes. An empty selector counts no pods,
 // though it matches the pod itself (countPodsMatchSelector).
-func (a *podInfo) countConstraint(want corev1.TopologySpreadConstraint, selector labels.Selector, world World) constraint {
-	c := constraint{key: want.TopologyKey, maxSkew: int(want.MaxSkew), domains: map[string]int{}}
-	if selector.Matches(labels.Set(a.pod.Labels)) {
-		c.selfMatch = 1
+func (info *podInfo) countConstraint(wanted corev1.TopologySpreadConstraint, selector labels.Selector, world World) constraint {
+	counted := constraint{key: wanted.TopologyKey, maxSkew: int(wanted.MaxSkew), domains: map[string]int{}}
+	if selector.Matches(labels.Set(info.pod.Labels)) {
+		counted.selfMatch = 1
 	}
 	for _, node := range world.Nodes {
-		value, has := node.Object.Labels[c.key]
-		if !has || !a.isEligibleNode(want, node) {
+		value, has := node.Object.Labels[counted.key]
+		if !has || !info.isEligibleNode(wanted, node) {
 			continue
 		}
 		number := 0
 		for _, pod := range node.Pods {
-			if !selector.Empty() && pod.Namespace == a.pod.Namespace && pod.DeletionTimestamp == nil && selector.Matches(labels.Set(pod.Labels)) {
+			if !selector.Empty() && pod.Namespace == info.pod.Namespace && pod.DeletionTimestamp == nil && selector.Matches(labels.Set(pod.Labels)) {
 				number++
 			}
 		}
-		c.domains[value] += number
+		counted.domains[value] += number
 	}
 	first := true
-	for _, number := range c.domains {
-		if first || number < c.minMatch {
-			c.minMatch, first = number, false
+	for _, number := range counted.domains {
+		if first || number < counted.minMatch {
+			counted.minMatch, first = number, false
 		}
 	}
-	if want.MinDomains != nil && len(c.domains) < int(*want.MinDomains) {
-		c.minMatch = 0
+	if wanted.MinDomains != nil && len(counted.domains) < int(*wanted.MinDomains) {
+		counted.minMatch = 0
 	}
-	return c
+	return counted
 }
 
 // isEligibleNode reports whether a node counts for a constraint, by the constraint's node inclusion
 // policies.
-func (a *podInfo) isEligibleNode(want corev1.TopologySpreadConstraint, node *NodeView) bool {
-	if (want.NodeAffinityPolicy == nil || *want.NodeAffinityPolicy == corev1.NodeInclusionPolicyHonor) && a.hasAffinity && !a.matchesAffinity(node.Object) {
+func (info *podInfo) isEligibleNode(wanted corev1.TopologySpreadConstraint, node *NodeView) bool {
+	if (wanted.NodeAffinityPolicy == nil || *wanted.NodeAffinityPolicy == corev1.NodeInclusionPolicyHonor) && info.hasAffinity && !info.matchesAffinity(node.Object) {
 		return false
 	}
-	honours := want.NodeTaintsPolicy != nil && *want.NodeTaintsPolicy == corev1.NodeInclusionPolicyHonor
-	return !honours || !hasUntoleratedTaint(a.pod.Spec.Tolerations, node.Object.Spec.Taints)
+	honours := wanted.NodeTaintsPolicy != nil && *wanted.NodeTaintsPolicy == corev1.NodeInclusionPolicyHonor
+	return !honours || !hasUntoleratedTaint(info.pod.Spec.Tolerations, node.Object.Spec.Taints)
 }
 
 func (s spread) checkNode(node *NodeView) Refusal {
-	for _, c := range s.hard {
-		value, has := node.Object.Labels[c.key]
+	for _, counted := range s.hard {
+		value, has := node.Object.Labels[counted.key]
 		if !has {
 			return Refusal{Reasons: []string{reasonSpreadLabel}, Unresolvable: true}
 		}
-		if c.domains[value]+c.selfMatch-c.minMatch > c.maxSkew {
+		if counted.domains[value]+counted.selfMatch-counted.minMatch > counted.maxSkew {
 			return Refusal{Reasons: []string{reasonSpread}}
 		}
 	}

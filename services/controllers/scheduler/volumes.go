@@ -77,23 +77,23 @@ func claimName(pod *corev1.Pod, volume corev1.Volume) string {
 }
 
 // addClaim adds one claim, or says why the pod cannot be scheduled with it.
-func (v *podVolumes) addClaim(addClaim *corev1.PersistentVolumeClaim, name string) string {
+func (v *podVolumes) claim(claim *corev1.PersistentVolumeClaim, name string) string {
 	switch {
-	case addClaim == nil:
+	case claim == nil:
 		return fmt.Sprintf("persistentvolumeclaim %q not found", name)
-	case addClaim.DeletionTimestamp != nil:
+	case claim.DeletionTimestamp != nil:
 		return fmt.Sprintf("persistentvolumeclaim %q is being deleted", name)
-	case addClaim.Status.Phase == corev1.ClaimLost:
-		return fmt.Sprintf("persistentvolumeclaim %q bound to non-existent persistentvolume %q", name, addClaim.Spec.VolumeName)
-	case addClaim.Spec.VolumeName != "" && addClaim.Annotations["pv.kubernetes.io/bind-completed"] != "":
-		volume := v.storage.Volumes[addClaim.Spec.VolumeName]
+	case claim.Status.Phase == corev1.ClaimLost:
+		return fmt.Sprintf("persistentvolumeclaim %q bound to non-existent persistentvolume %q", name, claim.Spec.VolumeName)
+	case claim.Spec.VolumeName != "" && claim.Annotations["pv.kubernetes.io/bind-completed"] != "":
+		volume := v.storage.Volumes[claim.Spec.VolumeName]
 		if volume == nil {
-			return fmt.Sprintf("persistentvolumeclaim %q bound to non-existent persistentvolume %q", name, addClaim.Spec.VolumeName)
+			return fmt.Sprintf("persistentvolumeclaim %q bound to non-existent persistentvolume %q", name, claim.Spec.VolumeName)
 		}
 		v.bound = append(v.bound, volume)
 		return ""
-	case addClaim.Spec.VolumeName == "" && v.isDelayed(addClaim):
-		v.delayed = append(v.delayed, addClaim)
+	case claim.Spec.VolumeName == "" && v.isDelayed(claim):
+		v.delayed = append(v.delayed, claim)
 		return ""
 	}
 	return messageUnbound

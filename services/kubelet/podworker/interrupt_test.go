@@ -27,7 +27,7 @@ func TestInterruptedOnce(t *testing.T) {
 func TestAStopBeginsWithTheShortestGrace(t *testing.T) {
 	w := newWorker(Config{}, &sync.WaitGroup{})
 	w.step(Seen{Pod: graced(30, 10)})
-	w.step(Seen{Pod: graced(30, 0)}) // before its goroutine came to anything
+	w.step(Seen{Pod: graced(30, 0)}) // before its goroutine has carried out anything
 	stop, ok := w.nextAction(t.Context()).(Stop)
 	if !ok || stop.Grace != MinimumGrace {
 		t.Errorf("begins with %+v, want a stop with a grace of %d", stop, MinimumGrace)

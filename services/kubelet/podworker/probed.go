@@ -50,9 +50,9 @@ func (w *worker) addProbes(pod *corev1.Pod, seen podstate.Pod, addProbes status.
 
 // probeStates returns the states of the running containers' probes, by container id.
 func (w *worker) probeStates(pod *corev1.Pod, seen podstate.Pod) map[string]probes.State {
-	said := map[string]probes.State{}
+	states := map[string]probes.State{}
 	for _, c := range seen.Running() {
-		said[c.GetId()] = w.cfg.Probes.Container(pod.UID, c.GetName(), c.GetId())
+		states[c.GetId()] = w.cfg.Probes.Container(pod.UID, c.GetName(), c.GetId())
 	}
-	return said
+	return states
 }

@@ -83,7 +83,7 @@ func specOf(pod *corev1.Pod, name string) *corev1.Container {
 func (w *worker) stopPod(ctx context.Context, pod *corev1.Pod, plan StopPlan) error {
 	works := w.cfg.Tasks.Group()
 	defer works.Wait()
-	leaving := ctx // of hooks, which may outlive the stop
+	kubeletCtx := ctx // hooks may outlive the stop
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	for _, stop := range plan.Containers {
@@ -95,7 +95,7 @@ func (w *worker) stopPod(ctx context.Context, pod *corev1.Pod, plan StopPlan) er
 		for _, work := range attempt.Work() {
 			works.Go(func() {
 				if hook, is := work.(RunHook); is {
-					w.runPreStop(leaving, pod, plan.Containers[hook.Container])
+					w.runPreStop(kubeletCtx, pod, plan.Containers[hook.Container])
 					outcomes.Put(HookEnded(hook))
 					return
 				}
@@ -104,7 +104,7 @@ func (w *worker) stopPod(ctx context.Context, pod *corev1.Pod, plan StopPlan) er
 		}
 		outcome, err := outcomes.Take(ctx)
 		if err != nil {
-			return err // the kubelet leaves: what still runs lives on
+			return err // the kubelet leaves: what still runs keeps running
 		}
 		attempt.Step(outcome, w.cfg.Clock.Steady())
 	}
@@ -116,7 +116,7 @@ func (w *worker) performStopWork(ctx context.Context, pod *corev1.Pod, plan Stop
 	switch work := work.(type) {
 	case RunHook: // stopPod runs it
 	case AwaitTurn:
-		_ = w.cfg.Clock.Sleep(ctx, work.Until.Sub(w.cfg.Clock.Steady())) // ended early it is no outcome
+		_ = w.cfg.Clock.Sleep(ctx, work.Until.Sub(w.cfg.Clock.Steady())) // an early end needs no outcome
 		return TurnTimedOut{work.Container}
 	case StopContainer:
 		w.cfg.Log.DebugContext(ctx, "stop container", "pod", podstate.Key(pod), "uid", pod.UID,

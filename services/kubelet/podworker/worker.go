@@ -30,7 +30,7 @@ type worker struct {
 	running   bool
 	interrupt context.CancelFunc
 	stopped   chan struct{} // closed when the containers have stopped
-	due       time.Time     // when Due is to be told; zero for never
+	due       time.Time     // when the machine gets Due; zero for never
 	// waiting is why containers could not be started at the last attempt; only the goroutine
 	// replaces it.
 	waiting map[string]corev1.ContainerStateWaiting
@@ -152,7 +152,7 @@ func (w *worker) perform(ctx context.Context, action Action) Event {
 		w.cfg.Status.Finish(a.Pod)
 	case Again:
 		w.scheduleRetry(a)
-	case Interrupt: // never queued: tell has carried it out
+	case Interrupt: // never queued: step has carried it out
 	}
 	return nil
 }

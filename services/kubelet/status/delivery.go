@@ -54,7 +54,7 @@ func newDelivery(b *Queue, uid types.UID, e *entry, copies Copies) *Delivery {
 	d := &Delivery{queue: b, uid: uid, entry: e, snapshot: *e, request: None}
 	copied, known := copies.Get(uid)
 	if known && copied == nil {
-		return d // the watch showed it deleted: nobody is left to be told
+		return d // the watch showed it deleted: there is nothing left to update
 	}
 	if d.snapshot.live = podset.Newer(copied, e.live); d.snapshot.live == nil {
 		d.request = Fetch
@@ -123,7 +123,7 @@ func (d *Delivery) handleStored(handleStored *corev1.Pod, err error) {
 	switch {
 	case err == nil:
 		d.accept(handleStored)
-	case apierrors.IsNotFound(err): // nobody is left to be told
+	case apierrors.IsNotFound(err): // there is nothing left to update
 		d.request = None
 	case apierrors.IsConflict(err) && d.attempts < maxAttempts:
 		d.request = Fetch

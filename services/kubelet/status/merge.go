@@ -27,7 +27,7 @@ func Merge(pod *corev1.Pod, wanted corev1.PodStatus, facts Facts, now time.Time)
 		}
 	}
 	for i := range merged.Conditions {
-		// The API's transition time stands where the status is the API's.
+		// If the status is unchanged, the API's transition time stays.
 		c := &merged.Conditions[i]
 		podcondition.SetTransitionTime(c, podcondition.FindIn(live.Conditions, c.Type), c.LastTransitionTime.Time)
 	}

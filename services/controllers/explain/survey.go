@@ -40,13 +40,13 @@ type nodeSurvey struct {
 }
 
 // pendingNodes are the nodes that have not listed their pods yet.
-func (t nodeSurvey) pendingNodes(nodes []string) (pendingNodes []string) {
+func (t nodeSurvey) pending(nodes []string) (pending []string) {
 	for _, node := range nodes {
 		if !t.done[node] {
-			pendingNodes = append(pendingNodes, node)
+			pending = append(pending, node)
 		}
 	}
-	return pendingNodes
+	return pending
 }
 
 // incarnation is a pod on a node.
@@ -130,7 +130,7 @@ func uidOf(pod *corev1.Pod) string {
 
 // surveyNodes asks the pending nodes for their pods, and watches those that have left the API. If
 // the API does not answer, the next round continues.
-func (r *Rounds) surveyNodes(ctx context.Context, views Views, said answers) {
+func (r *Rounds) surveyNodes(ctx context.Context, views Views, answered answers) {
 	if r.Observer.Ask == nil || r.Record == nil {
 		return
 	}
@@ -141,7 +141,7 @@ func (r *Rounds) surveyNodes(ctx context.Context, views Views, said answers) {
 		return
 	}
 	for _, node := range pending {
-		if r.surveyNode(ctx, node, views, said) != nil {
+		if r.surveyNode(ctx, node, views, answered) != nil {
 			return
 		}
 	}
@@ -149,27 +149,27 @@ func (r *Rounds) surveyNodes(ctx context.Context, views Views, said answers) {
 
 // surveyNode surveys one node; the error is the API's. The node is done if both its processes have
 // answered and its kubelet cannot start other removed pods.
-func (r *Rounds) surveyNode(ctx context.Context, node string, views Views, said answers) error {
-	runtime, err := askProcess[inspect.Runtime](ctx, r, "runtime/"+node, said)
+func (r *Rounds) surveyNode(ctx context.Context, node string, views Views, answered answers) error {
+	runtime, err := askProcess[inspect.Runtime](ctx, r, "runtime/"+node, answered)
 	if err != nil {
 		return nil //nolint:nilerr // it is asked again
 	}
-	kubelet, err := askProcess[inspect.Kubelet](ctx, r, "kubelet/"+node, said)
+	kubelet, err := askProcess[inspect.Kubelet](ctx, r, "kubelet/"+node, answered)
 	complete := err == nil && !isBehind(kubelet.PodsRevision, r.survey.since)
 	for _, i := range listIncarnations(runtime, kubelet) {
 		if r.isUnknown(i.uid) {
 			continue
 		}
-		what, err := r.classify(ctx, i, views)
+		state, err := r.classify(ctx, i, views)
 		if err != nil {
 			return err
 		}
-		if what == absent {
+		if state == absent {
 			r.addUnknown(&unknownPod{
 				identity: i.namespace + "/" + i.name, uid: i.uid, node: node, revision: r.survey.since, surveyed: true, began: i.began,
 			})
 		}
-		complete = complete && what != unclear
+		complete = complete && state != unclear
 	}
 	if complete {
 		r.markSurveyed(node)
@@ -180,8 +180,8 @@ func (r *Rounds) surveyNode(ctx context.Context, node string, views Views, said 
 // classify asks the API about an incarnation if the view lacks it. The error is the API's.
 func (r *Rounds) classify(ctx context.Context, i incarnation, views Views) (presence, error) {
 	viewed := views.findPod(i.namespace, i.name)
-	if what := i.classifyByView(viewed); what != unclear {
-		return what, nil
+	if state := i.classifyByView(viewed); state != unclear {
+		return state, nil
 	}
 	ctx, cancel := clock.Clock{}.Timeout(ctx, gather.Patience)
 	defer cancel()

@@ -27,18 +27,18 @@ func MustSend(op podset.Op, state State, worked, rejected bool) bool {
 }
 
 // Housekeep sorts workers. Forget are those whose UID has left the API or starts anew after its
-// end; again are those to be sent once more that their UID has left the API (KBL-21).
-func Housekeep(workers []View, pods map[types.UID]*corev1.Pod) (forget, again []types.UID) {
+// end; resend are those to be sent once more that their UID has left the API (KBL-21).
+func Housekeep(workers []View, pods map[types.UID]*corev1.Pod) (forget, resend []types.UID) {
 	for _, w := range workers {
-		gone := pods[w.UID] == nil
+		removed := pods[w.UID] == nil
 		switch {
-		case w.State == Confirming && (gone || w.Restart):
+		case w.State == Confirming && (removed || w.Restart):
 			forget = append(forget, w.UID)
-		case gone:
-			again = append(again, w.UID)
+		case removed:
+			resend = append(resend, w.UID)
 		}
 	}
-	return forget, again
+	return forget, resend
 }
 
 // FindOrphans returns the pods of held that only the runtime has (KBL-73): pods that run, have no

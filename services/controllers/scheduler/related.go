@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// What else changes around the scheduler. Volumes may be what a pod waits for; a claim changes
-// what is known of one pod, but looking at all that use volumes is as simple.
+// Changes of objects other than nodes and pods. A change of a volume or claim queues all waiting pods
+// with volumes: that is simpler than finding the affected ones.
 
 func usesVolumes(pod *corev1.Pod) bool { return len(pod.Spec.Volumes) > 0 }
 

@@ -19,7 +19,7 @@ var errInvalidSpec = errors.New("spec")
 // adapter reads and changes the part of the fault state for one kind.
 type adapter interface {
 	// entries are the fault state's entries of the kind.
-	entries(board mgmt.FaultState) []Entry
+	entries(state mgmt.FaultState) []Entry
 	// place returns the change that adds an object with a spec; it may replace an entry of the same
 	// name.
 	place(spec []byte, object Object, replaces bool) (mgmt.Change, error)
@@ -66,8 +66,8 @@ func newCutAdapter() adapter {
 	}
 }
 
-func (s stateAdapter[T]) entries(board mgmt.FaultState) []Entry {
-	all := s.list(board)
+func (s stateAdapter[T]) entries(state mgmt.FaultState) []Entry {
+	all := s.list(state)
 	entries := make([]Entry, 0, len(all))
 	for _, one := range all {
 		entries = append(entries, s.entry(one))
