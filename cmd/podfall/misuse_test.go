@@ -80,7 +80,7 @@ func TestNearestCommand(t *testing.T) {
 	}
 	for word, want := range map[string]string{
 		"delte": "delete", "dlete": "delete", "wyh": "why", "gett": "get", "heall": "heal", "tmeline": "timeline",
-		"xyz": "", "zz": "", "rollouts-history": "", "gatewy": "", "superviser": "",
+		"xyz": "", "zz": "", "rollouts-history": "", "gatewy": "", "supervis": "",
 	} {
 		if got := nearestCommand(app.Commands, word); got != want {
 			t.Errorf("for %q %q is suggested, want %q", word, got, want)

@@ -97,7 +97,7 @@ func hashFiles(t *testing.T, files []zip.File) string {
 func trackedFiles(t *testing.T) []zip.File {
 	t.Helper()
 	var files []zip.File
-	for _, name := range strings.Fields(run(t, root, nil, "git", "ls-files", "--cached", "--others", "--exclude-standard")) {
+	for name := range strings.FieldsSeq(run(t, root, nil, "git", "ls-files", "--cached", "--others", "--exclude-standard")) {
 		if _, err := os.Lstat(filepath.Join(root, name)); err == nil { // deleted files are still cached
 			files = append(files, repoFile(name))
 		}

@@ -50,7 +50,8 @@ func cases() map[string]recorded {
 		},
 		"init-ok": {
 			"initContainers: [{name: one, image: x}, {name: two, image: x}]\n" + simple,
-			map[string]string{"one": "exits 0 after 1300ms", "two": "exits 0 after 1300ms"}, 12 * time.Second,
+			map[string]string{"one": "exits 0 after 1300ms", "two": "exits 0 after 1300ms"},
+			12 * time.Second,
 		},
 		"init-fails-never": {
 			"initContainers: [{name: setup, image: x}]\nrestartPolicy: Never\n" + simple, map[string]string{"setup": "exits 7 after 1300ms"}, 6 * time.Second,
@@ -59,7 +60,8 @@ func cases() map[string]recorded {
 			"initContainers: [{name: s1, image: x, restartPolicy: Always}, {name: setup, image: x}, {name: s2, image: x, restartPolicy: Always}]\n" + simple,
 			map[string]string{
 				"s1": "on TERM exits 0 after 1300ms", "setup": "exits 0 after 1300ms", "s2": "on TERM exits 5 after 1300ms", "main": "on TERM exits 0 after 2300ms",
-			}, 15 * time.Second,
+			},
+			15 * time.Second,
 		},
 		"restart-rules": {`restartPolicy: Never
 containers:
@@ -71,7 +73,8 @@ containers:
 		"del-crashloop": {simple, does("exits 3 after 1300ms"), time.Minute}, // between the third and the fourth restart
 		"two-containers": {
 			"containers: [{name: main, image: x}, {name: side, image: x}]",
-			map[string]string{"main": "on TERM exits 0 after 1300ms", "side": "on TERM exits 2 after 3300ms"}, 4 * time.Second,
+			map[string]string{"main": "on TERM exits 0 after 1300ms", "side": "on TERM exits 2 after 3300ms"},
+			4 * time.Second,
 		},
 	}
 }

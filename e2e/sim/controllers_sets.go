@@ -138,11 +138,11 @@ func (c *controllers) keepStateful(set *appsv1.StatefulSet, pods []*corev1.Pod, 
 			done(got.Err)
 		})
 	}
-	if plan.Again > 0 {
-		c.lookAfter(lookStatefulSet, nameOf(set), plan.Again)
+	if plan.RequeueAfter > 0 {
+		c.lookAfter(lookStatefulSet, nameOf(set), plan.RequeueAfter)
 	}
-	one := all(len(plan.Make)+len(plan.Create)+len(plan.Repair)+len(plan.Delete), finish)
-	for _, claim := range plan.Make { // a pod that is there before its claim waits for it
+	one := all(len(plan.CreateClaims)+len(plan.Create)+len(plan.Repair)+len(plan.Delete), finish)
+	for _, claim := range plan.CreateClaims { // a pod that is there before its claim waits for it
 		target := podapi.Target{Kind: kindOfResource(claimsResource), Namespace: set.Namespace}
 		c.write("statefulset-controller", Ask{Verb: proto.VerbCreate, Target: target, Object: claim}, nil, func(got Got) {
 			one(lest(apierrors.IsAlreadyExists, got.Err))

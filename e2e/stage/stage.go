@@ -115,7 +115,7 @@ func (c *Cluster) compose() inprocess.Config {
 		Ended: func(name string, err error) { c.t.Errorf("%s ended by itself: %v", name, err) },
 	}
 	composed.APIServer.Keep, composed.APIServer.DisablePlugins = c.cfg.History, c.pluginsOff()
-	composed.Controllers.Select, composed.Controllers.Valve = c.cfg.Controllers, c.cfg.Valve
+	composed.Controllers.Select, composed.Controllers.EventGate = c.cfg.Controllers, c.cfg.Valve
 	if slices.Contains(c.cfg.Controllers, rootCAPublisher) { // no other stage has its ConfigMaps
 		composed.Controllers.RootCA = []byte("authority")
 	}

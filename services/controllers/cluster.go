@@ -19,9 +19,9 @@ import (
 	"github.com/podfall/podfall/services/controllers/volumeprotection"
 )
 
-// cluster lists the controllers that look after what workloads stand on: nodes, namespaces,
-// volumes, budgets, endpoints and what is left over.
-func cluster() []row {
+// clusterRows lists the controllers of nodes, namespaces, volumes, budgets, endpoints and
+// leftovers.
+func clusterRows() []row {
 	return []row{
 		{"ephemeral-volume-controller", "ephemeral-volume", func(base control.Base) control.Controller { return ephemeralvolume.New(base) }},
 		{"persistentvolume-attach-detach-controller", "attachdetach", func(base control.Base) control.Controller { return attachdetach.New(base) }},

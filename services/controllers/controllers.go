@@ -1,26 +1,24 @@
-// Package controllers is the process that runs podfall's controllers. Each has a
-// folder with a pure decide.go and a thin controller.go, acts only on its own view of
-// the cluster, and only through the API. registry.go lists them.
+// Package controllers is the process that runs podfall's controllers. Each has a folder with a pure
+// decide.go and a thin controller.go, acts only on its own view of the cluster, and only through
+// the API. registry.go lists them.
 //
 // # How to write one
 //
 //	package sample // decide.go: func Decide(View, now) Plan, pure, with a table of tests
-//
 //	type Controller struct { pods *view.Copy[*corev1.Pod]; loop *loop.Loop[view.Key]; … }
-//
 //	func New(base control.Base) *Controller {
-//		c := &Controller{pods: view.Of[*corev1.Pod](base.Views, "pods"), client: control.Of[*corev1.Pod](base.API, "pods")}
-//		c.loop = loop.New(loop.Config{Name: "sample", Metrics: base.Metrics, Clock: base.Clock, Log: base.Log, Workers: 5}, c.sync)
-//		c.pods.On(func(old, now *corev1.Pod) { c.loop.Add(…) }) // nil is absent; must not block
-//		return c
+//	c := &Controller{pods: view.Of[*corev1.Pod](base.Views, "pods"), client: control.Of[*corev1.Pod](base.API, "pods")}
+//	c.loop = loop.New(loop.Config{Name: "sample", Metrics: base.Metrics, Clock: base.Clock, Log: base.Log, Workers: 5}, c.sync)
+//	c.pods.OnChange(func(old, now *corev1.Pod) { c.loop.Add(…) }) // nil is absent; must not block
+//	return c
 //	}
 //	func (c *Controller) Run(ctx context.Context) error { return c.loop.Run(ctx) } // the views are filled
 //	func (c *Controller) sync(ctx context.Context, key view.Key) error { read views; Decide; write with preconditions }
 //
-// and a row in registry.go. An error from sync brings the key back later, a nil forgets its
-// failures. Objects of a view are shared: change a DeepCopy. base.Events(component) records
-// events. A write is conditional on what was read: control.Resource sends the resourceVersion
-// of an update and the UID of a delete.
+// and a row in registry.go. If sync returns an error, the key is retried later; nil resets its
+// failures. Objects of a view are shared: change a DeepCopy. base.Events(component) records events.
+// Writes are conditional on what was read: control.Resource sends the resourceVersion of an update
+// and the UID of a delete.
 package controllers
 
 import (
@@ -41,7 +39,7 @@ import (
 	"github.com/podfall/podfall/services/controllers/view"
 )
 
-// Config is what the process needs.
+// Config configures the process.
 type Config struct {
 	Bus    *bus.Conn
 	Clock  clock.Clock
@@ -50,8 +48,8 @@ type Config struct {
 	Log    *slog.Logger
 	// Select names the controllers to run, as [Select] reads it; none means all.
 	Select []string
-	// Valve holds up what the controllers see; nil, except in tests.
-	Valve *view.EventGate
+	// EventGate delays what the controllers see; nil, except in tests.
+	EventGate *view.EventGate
 	// Observers are told what the controllers decide, and may ask which run.
 	inspect.Observers[inspect.Controllers]
 	control.Machine
@@ -64,16 +62,16 @@ type Config struct {
 
 // Run runs the controllers until ctx ends.
 func Run(ctx context.Context, cfg Config) error {
-	rows, err := chosen(cfg.Select)
+	rows, err := selectRows(cfg.Select)
 	if err != nil {
 		return err
 	}
 	api := podapi.New(cfg.Bus, podapi.Config{Clock: cfg.Clock, Boot: cfg.Boot, Log: cfg.Log, Faults: cfg.Faults, History: cfg.History})
-	speakers := &speakers{api: api, clock: cfg.Clock, log: cfg.Log}
-	kinds := &known{api: api}
+	speakers := &recorders{api: api, clock: cfg.Clock, log: cfg.Log}
+	kinds := &kindDirectory{api: api}
 	base := control.Base{
 		API: api, Collections: api, Kinds: kinds.directory, Clock: cfg.Clock, Compat: cfg.Compat, Machine: cfg.Machine, Metrics: cfg.Metrics,
-		Views: view.NewSet(api, cfg.Valve), Events: speakers.recorder, History: cfg.History,
+		Views: view.NewSet(api, cfg.EventGate), Events: speakers.forComponent, History: cfg.History,
 	}
 	begin := make([]func(context.Context) error, 0, len(rows))
 	for _, row := range rows {
@@ -87,13 +85,13 @@ func Run(ctx context.Context, cfg Config) error {
 	began := cfg.Clock.Now()
 	cfg.ProvideInspect(func(context.Context) inspect.Controllers {
 		self := inspect.Self{Process: "controllers", Boot: cfg.Boot, Began: began, Now: cfg.Clock.Now()}
-		return inspect.Controllers{Self: self, Running: names(rows)}
+		return inspect.Controllers{Self: self, Running: sortedNames(rows)}
 	})
 	work := func(ctx context.Context) error {
 		if err := base.Views.Wait(ctx); err != nil {
 			return err
 		}
-		if err := kinds.wait(ctx); err != nil {
+		if err := kinds.waitFilled(ctx); err != nil {
 			return err
 		}
 		if cfg.Ready != nil {
@@ -101,37 +99,37 @@ func Run(ctx context.Context, cfg Config) error {
 		}
 		return daemon.Run(ctx, begin...)
 	}
-	return daemon.Run(ctx, slices.Concat(speakers.parts(), kinds.parts(), []func(context.Context) error{base.Views.Run, work})...)
+	return daemon.Run(ctx, slices.Concat(speakers.tasks(), kinds.tasks(), []func(context.Context) error{base.Views.Run, work})...)
 }
 
-// speakers is a recorder of events for each component that speaks.
-type speakers struct {
+// recorders has an event recorder for each component.
+type recorders struct {
 	api   *podapi.Client
 	clock clock.Clock
 	log   *slog.Logger
-	known []speaker
+	known []componentRecorder
 }
 
-type speaker struct {
+type componentRecorder struct {
 	component string
 	*events.Recorder
 }
 
-// recorder is the recorder of one component.
-func (s *speakers) recorder(component string) control.Recorder {
+// forComponent returns the recorder of one component.
+func (s *recorders) forComponent(component string) control.Recorder {
 	for _, one := range s.known {
 		if one.component == component {
 			return one
 		}
 	}
-	made := speaker{component, events.New(events.Config{
+	made := componentRecorder{component, events.New(events.Config{
 		API: s.api, Clock: s.clock, RateLimit: events.DefaultRateLimit(), Component: component, Log: s.log,
 	})}
 	s.known = append(s.known, made)
 	return made
 }
 
-func (s *speakers) parts() []func(context.Context) error {
+func (s *recorders) tasks() []func(context.Context) error {
 	parts := make([]func(context.Context) error, 0, len(s.known))
 	for _, one := range s.known {
 		parts = append(parts, one.Run)
@@ -139,36 +137,36 @@ func (s *speakers) parts() []func(context.Context) error {
 	return parts
 }
 
-// known is the directory of kinds, followed if a controller asks for it.
-type known struct {
-	api  *podapi.Client
-	kept *directory.Directory
+// kindDirectory is the directory of kinds. It is followed if a controller asks for it.
+type kindDirectory struct {
+	api      *podapi.Client
+	followed *directory.Directory
 }
 
-func (k *known) directory() *directory.Directory {
-	if k.kept == nil {
-		k.kept = directory.New()
+func (k *kindDirectory) directory() *directory.Directory {
+	if k.followed == nil {
+		k.followed = directory.New()
 	}
-	return k.kept
+	return k.followed
 }
 
-// wait returns once the definitions have been read, or with the error of ctx: an owner of a
-// custom kind is not to be taken for one of no kind.
-func (k *known) wait(ctx context.Context) error {
-	if k.kept == nil {
+// waitFilled returns once the definitions have been read, or with the error of ctx. Until then an
+// owner of a custom kind would look like an owner of no kind.
+func (k *kindDirectory) waitFilled(ctx context.Context) error {
+	if k.followed == nil {
 		return nil
 	}
 	select {
-	case <-k.kept.Filled():
+	case <-k.followed.Filled():
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-func (k *known) parts() []func(context.Context) error {
-	if k.kept == nil {
+func (k *kindDirectory) tasks() []func(context.Context) error {
+	if k.followed == nil {
 		return nil
 	}
-	return []func(context.Context) error{func(ctx context.Context) error { return k.kept.Follow(ctx, k.api) }}
+	return []func(context.Context) error{func(ctx context.Context) error { return k.followed.Follow(ctx, k.api) }}
 }

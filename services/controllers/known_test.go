@@ -21,14 +21,14 @@ func (undefined) List(context.Context, podapi.Target, metav1.ListOptions) (*poda
 // TestControllersWaitForTheKinds that they ask about, and for none if they ask about none.
 func TestControllersWaitForTheKinds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := &known{}
-		if err := k.wait(t.Context()); err != nil {
+		k := &kindDirectory{}
+		if err := k.waitFilled(t.Context()); err != nil {
 			t.Errorf("nobody asks: %v", err)
 		}
 		directory := k.directory()
 		ctx, cancel := context.WithCancel(t.Context())
 		waited := make(chan error, 2)
-		go func() { waited <- k.wait(ctx) }()
+		go func() { waited <- k.waitFilled(ctx) }()
 		synctest.Wait()
 		if len(waited) > 0 {
 			t.Fatalf("the kinds are not known, and they begin: %v", <-waited)
@@ -40,7 +40,7 @@ func TestControllersWaitForTheKinds(t *testing.T) {
 		if err := directory.Load(t.Context(), undefined{}); err != nil {
 			t.Fatal(err)
 		}
-		if err := k.wait(t.Context()); err != nil {
+		if err := k.waitFilled(t.Context()); err != nil {
 			t.Errorf("the kinds are known: %v", err)
 		}
 	})

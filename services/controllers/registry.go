@@ -8,22 +8,21 @@ import (
 	"github.com/podfall/podfall/services/controllers/control"
 )
 
-// row is a controller: its name and its older short name as upstream has them, and how it
-// is made.
+// row is a controller: its name, its older short name upstream, and its constructor.
 type row struct {
 	name, alias string
 	make        func(control.Base) control.Controller
 }
 
-// registry lists the controllers there are.
+// registry lists all controllers.
 func registry() []row {
-	return append(cluster(), workloads()...)
+	return append(clusterRows(), workloadRows()...)
 }
 
-// Names lists the controllers there are, in the order of the alphabet.
-func Names() []string { return names(registry()) }
+// Names lists all controllers in alphabetical order.
+func Names() []string { return sortedNames(registry()) }
 
-func names(rows []row) []string {
+func sortedNames(rows []row) []string {
 	all := make([]string, 0, len(rows))
 	for _, row := range rows {
 		all = append(all, row.name)
@@ -32,16 +31,15 @@ func names(rows []row) []string {
 	return all
 }
 
-// Select says which controllers a list such as upstream's --controllers means: "*" is all,
-// "foo" is the controller foo, "-foo" is all but foo; what is said of one by name goes before
-// what "*" says. A list that only takes away takes away from all, and an empty one is all.
-// Names are upstream's, the short older ones too.
+// Select returns the controllers that a list means, as upstream's --controllers does. "*" is all,
+// "foo" the controller foo, "-foo" all but foo. A name overrides "*". A list of only "-" entries
+// removes from all, and an empty list is all. Upstream's short older names count too.
 func Select(list []string) ([]string, error) {
-	rows, err := chosen(list)
-	return names(rows), err
+	rows, err := selectRows(list)
+	return sortedNames(rows), err
 }
 
-func chosen(list []string) ([]row, error) {
+func selectRows(list []string) ([]row, error) {
 	rows := registry()
 	said := map[string]bool{}
 	all := !slices.ContainsFunc(list, func(one string) bool { return !strings.HasPrefix(one, "-") })
@@ -54,7 +52,7 @@ func chosen(list []string) ([]row, error) {
 		i := slices.IndexFunc(rows, func(r row) bool { return r.name == name || (name != "" && r.alias == name) })
 		if i < 0 {
 			return nil, fmt.Errorf("controllers: %q is not in the list of known controllers: want *, or names, or -names, of %s",
-				one, strings.Join(names(rows), ", "))
+				one, strings.Join(sortedNames(rows), ", "))
 		}
 		if before, twice := said[rows[i].name]; twice && before == without {
 			return nil, fmt.Errorf("controllers: %q and %q: want one or the other", name, "-"+name)

@@ -12,8 +12,8 @@ import (
 	"github.com/podfall/podfall/services/controllers/ttl"
 )
 
-// workloads are the controllers of what makes pods.
-func workloads() []row {
+// workloadRows lists the controllers that create pods.
+func workloadRows() []row {
 	return []row{
 		{"cronjob-controller", "cronjob", func(base control.Base) control.Controller { return cronjob.New(base) }},
 		{"daemonset-controller", "daemonset", func(base control.Base) control.Controller { return daemonset.New(base) }},

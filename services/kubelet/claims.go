@@ -8,8 +8,8 @@ import (
 	"github.com/podfall/podfall/internal/fault"
 )
 
-// claims are the dynamic resources of the node's pods. The node has no devices, so that
-// nothing is prepared; giving back can fail as a driver's does (STK-19).
+// claims are the dynamic resources of the node's pods. The node has no devices, so that nothing is
+// prepared. Releasing them can fail as a driver's does (STK-19).
 type claims struct{ faults *fault.Table }
 
 // Unprepare implements podworker.Claims.

@@ -18,8 +18,8 @@ import (
 	"github.com/podfall/podfall/services/kubelet/podworker"
 )
 
-// Contacts is how a kubelet gets on with the apiserver and the runtime: what it has asked
-// them, and what came of it. It is safe for concurrent use, and never blocks.
+// Contacts records the kubelet's requests to the apiserver and its runtime calls: those that wait,
+// and the results of the last ones. It is safe for concurrent use, and never blocks.
 type Contacts struct {
 	now func() time.Time
 
@@ -30,21 +30,21 @@ type Contacts struct {
 	refused map[string]inspect.Refusal
 }
 
-// open is what has not been answered.
+// unanswered are the requests and calls that wait for an answer.
 type open struct {
 	made   uint64
 	calls  map[uint64]inspect.Call // of the runtime
 	asking map[uint64]time.Time    // requests of the API
 }
 
-// NewContacts has asked nobody anything; now is the time that passes, [clock.Clock.Steady].
+// NewContacts returns empty contacts. now returns steady time, [clock.Clock.Steady].
 func NewContacts(now func() time.Time) *Contacts {
 	return &Contacts{
 		now: now, open: open{calls: map[uint64]inspect.Call{}, asking: map[uint64]time.Time{}}, refused: map[string]inspect.Refusal{},
 	}
 }
 
-// Asks notes a request of the API, and gives back what notes its outcome.
+// BeginRequest records a request of the API. The returned function records its result.
 func (c *Contacts) Asks(verb proto.Verb, target podapi.Target, uid string) (answered func(error)) {
 	began := c.now()
 	c.mu.Lock()
@@ -66,8 +66,8 @@ func (c *Contacts) Asks(verb proto.Verb, target podapi.Target, uid string) (answ
 	}
 }
 
-// refusalIn is the API's refusal in an error, nil for none; heard is false when there was
-// no answer at all.
+// refusalIn returns the API's refusal in an error, nil for none. Heard is false if there was no
+// answer at all.
 func refusalIn(err error) (refusal apierrors.APIStatus, heard bool) {
 	switch {
 	case err == nil:
@@ -81,7 +81,7 @@ func refusalIn(err error) (refusal apierrors.APIStatus, heard bool) {
 	return refusal, !away
 }
 
-// failed notes a request that began at an instant and was not answered.
+// recordUnanswered records that a request that began at an instant was not answered.
 func failed(c *inspect.Contact, began time.Time, err error) {
 	if errors.Is(err, context.Canceled) {
 		return // nobody wanted the answer any more
@@ -92,8 +92,8 @@ func failed(c *inspect.Contact, began time.Time, err error) {
 	c.Err = err.Error()
 }
 
-// note keeps the last refusal of each request, until one like it is taken. It is called
-// under the lock.
+// recordRefusal keeps the last refusal of each request, until an equal request is accepted. The
+// caller holds the lock.
 func (c *Contacts) note(verb proto.Verb, target podapi.Target, uid string, refusal apierrors.APIStatus) {
 	r := inspect.Refusal{Verb: string(verb), Resource: target.Kind.GroupResource().String(), Key: target.Name, UID: uid}
 	if target.Subresource != "" {
@@ -117,10 +117,10 @@ func (c *Contacts) note(verb proto.Verb, target podapi.Target, uid string, refus
 	}
 }
 
-// mostRefusals bounds what is kept.
+// maxRefusals bounds the refusals that are kept.
 const mostRefusals = 1000
 
-// Calls notes a call of the runtime, and gives back what notes its outcome.
+// BeginCall records a call of the runtime. The returned function records its result.
 func (c *Contacts) Calls(method, id string) (answered func(error)) {
 	began := c.now()
 	c.mu.Lock()
@@ -140,8 +140,8 @@ func (c *Contacts) Calls(method, id string) (answered func(error)) {
 	}
 }
 
-// Tell fills in what a kubelet says of them: as long before said.Now as it was, whatever the clock
-// showed then. So is the rest of what it says, which goes by the contacts' clock until here.
+// Fill adds the contacts to the report of a kubelet. It moves all times of the report to steady
+// time by their age at Now, whatever the clock showed then.
 func (c *Contacts) Tell(said *inspect.Kubelet) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -158,11 +158,11 @@ func (c *Contacts) Tell(said *inspect.Kubelet) {
 	*said = said.Shift(shown.Sub(said.Now))
 }
 
-// longWait is how long the API may take to answer before the kubelet worries.
+// longWait is how long the API may take to answer before it counts as failing.
 const longWait = 3 * time.Second
 
-// WorkOf is what a worker is at, for whoever inspects the kubelet; stays is why its pod's
-// directories are not removed, nil for no reason.
+// WorkerReport returns what a worker is doing, for inspection. Stays is why its pod's directories
+// are not removed, or nil.
 func WorkOf(view podworker.View, stays error) inspect.PodWorker {
 	work := inspect.PodWorker{UID: string(view.UID), State: view.State.String(), Removed: view.Removed}
 	work.Step, work.Since, work.Grace = view.Doing, view.Since, view.Grace

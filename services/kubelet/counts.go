@@ -8,7 +8,7 @@ import (
 	"github.com/podfall/podfall/internal/metrics"
 )
 
-// counts are upstream's metrics of its kubelet. Their durations are the wall's.
+// kubeletMetrics are upstream's metrics of its kubelet. Durations are wall time.
 type counts struct {
 	operations, errors, took     *metrics.Family
 	startedPods, startedContents *metrics.Family
@@ -30,7 +30,7 @@ func newCounts(all *metrics.Registry, node string) counts {
 	}
 }
 
-// called counts a call of the runtime that began at an instant of the wall.
+// countCall counts a call of the runtime that began at an instant of wall time.
 func (c counts) called(method string, began time.Time, err error) {
 	operation := operationType(method)
 	c.operations.Add(1, operation)
@@ -45,7 +45,8 @@ func (c counts) called(method string, began time.Time, err error) {
 	}
 }
 
-// operationType is upstream's word for a method of CRI: list_podsandbox, stop_container.
+// operationType returns upstream's name of a CRI method, for example list_podsandbox or
+// stop_container.
 func operationType(method string) string {
 	var words strings.Builder
 	for i, letter := range strings.ReplaceAll(method, "PodSandbox", "Podsandbox") {
@@ -57,7 +58,7 @@ func operationType(method string) string {
 	return strings.ToLower(words.String())
 }
 
-// lookUp sets what is not counted.
+// collectGauges sets the gauges from the present state.
 func (p *parts) lookUp(c counts) {
 	desired, running := 0, 0
 	states := map[string]int{"created": 0, "running": 0, "exited": 0, "unknown": 0}

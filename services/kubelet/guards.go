@@ -17,7 +17,7 @@ import (
 	"github.com/podfall/podfall/services/kubelet/shutdown"
 )
 
-// guards are what speaks for the node, and what ends pods for its sake.
+// guards report the state of the node, and end pods for the node's sake.
 type guards struct {
 	node    *node.Node
 	evictor *eviction.Manager
@@ -26,6 +26,7 @@ type guards struct {
 
 // The times that a node takes to go down, unless it is told others.
 const (
+	// The default times for a node's shutdown.
 	shutdownGrace         = 30 * time.Second
 	shutdownGraceCritical = 10 * time.Second
 )
@@ -65,11 +66,11 @@ func (p *parts) Problems() []string {
 // Pressures implements node.Health.
 func (p *parts) Pressures() []corev1.NodeConditionType { return p.evictor.Pressures() }
 
-// Changed implements eviction.Node and shutdown.Node.
+// NodeChanged implements eviction.Node and shutdown.Node.
 func (p *parts) Changed() { p.node.Hurry() }
 
-// Active implements eviction.Node and shutdown.Node. What is being ended for the node's sake
-// already is left out.
+// ActivePods implements eviction.Node and shutdown.Node. Pods that the node is already ending are
+// left out.
 func (p *parts) Active() []*corev1.Pod {
 	var pods []*corev1.Pod
 	for _, v := range p.workers.All() {
@@ -80,7 +81,7 @@ func (p *parts) Active() []*corev1.Pod {
 	return pods
 }
 
-// Gone implements eviction.Node.
+// IsGone implements eviction.Node.
 func (p *parts) Gone(uid types.UID) bool {
 	v, known := p.workers.Get(uid)
 	return !known || v.State >= podworker.Confirming
@@ -93,7 +94,7 @@ func (p *parts) Evict(ctx context.Context, pod *corev1.Pod, grace int64, message
 	})
 }
 
-// Leave implements shutdown.Node.
+// EndPod implements shutdown.Node.
 func (p *parts) Leave(ctx context.Context, pod *corev1.Pod, grace int64) error {
 	return p.workers.Kill(ctx, pod.UID, podworker.Kill{
 		Grace: &grace, Cause: &podworker.Cause{
@@ -102,7 +103,7 @@ func (p *parts) Leave(ctx context.Context, pod *corev1.Pod, grace int64) error {
 	})
 }
 
-// Sizes implements eviction.Node.
+// EmptyDirSizes implements eviction.Node.
 func (p *parts) Sizes(pod *corev1.Pod) map[string]int64 {
 	var sizes map[string]int64
 	for _, v := range pod.Spec.Volumes {
@@ -117,7 +118,7 @@ func (p *parts) Sizes(pod *corev1.Pod) map[string]int64 {
 	return sizes
 }
 
-// size is how many bytes the files of a directory hold. What cannot be read holds none.
+// dirSize returns the bytes in a directory's files. Unreadable files count as empty.
 func size(dir fs.FS, name string) int64 {
 	var total int64
 	_ = fs.WalkDir(dir, name, func(_ string, entry fs.DirEntry, err error) error {

@@ -18,8 +18,8 @@ import (
 	"github.com/podfall/podfall/services/kubelet/volumes"
 )
 
-// recording is the API, with a history of what the kubelet told it and it took: leases,
-// the node's readiness, the pods' statuses and their final deletes.
+// recordedAPI records the kubelet's requests in the history: leases, the node's readiness, the
+// pods' statuses and their final deletes, as the API accepted them.
 type recording struct {
 	API
 	*witness
@@ -76,7 +76,7 @@ func (r recording) Delete(ctx context.Context, target podapi.Target, opts metav1
 	return answer, err
 }
 
-// told records what the API has taken.
+// recordAccepted records an object that the API has accepted.
 func (r recording) told(began history.MonoTime, target podapi.Target, obj kinds.Object) {
 	switch obj := obj.(type) {
 	case *corev1.Pod:
@@ -96,7 +96,7 @@ func (r recording) told(began history.MonoTime, target podapi.Target, obj kinds.
 	}
 }
 
-// mounting is the volumes' manager, with a history of what it has mounted and unmounted.
+// recordedVolumes records mounts and unmounts in the history.
 type mounting struct {
 	*volumes.Manager
 	history *history.Recorder
@@ -154,7 +154,7 @@ func (m mounting) RemovePod(ctx context.Context, uid types.UID) error {
 	return err
 }
 
-// places are the pod's volumes, in their order, and where each is.
+// volumePaths returns the pod's volumes, in their order, and the path of each.
 func (m mounting) places(pod *corev1.Pod) iter.Seq2[string, string] {
 	return func(yield func(volume, place string) bool) {
 		for i := range pod.Spec.Volumes {
@@ -165,7 +165,7 @@ func (m mounting) places(pod *corev1.Pod) iter.Seq2[string, string] {
 	}
 }
 
-// Said is what a status says of each container, as the history has it.
+// ContainerStates returns the container states of a status as the history has them.
 func Said(status *corev1.PodStatus) (told []history.ContainerState) {
 	for _, all := range [][]corev1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses, status.EphemeralContainerStatuses} {
 		for i := range all {

@@ -12,8 +12,8 @@ import (
 	"github.com/podfall/podfall/services/kubelet/podworker"
 )
 
-// housekeep puts right what no single event says, in this order (KBL-72). It does
-// nothing before a complete list of pods has been seen (KBL-05).
+// housekeep repairs what no event reports, in this order (KBL-72). It does nothing before a
+// complete list of pods has been seen (KBL-05).
 func (l *loop) housekeep(ctx context.Context) {
 	if !l.ready {
 		return
@@ -31,8 +31,8 @@ func (l *loop) housekeep(ctx context.Context) {
 	l.keepCgroups(ctx)
 }
 
-// keepWorkers forgets finished workers whose UID has left the API or begins anew, and
-// pushes the others that have left to their end (KBL-15, KBL-21).
+// cleanUpWorkers forgets finished workers whose UID has left the API or starts anew, and repeats
+// the removal to the other workers whose UID has left (KBL-15, KBL-21).
 func (l *loop) keepWorkers(ctx context.Context) {
 	workers := l.parts.workers
 	views := workers.All()
@@ -51,8 +51,8 @@ func (l *loop) keepWorkers(ctx context.Context) {
 	}
 }
 
-// keepDirs removes the directories of pods that nobody knows, and of which nothing runs:
-// no volume is taken from under an orphan before it has been killed.
+// removeOrphanedDirs removes the directories of unknown pods without running containers. An orphan
+// keeps its volumes until it has been killed.
 func (l *loop) keepDirs(ctx context.Context) {
 	for _, uid := range l.parts.volumes.Pods() {
 		if seen, listed := l.parts.relister.Last(uid); l.known(uid) || !listed || !seen.Idle() {
@@ -66,7 +66,7 @@ func (l *loop) keepDirs(ctx context.Context) {
 	}
 }
 
-// keepKnown starts pods that no worker knows, and finishes rejected ones that are being
+// startMissingWorkers admits pods without a worker, and finishes rejected pods that are being
 // deleted.
 func (l *loop) keepKnown(ctx context.Context) {
 	for _, uid := range slices.Sorted(maps.Keys(l.pods)) {
@@ -85,7 +85,7 @@ func (l *loop) keepKnown(ctx context.Context) {
 	}
 }
 
-// keepRuntime kills what runs and belongs to no worker (KBL-73).
+// killOrphans kills running pods without a worker (KBL-73).
 func (l *loop) keepRuntime(ctx context.Context) {
 	worked := func(uid types.UID) bool {
 		_, ok := l.parts.workers.Get(uid)
@@ -98,8 +98,7 @@ func (l *loop) keepRuntime(ctx context.Context) {
 	}
 }
 
-// keepCgroups destroys the cgroups of pods that nobody knows, once their volumes are
-// gone.
+// removeOrphanedCgroups destroys the cgroups of unknown pods, once their volumes are gone.
 func (l *loop) keepCgroups(ctx context.Context) {
 	uids, err := l.parts.cgroups.Pods()
 	if err != nil {
@@ -126,8 +125,8 @@ func (l *loop) known(uid types.UID) bool {
 	return ok
 }
 
-// collect removes dead containers and sandboxes from the runtime: all of a pod that is
-// gone, and of a living one all but each container's last two (KBL-61).
+// collectGarbage removes dead containers and sandboxes from the runtime: all of a pod that is gone,
+// and of an existing pod all but each container's last two (KBL-61).
 func (p *parts) collect(ctx context.Context) error {
 	ticker := p.cfg.Clock.Ticker(p.cfg.Timing.Loop.Collect)
 	defer ticker.Stop()

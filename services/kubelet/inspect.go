@@ -14,15 +14,15 @@ import (
 	"github.com/podfall/podfall/services/kubelet/podstate"
 )
 
-// witness knows how the kubelet gets on with the apiserver and the runtime: it stands in
-// the way of every call, and tells the history and whoever inspects the kubelet.
+// observer records every call to the apiserver and the runtime, for the history, the metrics and
+// inspection.
 type witness struct {
 	*Contacts
 	history *history.Recorder
 	node    string
 	began   time.Time
 	counts  counts
-	// last is what the runtime had of a pod when it was last asked, if it has been at all.
+	// lastSeen returns what the runtime had of a pod at the last listing, if there was one.
 	last func(types.UID) (podstate.Pod, bool)
 }
 
@@ -32,7 +32,7 @@ func newWitness(cfg Config) *witness {
 	}
 }
 
-// call notes a call of the runtime, and gives back what notes its outcome.
+// beginCall records a call of the runtime. The returned function records its result.
 func (w *witness) call(method, id string) (answered func(error)) {
 	called, note := clock.Clock{}.Now(), w.Calls(method, id)
 	return func(err error) {
@@ -41,7 +41,7 @@ func (w *witness) call(method, id string) (answered func(error)) {
 	}
 }
 
-// tell is what the kubelet says of its insides.
+// inspect returns the kubelet's report about its internal state.
 func (p *parts) tell(w *witness) inspect.Kubelet {
 	said := inspect.Kubelet{
 		Self: inspect.Self{Process: "kubelet/" + p.cfg.Node, Boot: p.cfg.Boot, Began: w.began, Now: p.cfg.Clock.Now()},
@@ -55,8 +55,8 @@ func (p *parts) tell(w *witness) inspect.Kubelet {
 	return said
 }
 
-// watched is a runtime whose calls are noted while they last: those that may hang, and
-// keep a pod.
+// observedRuntime is a runtime whose calls are recorded while they last, because a hanging call
+// blocks a pod.
 type watched struct {
 	runtimeapi.Runtime
 	*witness

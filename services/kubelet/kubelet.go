@@ -1,23 +1,22 @@
-// Package kubelet is one emulated node: it watches the pods that are bound to the node,
-// makes them run in the node's runtime, stops them when they are marked, cleans up, and
-// confirms to the API that nothing is left. What deletion means is the apiserver's, what
-// a container is the runtime's.
+// Package kubelet is one emulated node. It watches the pods that are bound to the node, makes them
+// run in the node's runtime, stops them when they are marked, cleans up, and confirms to the API
+// that nothing is left. What deletion means is the apiserver's decision, what a container is the
+// runtime's.
 //
-// A pod's way through it: podset says what changed; loop.go tells the pod's worker;
-// podworker/machine.go decides; podworker carries out, with pleg as its eyes and volumes
-// and cgroup as its hands; status reports, and deletes the object in round 3.
-// housekeeping.go puts right what no event says.
+// The path of a pod: podset computes what changed; loop.go steps the pod's worker;
+// podworker/machine.go decides; podworker carries out, reading the runtime through pleg and using
+// volumes and cgroup; status reports, and deletes the object in round 3. housekeeping.go repairs
+// what no event reports.
 //
 // # Two endings
 //
-// When Run's context ends, the kubelet leaves: no container is stopped, and the next
-// kubelet of the node takes over what it finds (KBL-77). Only a mark, a removal or a
-// kill ends a pod.
+// When Run's context ends, the kubelet leaves: no container is stopped, and the next kubelet of the
+// node takes over what it finds (KBL-77). Only a mark, a removal or a kill ends a pod.
 //
 // # Errors
 //
-// Run fails only if the node's directory cannot be used. An apiserver or a runtime that
-// is away is waited for.
+// Run fails only if the node's directory cannot be used. It waits for an apiserver or a runtime
+// that is unreachable.
 package kubelet
 
 import (
@@ -55,7 +54,7 @@ import (
 	"github.com/podfall/podfall/services/kubelet/status"
 )
 
-// Config says which node this is and what it stands on.
+// Config says which node this is and what it uses.
 type Config struct {
 	// Node is the node's name.
 	Node string
@@ -66,46 +65,45 @@ type Config struct {
 	// DataDir holds the node's volumes and records; it is made if need be.
 	DataDir string
 	Clock   clock.Clock
-	// Compat is the release that is imitated; the zero value is the default one.
+	// Compat is the release to imitate; the zero value is the default release.
 	Compat proto.Compat
 	// Boot is this incarnation of the kubelet.
 	Boot proto.Boot
 	Log  *slog.Logger // nil discards
 	// Timing is Default() if it is zero.
 	Timing Timing
-	// Ready is called once, when the node is registered and takes pods, and clients reach it;
-	// it may be nil.
+	// Ready is called once, when the node is registered, accepts pods, and can be reached by
+	// clients; it may be nil.
 	Ready func()
-	// Machine is what the node pretends to be.
+	// Machine is the machine that the node pretends to be.
 	Machine Machine
 	// Observers are told what the kubelet does, and may ask how it is.
 	inspect.Observers[inspect.Kubelet]
 }
 
-// Machine is what a node pretends to be. Its zero value is [DefaultCapacity], and nothing is
-// broken.
+// Machine is the machine that a node pretends to be. Its zero value has [DefaultCapacity] and no
+// faults.
 type Machine struct {
 	// Seed decides how retries are spread.
 	Seed     uint64
 	Capacity corev1.ResourceList
 	Faults   *fault.Table
-	// Storage is the directory of the cluster's persistent volumes, the same for all
-	// nodes; empty means one of the node's own, in DataDir.
+	// Storage is the directory of the cluster's persistent volumes, shared by all nodes; empty
+	// means one in DataDir.
 	Storage string
-	// HostPathRoot is the directory of this machine inside which hostPath volumes may be;
-	// empty allows none.
+	// HostPathRoot is the directory of this machine that contains all hostPath volumes; empty
+	// allows none.
 	HostPathRoot string
-	// Manifests is the directory of the node's static pods; empty means manifests in
-	// DataDir.
+	// Manifests is the directory of the node's static pods; empty means manifests in DataDir.
 	Manifests string
-	// Eviction is when pods are evicted; without thresholds it has [eviction.Thresholds].
+	// Eviction says when pods are evicted; without thresholds it has [eviction.Thresholds].
 	Eviction eviction.Limits
 	// ShutdownGrace is how long the node's pods have when it is shut down, and
 	// ShutdownGraceCritical how much of it is kept for critical pods; 30 s and 10 s when 0.
 	ShutdownGrace, ShutdownGraceCritical time.Duration
 }
 
-// DefaultCapacity is 4 cpus, 8Gi of memory, 100Gi of disk and 110 pods.
+// DefaultCapacity returns 4 cpus, 8Gi of memory, 100Gi of disk and 110 pods.
 func DefaultCapacity() corev1.ResourceList {
 	capacity := make(corev1.ResourceList, 4)
 	capacity[corev1.ResourceEphemeralStorage] = resource.MustParse("100Gi")
@@ -115,7 +113,7 @@ func DefaultCapacity() corev1.ResourceList {
 	return capacity
 }
 
-// API is what the kubelet as a whole asks of the apiserver; each part sees less of it.
+// API is the part of the apiserver that the whole kubelet uses; each part of it uses less.
 type API interface {
 	Create(ctx context.Context, target podapi.Target, obj kinds.Object, opts metav1.CreateOptions) (kinds.Object, error)
 	Get(ctx context.Context, target podapi.Target, opts metav1.GetOptions) (kinds.Object, error)
@@ -125,7 +123,7 @@ type API interface {
 	Follow(ctx context.Context, target podapi.Target, opts metav1.ListOptions, sink podapi.Sink) error
 }
 
-// Run is the kubelet of one node until ctx ends.
+// Run runs the kubelet of one node until ctx ends.
 func Run(ctx context.Context, cfg Config) error {
 	api := podapi.New(cfg.Bus, podapi.Config{Clock: cfg.Clock, Boot: cfg.Boot, Log: cfg.Log, Seed: cfg.Machine.Seed, Faults: cfg.Machine.Faults, History: cfg.History})
 	w := newWitness(cfg)
@@ -135,11 +133,11 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	w.last = p.relister.Last
 	cfg.Metrics.OnCollect(func() { p.lookUp(w.counts) })
-	cfg.Observers.ProvideInspect(func(context.Context) inspect.Kubelet { return p.tell(w) })
+	cfg.ProvideInspect(func(context.Context) inspect.Kubelet { return p.tell(w) })
 	return p.run(ctx)
 }
 
-// parts are what a kubelet is made of.
+// parts are the parts of a kubelet.
 type parts struct {
 	cfg      Config
 	api      API
@@ -155,13 +153,13 @@ type parts struct {
 	guards
 }
 
-// engine is the node's runtime, and what is seen of it.
+// engine is the node's runtime, and the listings of it.
 type engine struct {
 	runtime  runtimeapi.Runtime
 	relister *pleg.Relister
 }
 
-// table are the kinds that a kubelet speaks of.
+// kindTable holds the kinds that a kubelet uses.
 type table struct{ pods, nodes, leases kinds.Kind }
 
 func assemble(cfg Config, api API, rt runtimeapi.Runtime) (*parts, error) {
@@ -243,10 +241,10 @@ func (p *parts) run(ctx context.Context) (err error) {
 	return daemon.Run(ctx, all...)
 }
 
-// speak registers the node and then speaks for it. The runtime is looked at first, if it
-// answers soon, so that a healthy node is Ready from its first status on. Each of the doors,
-// as many as heard has room for, says on it that clients reach it: the node takes pods, whose
-// logs somebody may want at once, when all have.
+// registerAndReport registers the node and then reports its state. If the runtime answers soon it
+// is listed first, so that a healthy node is Ready from its first status on. Ready is called once
+// the pods are synced and each handler has sent on heard that clients reach it: logs of a pod may
+// be wanted at once.
 func (p *parts) speak(ctx context.Context, heard <-chan struct{}) error {
 	soon, cancel := p.cfg.Clock.Timeout(ctx, p.cfg.Timing.Node.Retry)
 	p.relister.Wait(soon)

@@ -22,11 +22,11 @@ import (
 	podstatus "github.com/podfall/podfall/services/kubelet/status"
 )
 
-// logLimit is how many bytes a log is cut to, in whole lines, so that an answer fits into
+// logLimit is the size in bytes to which a log is cut, in whole lines, so that an answer fits into
 // one message.
 const logLimit = 2 << 20
 
-// tellLogs answers a request for logs.
+// handleLogs answers a request for logs.
 func (p *parts) tellLogs(ctx context.Context, call *bus.Call) {
 	text, err := p.answerLogs(ctx, call.Data)
 	answer := []byte(text)
@@ -43,7 +43,7 @@ func (p *parts) tellLogs(ctx context.Context, call *bus.Call) {
 
 var errPanic = errors.New("this request made the kubelet panic; its log says how")
 
-// answerLogs is logs, with a panic as an error: no request ends the process.
+// recoverLogs calls readLogs, and returns a panic as an error: no request ends the process.
 func (p *parts) answerLogs(ctx context.Context, data []byte) (text string, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -82,8 +82,8 @@ func (p *parts) logs(ctx context.Context, data []byte) (string, error) {
 	return string(cut(text, logLimit)), nil
 }
 
-// nanos is a time as the runtime counts it; one that is further off than can be counted is the
-// first or the last that can.
+// clampedNanos returns a time in nanoseconds as the runtime counts it. Times out of range become
+// the first or last possible.
 func nanos(at time.Time) int64 {
 	switch {
 	case at.Before(time.Unix(0, math.MinInt64)):
@@ -94,8 +94,8 @@ func nanos(at time.Time) int64 {
 	return at.UnixNano()
 }
 
-// firstLines is the beginning of a text, of at most so many bytes, in whole lines if there
-// is one.
+// firstLines returns the beginning of a text, at most so many bytes, in whole lines if it contains
+// one.
 func firstLines(text []byte, most int) []byte {
 	if len(text) <= most {
 		return text
@@ -106,8 +106,8 @@ func firstLines(text []byte, most int) []byte {
 	return text[:most]
 }
 
-// lastLines is the end of a text, of at most so many bytes, from the beginning of a line on
-// if there is one.
+// lastLines returns the end of a text, at most so many bytes, from the beginning of a line if there
+// is one.
 func lastLines(text []byte, most int) []byte {
 	if len(text) <= most {
 		return text
@@ -119,8 +119,8 @@ func lastLines(text []byte, most int) []byte {
 	return text[cut:]
 }
 
-// logged is the id of the container that a request means. What the kubelet reports of the pod says
-// whether there is one; of a pod that the API has forgotten, what the runtime holds.
+// findLogContainer returns the id of the container of a request. The reported status of the pod
+// says whether there is one. For a pod that the API has forgotten, the runtime's data does.
 func (p *parts) logged(request proto.LogsRequest) (string, error) {
 	if status, known := p.reported(request); known && request.Container != "" {
 		id, err := podstatus.ContainerForLogs(&status, request.Pod, request.Container, request.Previous)
@@ -158,7 +158,7 @@ func (p *parts) logged(request proto.LogsRequest) (string, error) {
 	return container.GetId(), nil
 }
 
-// reported is the status of the pod that a request means, if the node has such a pod.
+// reportedStatus returns the status of the pod of a request, if the node has such a pod.
 func (p *parts) reported(request proto.LogsRequest) (corev1.PodStatus, bool) {
 	uid := request.UID
 	for _, pod := range p.set.All() {
@@ -175,7 +175,7 @@ func (p *parts) reported(request proto.LogsRequest) (corev1.PodStatus, bool) {
 	return corev1.PodStatus{}, false
 }
 
-// named is the pod that a request means, the newest of the name unless it says the UID.
+// findPod returns the runtime's pod of a name, the newest unless the UID is given.
 func (p *parts) named(namespace, name string, uid types.UID) (podstate.Pod, bool) {
 	var found []podstate.Pod
 	for _, pod := range p.relister.All() {

@@ -16,12 +16,12 @@ import (
 	"github.com/podfall/podfall/services/kubelet/podworker"
 )
 
-// loop is the one goroutine that takes what happens and tells the workers (KBL-06). It
-// waits for none of them.
+// loop is the one goroutine that takes events and steps the workers (KBL-06). It waits for no
+// worker.
 type loop struct {
 	parts *parts
 
-	// pods are the node's pods as the operations taken so far leave them.
+	// pods are the node's pods after the operations taken so far.
 	pods     map[types.UID]*corev1.Pod
 	rejected map[types.UID]bool
 	static   statics
@@ -32,8 +32,8 @@ func newLoop(p *parts) *loop {
 	return &loop{parts: p, pods: map[types.UID]*corev1.Pod{}, rejected: map[types.UID]bool{}, static: newStatics()}
 }
 
-// run loops until ctx ends. It does nothing before the runtime has been listed once, so
-// that nothing is concluded from what this process has not seen.
+// run loops until ctx ends. It does nothing before the runtime has been listed once, so that
+// nothing is concluded from what this process has not seen.
 func (l *loop) run(ctx context.Context) error {
 	p := l.parts
 	if _, err := p.relister.NewerThan(ctx, "", time.Time{}); err != nil {
@@ -119,7 +119,7 @@ func (l *loop) handle(ctx context.Context, op podset.Op) {
 	}
 }
 
-// add admits a pod, or rejects it (KBL-09).
+// admit admits a pod, or rejects it (KBL-09).
 func (l *loop) add(ctx context.Context, pod *corev1.Pod) {
 	p := l.parts
 	if _, known := p.workers.Get(pod.UID); known || podstate.Terminal(pod) {
@@ -142,7 +142,7 @@ func (l *loop) add(ctx context.Context, pod *corev1.Pod) {
 	}
 }
 
-// preempt ends pods to make room for a critical one, which is added once they have ended.
+// preempt ends pods to make room for a critical one, which is admitted once they have ended.
 func (l *loop) preempt(ctx context.Context, victims []*corev1.Pod) {
 	const message = "Preempted in order to admit critical pod"
 	for _, pod := range victims {
@@ -156,7 +156,7 @@ func (l *loop) preempt(ctx context.Context, victims []*corev1.Pod) {
 	}
 }
 
-// host is what a pod meets on the node.
+// admissionHost returns the node as the admission of a pod sees it.
 func (l *loop) host(ctx context.Context, pod *corev1.Pod) admission.Host {
 	p := l.parts
 	host := admission.Host{
@@ -171,7 +171,7 @@ func (l *loop) host(ctx context.Context, pod *corev1.Pod) admission.Host {
 	return host
 }
 
-// using are the other pods that use the node's resources.
+// activePods returns the other pods that use the node's resources.
 func (l *loop) using(except types.UID) []*corev1.Pod {
 	var using []*corev1.Pod
 	for _, v := range l.parts.workers.All() {

@@ -12,11 +12,11 @@ import (
 	"github.com/podfall/podfall/services/kubelet/staticpod"
 )
 
-// statics are what the loop knows of static pods.
+// statics is what the loop knows of static pods.
 type statics struct {
-	// pods are theirs as the files last showed them, until their workers are forgotten.
+	// pods are the static pods as the files last showed them, until their workers are forgotten.
 	pods map[types.UID]*corev1.Pod
-	// mirrors stand for them in the API, by name.
+	// mirrors are their mirror pods in the API, by name.
 	mirrors map[string]*corev1.Pod
 	turns   staticpod.Turns
 }
@@ -31,8 +31,8 @@ func (s statics) note(pod *corev1.Pod) {
 	}
 }
 
-// mirror takes what has happened to a mirror pod: nothing happens to the static pod, whose
-// status it is to show (KBL-82).
+// handleMirror takes a change of a mirror pod. It changes nothing for the static pod, whose status
+// the mirror must show (KBL-82).
 func (l *loop) mirror(op podset.Op) {
 	name := podstate.Key(op.Pod)
 	if op.Verb != podset.Remove {
@@ -47,11 +47,11 @@ func (l *loop) mirror(op podset.Op) {
 	}
 }
 
-// wanted reports whether a pod is to run.
+// isWanted reports whether a pod should run.
 func (l *loop) wanted(uid types.UID) bool { return l.pods[uid] != nil }
 
-// keepMirrors says what there is of static pods and mirrors. Where there are none of either,
-// there is nothing to say.
+// sendMirrorView sends the present static pods and mirrors to the mirror keeper. If there are
+// neither, it sends nothing.
 func (l *loop) keepMirrors() {
 	if !l.ready || len(l.static.pods)+len(l.static.mirrors) == 0 {
 		return

@@ -19,8 +19,8 @@ import (
 	"github.com/podfall/podfall/services/kubelet/staticpod"
 )
 
-// sources are where a kubelet has its pods from: the API, and files of the node, for whose
-// pods mirrors stand in the API.
+// sources are where a kubelet gets its pods: the API, and files of the node, whose pods have
+// mirrors in the API.
 type sources struct {
 	set, files *podsource.Set
 	mirrors    *staticpod.Mirrors
@@ -36,14 +36,14 @@ func (p *parts) openSources() sources {
 	}
 }
 
-// follow keeps the set of the node's pods (KBL-01).
+// followPods keeps the set of the node's pods (KBL-01).
 func (p *parts) follow(ctx context.Context) error {
 	return p.api.Follow(ctx, podapi.Target{Kind: p.kinds.pods}, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector("spec.nodeName", p.cfg.Node).String(),
 	}, p.set)
 }
 
-// readFiles keeps the set of the node's static pods.
+// readManifests keeps the set of the node's static pods.
 func (p *parts) readFiles(ctx context.Context) error {
 	return staticpod.NewSource(staticpod.Config{
 		Dir: cmp.Or(p.cfg.Machine.Manifests, filepath.Join(p.cfg.DataDir, "manifests")), Node: p.cfg.Node,
@@ -55,19 +55,20 @@ func (p *parts) readFiles(ctx context.Context) error {
 	}).Run(ctx)
 }
 
-// self is the node in events, of which upstream's have the name for a UID.
+// nodeReference returns the node for events. As in upstream's events, its UID is its name.
 func (p *parts) self() *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: p.cfg.Node, UID: types.UID(p.cfg.Node)}}
 }
 
-// take hands over what has happened in both, and says whether both are complete (KBL-05).
+// takeOps returns the operations of both sources. Ready says whether both are complete (KBL-05).
 func (s sources) take() (ops []podset.Op, ready bool) {
 	ops, ready = s.set.Take()
 	others, read := s.files.Take()
 	return append(ops, others...), ready && read
 }
 
-// Get implements status.Copies: of a static pod, the object in the API is its mirror.
+// Get implements status.Copies. For a static pod it returns the mirror, which is its object in the
+// API.
 func (s sources) Get(uid types.UID) (pod *corev1.Pod, known bool) {
 	static, _ := s.files.Get(uid)
 	if static == nil {
@@ -84,8 +85,7 @@ func (s sources) Get(uid types.UID) (pod *corev1.Pod, known bool) {
 	return nil, true
 }
 
-// has reports whether the UID is that of a pod; it reports false for known until both
-// sources are complete.
+// hasPod reports whether a pod with the UID exists; known is false until both sources are complete.
 func (s sources) has(uid types.UID) (exists, known bool) {
 	pod, seen := s.set.Get(uid)
 	static, read := s.files.Get(uid)

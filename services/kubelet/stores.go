@@ -14,23 +14,22 @@ import (
 	"github.com/podfall/podfall/services/kubelet/volumes"
 )
 
-// stores are what a kubelet keeps: on disk, and of what its pods refer to.
+// stores are what a kubelet keeps on disk, and the copies of objects that its pods refer to.
 type stores struct {
 	root    *os.Root
 	volumes *volumes.Manager
 	cgroups *cgroup.Manager
 	objects *objects.Cache
 	sweeps  *sweeps
-	// storage and hostPaths are other directories than the node's own; hostPaths is nil
-	// when there is none.
+	// storage and hostPaths are directories outside the node's own; hostPaths may be nil.
 	storage, hostPaths *os.Root
 }
 
-// storagePatience is how long a container's environment waits for the first list of an
-// object (upstream's).
+// objectPatience is how long a container's environment waits for the first list of an object
+// (upstream's).
 const storagePatience = time.Second
 
-// openStores opens the directories, and makes those that are the cluster's own.
+// openStores opens the directories, and creates those that belong to the cluster.
 func (p *parts) openStores() (s stores, err error) {
 	cfg := p.cfg
 	if s.root, err = openRoot(cfg.DataDir); err != nil {
@@ -60,8 +59,8 @@ func (p *parts) openStores() (s stores, err error) {
 	return s, err
 }
 
-// openRoot opens a directory, which is made if need be, by its absolute path: what is kept in it
-// names others so.
+// openRoot opens a directory by its absolute path, because files in it refer to others by absolute
+// paths. It creates the directory if it does not exist.
 func openRoot(dir string) (*os.Root, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -84,8 +83,7 @@ func (s stores) close() error {
 	return errors.Join(errs...)
 }
 
-// sweeps are the removals that housekeeping has under way: each takes as long as it takes,
-// and holds up no other.
+// removals are the removals that housekeeping has under way. A slow removal does not delay others.
 type sweeps struct {
 	group sync.WaitGroup
 
@@ -93,7 +91,7 @@ type sweeps struct {
 	busy map[string]bool
 }
 
-// begin carries a removal out, unless the last one of that name still is.
+// start begins a removal, unless an earlier one of that name still runs.
 func (s *sweeps) begin(ctx context.Context, name string, remove func(context.Context)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,5 +107,5 @@ func (s *sweeps) begin(ctx context.Context, name string, remove func(context.Con
 	})
 }
 
-// wait returns when none is under way. Nothing begins any more by then.
+// wait returns when no removal runs. No removal may be started by then.
 func (s *sweeps) wait() { s.group.Wait() }

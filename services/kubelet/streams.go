@@ -18,7 +18,7 @@ import (
 	"github.com/podfall/podfall/services/kubelet/podstate"
 )
 
-// doors are what clients reach on the node, by verb; none on a node without a bus.
+// handlers returns the handlers for clients of the node, by verb; none for a node without a bus.
 func (p *parts) doors() map[string]bus.Handler {
 	if p.cfg.Bus == nil {
 		return nil
@@ -27,7 +27,7 @@ func (p *parts) doors() map[string]bus.Handler {
 	return map[string]bus.Handler{"logs": p.tellLogs, exec: p.talks(exec), attach: p.talks(attach)}
 }
 
-// serve says when clients reach the door, and lets them in until ctx ends.
+// serve sends on heard when clients reach the handler, and serves them until ctx ends.
 func (p *parts) serve(ctx context.Context, verb string, answer bus.Handler, heard chan<- struct{}) error {
 	service, err := p.cfg.Bus.Listen(ctx, proto.NodeSubject(p.cfg.Node, verb))
 	if err != nil {
@@ -37,7 +37,7 @@ func (p *parts) serve(ctx context.Context, verb string, answer bus.Handler, hear
 	return service.Serve(ctx, answer)
 }
 
-// talks lets clients talk with commands in containers, or with their own programs.
+// handleStream connects clients with commands in containers, or with the containers' programs.
 func (p *parts) talks(verb string) bus.Handler {
 	return func(ctx context.Context, call *bus.Call) {
 		client, err := call.Accept(ctx)
@@ -51,10 +51,10 @@ func (p *parts) talks(verb string) bus.Handler {
 	}
 }
 
-// farewell is how long, on the wall, the reason of a broken conversation may take to leave.
+// failureTimeout is how long, in wall time, sending the reason of a failed stream may take.
 const farewell = time.Second
 
-// breakOff tells a client why it is not told how its conversation ended.
+// sendFailure sends a client the reason why its stream failed.
 func (p *parts) breakOff(ctx context.Context, client remote.Conn, err error) {
 	status := runtimeapi.StreamStatus(err)
 	var refused apierrors.APIStatus
@@ -66,8 +66,8 @@ func (p *parts) breakOff(ctx context.Context, client remote.Conn, err error) {
 	_ = remote.SendStatus(ctx, client, status) // it may have left
 }
 
-// stream lets a client talk with a process, until either side has ended. It fails when the
-// client has not been told how it ended.
+// runStream connects a client with a process until either side ends. It returns an error only if
+// the client was not sent the result.
 func (p *parts) stream(ctx context.Context, verb string, data []byte, client remote.Conn) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -93,8 +93,8 @@ func (p *parts) stream(ctx context.Context, verb string, data []byte, client rem
 	}, client)
 }
 
-// wrongStream is upstream's refusal of a request that asks for nothing. The stderr of a
-// terminal is nothing, as in its remotecommand.NewOptions.
+// checkStream is upstream's refusal of a request that asks for nothing. The stderr of a terminal
+// counts as nothing, as in its remotecommand.NewOptions.
 func wrongStream(verb string, request proto.StreamRequest) error {
 	switch {
 	case !request.Stdin && !request.Stdout && (!request.Stderr || request.TTY):
@@ -107,8 +107,8 @@ func wrongStream(verb string, request proto.StreamRequest) error {
 	return nil
 }
 
-// streamed is the id of the running container that a request means. One that does not run
-// is not found, as upstream's kubelet has it.
+// findStreamContainer returns the id of the running container of a request. A container that does
+// not run is not found, as with upstream's kubelet.
 func (p *parts) streamed(request proto.StreamRequest) (string, error) {
 	pod, found := p.named(request.Namespace, request.Pod, request.UID)
 	if !found {

@@ -13,9 +13,9 @@ import (
 	"github.com/podfall/podfall/services/kubelet/volumes"
 )
 
-// Timing is every constant of time that a kubelet has, in groups, in cluster time. The
-// least graces, 1 s for a worker and 2 s for a runtime, are not here: they are rules of
-// the protocol, podworker.MinimumGrace and podworker.MinimumStop.
+// Timing is every interval of a kubelet, in cluster time. The shortest graces, 1 s for a worker and
+// 2 s for a runtime, are not here: they are rules of the protocol, podworker.MinimumGrace and
+// podworker.MinimumStop.
 type Timing struct {
 	Loop    LoopTiming
 	Relist  pleg.Timing
@@ -29,18 +29,18 @@ type Timing struct {
 	Eviction eviction.Timing
 }
 
-// LoopTiming paces the sync loop.
+// LoopTiming holds the intervals of the sync loop.
 type LoopTiming struct {
-	// Tick is between two looks for retries that are due; Housekeeping is between two
-	// rounds of putting right what nobody asked for; Collect is between two removals
-	// of dead containers; Manifests is between two looks at the static pods' directory.
+	// Tick is the interval of checks for due retries; Housekeeping is the interval of housekeeping;
+	// Collect is the interval at which dead containers are removed; Manifests is the interval at
+	// which the static pods' directory is read.
 	Tick, Housekeeping, Collect, Manifests time.Duration
-	// SkipFirst, doubled to SkipMost, is how long the loop stands still while the
-	// runtime is not well (KBL-07).
+	// SkipFirst, doubled up to SkipMost, is how long the loop pauses while the runtime has problems
+	// (KBL-07).
 	SkipFirst, SkipMost time.Duration
 }
 
-// Default is upstream's timing.
+// Default returns upstream's timing.
 func Default() Timing {
 	return Timing{
 		Loop: LoopTiming{
@@ -69,9 +69,9 @@ func Default() Timing {
 	}
 }
 
-// Fastest lets nothing but the containers, the runtime and the API delay a pod: workers
-// run at once instead of after a relist, and many statuses are sent at a time. Ticks
-// remain for what fails and for containers that end by themselves.
+// Fastest returns a timing in which only the containers, the runtime and the API delay a pod:
+// workers run at once instead of after a relist, and many statuses are sent at a time. Ticks remain
+// for failures and for containers that end by themselves.
 func Fastest() Timing {
 	t := Default()
 	t.Relist.Period = 500 * time.Millisecond

@@ -18,16 +18,16 @@ import (
 
 const workers = 5
 
-// seen is what both controllers look at.
-type seen struct {
+// copies are the objects that both controllers read.
+type copies struct {
 	services *view.Copy[*corev1.Service]
 	pods     *view.Copy[*corev1.Pod]
 	nodes    *view.Copy[*corev1.Node]
 }
 
-// look is a view of services that tells queue which of them a change is about.
-func look(base control.Base, queue func(view.Key)) seen {
-	s := seen{
+// newCopies watches services and their pods, and passes the key of each affected service to queue.
+func newCopies(base control.Base, queue func(view.Key)) copies {
+	s := copies{
 		services: view.Of[*corev1.Service](base.Views, "services"),
 		pods:     view.Of[*corev1.Pod](base.Views, "pods"),
 		nodes:    view.Of[*corev1.Node](base.Views, "nodes"),
@@ -44,7 +44,7 @@ func look(base control.Base, queue func(view.Key)) seen {
 				continue
 			}
 			for _, service := range s.services.InNamespace(pod.Namespace) {
-				if Selects(service) && selects(service, pod) {
+				if HasSelector(service) && selectsPod(service, pod) {
 					queue(view.KeyOf(service))
 				}
 			}
@@ -53,15 +53,15 @@ func look(base control.Base, queue func(view.Key)) seen {
 	return s
 }
 
-func selects(service *corev1.Service, pod *corev1.Pod) bool {
+func selectsPod(service *corev1.Service, pod *corev1.Pod) bool {
 	return labels.SelectorFromSet(service.Spec.Selector).Matches(labels.Set(pod.Labels))
 }
 
-// view gathers what could be behind a service.
-func (s seen) view(service *corev1.Service) View {
+// buildView collects the pods that the service selects, and their zones.
+func (s copies) buildView(service *corev1.Service) View {
 	found := View{Service: service, Zones: map[string]string{}}
 	for _, pod := range s.pods.InNamespace(service.Namespace) {
-		if !selects(service, pod) {
+		if !selectsPod(service, pod) {
 			continue
 		}
 		found.Pods = append(found.Pods, pod)
@@ -74,18 +74,18 @@ func (s seen) view(service *corev1.Service) View {
 
 // Controller keeps EndpointSlices.
 type Controller struct {
-	seen
+	copies
 	slices *view.Copy[*discoveryv1.EndpointSlice]
 	client control.Resource[*discoveryv1.EndpointSlice]
 	loop   *loop.Loop[view.Key]
 
 	mu sync.Mutex
-	// written are the slices of each service as this controller last wrote them, by their
-	// generation: until the view has them it is too old to decide by.
+	// written has the generation of each service's slices as this controller last wrote them. A
+	// view with older slices is too old to decide by.
 	written map[view.Key]map[string]int64
 }
 
-// New is a controller that has not begun.
+// New returns a controller that is not running yet.
 func New(base control.Base) *Controller {
 	c := &Controller{
 		slices:  view.Of[*discoveryv1.EndpointSlice](base.Views, "endpointslices.discovery.k8s.io"),
@@ -93,7 +93,7 @@ func New(base control.Base) *Controller {
 		written: map[view.Key]map[string]int64{},
 	}
 	c.loop = loop.New(loop.Config{Name: "endpoint_slice", Metrics: base.Metrics, Clock: base.Clock, Log: base.Log, Workers: workers}, c.sync)
-	c.seen = look(base, c.loop.Add)
+	c.copies = newCopies(base, c.loop.Add)
 	c.slices.Index(byService, func(slice *discoveryv1.EndpointSlice) []string {
 		if slice.Labels[discoveryv1.LabelManagedBy] != ManagedBy {
 			return nil
@@ -104,7 +104,7 @@ func New(base control.Base) *Controller {
 	return c
 }
 
-// byService is the index of slices by the service that they are of.
+// byService indexes slices by their service.
 const byService = "service"
 
 func (c *Controller) sliceChanged(old, now *discoveryv1.EndpointSlice) {
@@ -125,7 +125,7 @@ func (c *Controller) sliceChanged(old, now *discoveryv1.EndpointSlice) {
 // Run keeps slices until ctx ends.
 func (c *Controller) Run(ctx context.Context) error { return c.loop.Run(ctx) }
 
-var errOldView = errors.New("the view of the service's slices is older than what was written")
+var errStaleView = errors.New("the view of the service's slices is older than what was written")
 
 func (c *Controller) sync(ctx context.Context, key view.Key) error {
 	service, found := c.services.Get(key)
@@ -135,19 +135,19 @@ func (c *Controller) sync(ctx context.Context, key view.Key) error {
 		delete(c.written, key)
 		return nil // its slices have it for an owner
 	}
-	if !Selects(service) || service.DeletionTimestamp != nil {
+	if !HasSelector(service) || service.DeletionTimestamp != nil {
 		return nil
 	}
-	looked := c.view(service)
+	looked := c.buildView(service)
 	looked.Slices = c.slices.ByIndex(byService, key.String())
-	if c.old(key, looked.Slices) {
-		return errOldView
+	if c.isStale(key, looked.Slices) {
+		return errStaleView
 	}
-	return c.carryOut(ctx, key, Decide(looked))
+	return c.applyPlan(ctx, key, Decide(looked))
 }
 
-// old reports whether the slices are not all that was written.
-func (c *Controller) old(key view.Key, slices []*discoveryv1.EndpointSlice) bool {
+// isStale reports whether the view lacks a slice that was written.
+func (c *Controller) isStale(key view.Key, slices []*discoveryv1.EndpointSlice) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	generations := map[string]int64{}
@@ -162,7 +162,7 @@ func (c *Controller) old(key view.Key, slices []*discoveryv1.EndpointSlice) bool
 	return false
 }
 
-func (c *Controller) note(key view.Key, slice *discoveryv1.EndpointSlice) {
+func (c *Controller) recordWritten(key view.Key, slice *discoveryv1.EndpointSlice) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.written[key] == nil {
@@ -171,7 +171,7 @@ func (c *Controller) note(key view.Key, slice *discoveryv1.EndpointSlice) {
 	c.written[key][slice.Name] = slice.Generation
 }
 
-func (c *Controller) carryOut(ctx context.Context, key view.Key, plan Plan) error {
+func (c *Controller) applyPlan(ctx context.Context, key view.Key, plan Plan) error {
 	for _, slice := range plan.Creates {
 		stored, err := c.client.Create(ctx, slice)
 		if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
@@ -180,14 +180,14 @@ func (c *Controller) carryOut(ctx context.Context, key view.Key, plan Plan) erro
 		if err != nil {
 			return err
 		}
-		c.note(key, stored)
+		c.recordWritten(key, stored)
 	}
 	for _, slice := range plan.Updates {
 		stored, err := c.client.Update(ctx, slice)
 		if err != nil {
 			return err
 		}
-		c.note(key, stored)
+		c.recordWritten(key, stored)
 	}
 	for _, slice := range plan.Deletes {
 		c.mu.Lock()

@@ -1,6 +1,6 @@
-// Package endpointslice says behind which addresses a Service is, in EndpointSlices and
-// in the older Endpoints (CTL-50). decide.go and slices.go plan the slices, endpoints.go
-// the Endpoints; controller.go reads and writes.
+// Package endpointslice publishes the addresses behind a Service, in EndpointSlices and in the
+// older Endpoints (CTL-50). decide.go and slices.go plan the slices, endpoints.go the Endpoints;
+// controller.go reads and writes.
 package endpointslice
 
 import (
@@ -13,16 +13,16 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 )
 
-// Limit is how many endpoints stand in one slice.
-const Limit = 100
+// MaxEndpoints is how many endpoints one slice holds.
+const MaxEndpoints = 100
 
-// ManagedBy is the label's value by which the slices of this controller are known.
+// ManagedBy is the label value of this controller's slices.
 const ManagedBy = "endpointslice-controller.k8s.io"
 
-// View is a service and what could be behind it.
+// View is a service and the pods that could be behind it.
 type View struct {
 	Service *corev1.Service
-	// Pods are those that the service's selector selects.
+	// Pods are those that the service selects.
 	Pods []*corev1.Pod
 	// Zones has the zone of each node by its name.
 	Zones map[string]string
@@ -30,16 +30,15 @@ type View struct {
 	Slices []*discoveryv1.EndpointSlice
 }
 
-// Selects reports whether the service's endpoints are found by its selector; others keep
-// their own.
-func Selects(service *corev1.Service) bool {
+// HasSelector reports whether the service selects pods; the endpoints of other services are not
+// changed.
+func HasSelector(service *corev1.Service) bool {
 	return len(service.Spec.Selector) > 0 && service.Spec.Type != corev1.ServiceTypeExternalName
 }
 
-// Belongs reports whether a pod stands among the endpoints of a service: it has an
-// address, is not terminal, and is not terminating unless those are wanted
-// (ShouldPodBeInEndpoints).
-func Belongs(pod *corev1.Pod, terminating Terminating) bool {
+// IsEndpoint reports whether a pod is an endpoint of its services. It has an address and is not
+// terminal. A terminating pod counts only WithTerminating (ShouldPodBeInEndpoints).
+func IsEndpoint(pod *corev1.Pod, terminating Terminating) bool {
 	switch {
 	case pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed:
 		return false
@@ -49,7 +48,7 @@ func Belongs(pod *corev1.Pod, terminating Terminating) bool {
 	return pod.DeletionTimestamp == nil || terminating == WithTerminating
 }
 
-// Terminating says whether pods that are being deleted count.
+// Terminating is whether terminating pods count.
 type Terminating int
 
 // The two ways to see a terminating pod.
@@ -58,7 +57,7 @@ const (
 	WithTerminating
 )
 
-// group is the endpoints that share ports and a family of addresses.
+// group is the endpoints that share ports and an address family.
 type group struct {
 	family    discoveryv1.AddressType
 	ports     []discoveryv1.EndpointPort
@@ -70,30 +69,30 @@ func (g group) key() string { return portsKey(g.family, g.ports) }
 func portsKey(family discoveryv1.AddressType, ports []discoveryv1.EndpointPort) string {
 	texts := make([]string, 0, len(ports))
 	for _, p := range ports {
-		texts = append(texts, fmt.Sprintf("%s/%s/%s/%s", text(p.Name), text(p.Protocol), text(p.Port), text(p.AppProtocol)))
+		texts = append(texts, fmt.Sprintf("%s/%s/%s/%s", formatPointer(p.Name), formatPointer(p.Protocol), formatPointer(p.Port), formatPointer(p.AppProtocol)))
 	}
 	slices.Sort(texts)
 	return string(family) + " " + strings.Join(texts, " ")
 }
 
-func text[T any](p *T) string {
+func formatPointer[T any](p *T) string {
 	if p == nil {
 		return "-"
 	}
 	return fmt.Sprint(*p)
 }
 
-// groups are the endpoints that there should be, in the order of the pods.
-func groups(view View) []group {
+// groupEndpoints returns the wanted endpoints, in the order of the pods.
+func groupEndpoints(view View) []group {
 	var found []group
 	for _, family := range families(view.Service) {
 		for _, pod := range view.Pods {
 			address := addressOf(pod, family)
-			if address == "" || !Belongs(pod, WithTerminating) {
+			if address == "" || !IsEndpoint(pod, WithTerminating) {
 				continue
 			}
-			ports := portsOf(view.Service, pod)
-			if len(ports) == 0 && len(view.Service.Spec.Ports) > 0 && !headless(view.Service) {
+			ports := podPorts(view.Service, pod)
+			if len(ports) == 0 && len(view.Service.Spec.Ports) > 0 && !isHeadless(view.Service) {
 				continue
 			}
 			key := portsKey(family, ports)
@@ -101,7 +100,7 @@ func groups(view View) []group {
 			if i < 0 {
 				i, found = len(found), append(found, group{family: family, ports: ports})
 			}
-			found[i].endpoints = append(found[i].endpoints, endpointOf(view, pod, address))
+			found[i].endpoints = append(found[i].endpoints, newEndpoint(view, pod, address))
 		}
 	}
 	return found
@@ -131,11 +130,11 @@ func addressOf(pod *corev1.Pod, family discoveryv1.AddressType) string {
 	return ""
 }
 
-func headless(service *corev1.Service) bool { return service.Spec.ClusterIP == corev1.ClusterIPNone }
+func isHeadless(service *corev1.Service) bool { return service.Spec.ClusterIP == corev1.ClusterIPNone }
 
-// portsOf are the ports of the pod that the service's ports lead to; a port that the pod
-// does not name is left out.
-func portsOf(service *corev1.Service, pod *corev1.Pod) []discoveryv1.EndpointPort {
+// podPorts are the pod's ports for the service's ports. A named port that the pod lacks is left
+// out.
+func podPorts(service *corev1.Service, pod *corev1.Pod) []discoveryv1.EndpointPort {
 	ports := []discoveryv1.EndpointPort{}
 	for _, port := range service.Spec.Ports {
 		number := FindPort(pod, port)
@@ -148,8 +147,8 @@ func portsOf(service *corev1.Service, pod *corev1.Pod) []discoveryv1.EndpointPor
 	return ports
 }
 
-// FindPort is the number of the pod's port that a service's port leads to; 0 when the pod
-// has no port of that name.
+// FindPort returns the pod's port number for a service's port; 0 if the pod has no port of that
+// name.
 func FindPort(pod *corev1.Pod, port corev1.ServicePort) int32 {
 	if port.TargetPort.StrVal == "" {
 		return cmp.Or(port.TargetPort.IntVal, port.Port)
@@ -170,8 +169,8 @@ func FindPort(pod *corev1.Pod, port corev1.ServicePort) int32 {
 	return 0
 }
 
-// endpointOf says how the pod can be reached (podToEndpoint).
-func endpointOf(view View, pod *corev1.Pod, address string) discoveryv1.Endpoint {
+// newEndpoint returns the pod's endpoint (podToEndpoint).
+func newEndpoint(view View, pod *corev1.Pod, address string) discoveryv1.Endpoint {
 	serving, terminating := Ready(pod), pod.DeletionTimestamp != nil
 	ready := view.Service.Spec.PublishNotReadyAddresses || serving && !terminating
 	endpoint := discoveryv1.Endpoint{

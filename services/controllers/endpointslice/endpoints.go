@@ -16,14 +16,15 @@ import (
 // endpointsManagedBy marks the Endpoints that this controller writes, and mostAddresses is
 // how many they name.
 const (
+	// endpointsManagedBy marks the Endpoints that this controller writes. mostAddresses is how many
+	// addresses they name.
 	endpointsManagedBy = "endpoint-controller"
 	managedByLabel     = "endpoints.kubernetes.io/managed-by"
-	mostAddresses      = 1000
+	maxAddresses       = 1000
 )
 
-// DecideEndpoints plans a service's Endpoints; have is nil when there are none. It is nil
-// when they are as they should be. Terminating pods are left out unless the service
-// publishes those that are not ready (CTL-50).
+// DecideEndpoints plans a service's Endpoints; nil if have is right. have is nil if there are none.
+// Terminating pods are left out unless the service publishes pods that are not ready (CTL-50).
 func DecideEndpoints(view View, have *corev1.Endpoints) *corev1.Endpoints { //nolint:staticcheck // clients still read them
 	wanted := &corev1.Endpoints{ //nolint:staticcheck // as above
 		ObjectMeta: metav1.ObjectMeta{Namespace: view.Service.Namespace, Name: view.Service.Name},
@@ -38,20 +39,20 @@ func DecideEndpoints(view View, have *corev1.Endpoints) *corev1.Endpoints { //no
 		}
 	}
 	wanted.Labels[managedByLabel] = endpointsManagedBy
-	if headless(view.Service) {
+	if isHeadless(view.Service) {
 		wanted.Labels[corev1.IsHeadlessService] = ""
 	}
-	wanted.Subsets = subsets(view)
-	over(wanted)
+	wanted.Subsets = buildSubsets(view)
+	truncate(wanted)
 	if have != nil && kinds.Equal(have, wanted) {
 		return nil
 	}
 	return wanted
 }
 
-// over cuts what is too much, and says so.
-func over(endpoints *corev1.Endpoints) { //nolint:staticcheck // as above
-	left := mostAddresses
+// truncate cuts the addresses beyond maxAddresses, and annotates the Endpoints.
+func truncate(endpoints *corev1.Endpoints) { //nolint:staticcheck // as above
+	left := maxAddresses
 	truncated := false
 	for i := range endpoints.Subsets {
 		subset := &endpoints.Subsets[i]
@@ -72,32 +73,31 @@ func over(endpoints *corev1.Endpoints) { //nolint:staticcheck // as above
 	endpoints.Annotations[corev1.EndpointsOverCapacity] = "truncated"
 }
 
-// subset gathers the addresses of one port, and then those of all ports that have the
-// same ones (RepackSubsets).
+// subset has the addresses of one port, or of all ports with the same addresses (RepackSubsets).
 type subset struct {
 	ports           []corev1.EndpointPort
 	ready, notReady []corev1.EndpointAddress
 }
 
-func subsets(view View) []corev1.EndpointSubset { //nolint:staticcheck // as above
+func buildSubsets(view View) []corev1.EndpointSubset { //nolint:staticcheck // as above
 	byPort := map[string]*subset{}
 	for _, pod := range view.Pods {
 		terminating := WithoutTerminating
 		if view.Service.Spec.PublishNotReadyAddresses {
 			terminating = WithTerminating
 		}
-		if Belongs(pod, terminating) {
-			gather(byPort, view, pod)
+		if IsEndpoint(pod, terminating) {
+			addPod(byPort, view, pod)
 		}
 	}
 	byAddresses := map[string]*subset{}
 	for _, key := range slices.Sorted(maps.Keys(byPort)) {
 		one := byPort[key]
-		if known := byAddresses[one.addresses()]; known != nil {
+		if known := byAddresses[one.addressKey()]; known != nil {
 			known.ports = append(known.ports, one.ports...)
 			continue
 		}
-		byAddresses[one.addresses()] = one
+		byAddresses[one.addressKey()] = one
 	}
 	var found []corev1.EndpointSubset //nolint:staticcheck // as above
 	for _, key := range slices.Sorted(maps.Keys(byAddresses)) {
@@ -109,8 +109,8 @@ func subsets(view View) []corev1.EndpointSubset { //nolint:staticcheck // as abo
 	return found
 }
 
-// gather notes the pod's address for each of its ports.
-func gather(byPort map[string]*subset, view View, pod *corev1.Pod) {
+// addPod adds the pod's address to the subset of each of its ports.
+func addPod(byPort map[string]*subset, view View, pod *corev1.Pod) {
 	address := corev1.EndpointAddress{
 		IP:        pod.Status.PodIP,
 		TargetRef: &corev1.ObjectReference{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
@@ -121,25 +121,25 @@ func gather(byPort map[string]*subset, view View, pod *corev1.Pod) {
 	if pod.Spec.Subdomain == view.Service.Name {
 		address.Hostname = pod.Spec.Hostname
 	}
-	ports := portsOf(view.Service, pod)
-	if len(ports) == 0 && headless(view.Service) {
-		at(byPort, "").put(view, pod, address)
+	ports := podPorts(view.Service, pod)
+	if len(ports) == 0 && isHeadless(view.Service) {
+		subsetAt(byPort, "").add(view, pod, address)
 	}
 	for _, p := range ports {
-		one := at(byPort, fmt.Sprintf("%s/%s/%05d", *p.Name, *p.Protocol, *p.Port))
+		one := subsetAt(byPort, fmt.Sprintf("%s/%s/%05d", *p.Name, *p.Protocol, *p.Port))
 		one.ports = []corev1.EndpointPort{{Name: *p.Name, Port: *p.Port, Protocol: *p.Protocol, AppProtocol: p.AppProtocol}}
-		one.put(view, pod, address)
+		one.add(view, pod, address)
 	}
 }
 
-func at(byPort map[string]*subset, key string) *subset {
+func subsetAt(byPort map[string]*subset, key string) *subset {
 	if byPort[key] == nil {
 		byPort[key] = &subset{}
 	}
 	return byPort[key]
 }
 
-func (s *subset) put(view View, pod *corev1.Pod, address corev1.EndpointAddress) {
+func (s *subset) add(view View, pod *corev1.Pod, address corev1.EndpointAddress) {
 	into := &s.notReady
 	if view.Service.Spec.PublishNotReadyAddresses || Ready(pod) {
 		into = &s.ready
@@ -148,7 +148,7 @@ func (s *subset) put(view View, pod *corev1.Pod, address corev1.EndpointAddress)
 	slices.SortFunc(*into, func(a, b corev1.EndpointAddress) int { return cmp.Compare(a.IP, b.IP) })
 }
 
-func (s *subset) addresses() string {
+func (s *subset) addressKey() string {
 	var texts []string
 	for _, a := range s.ready {
 		texts = append(texts, a.IP+"+")

@@ -14,20 +14,20 @@ import (
 
 // EndpointsController keeps Endpoints.
 type EndpointsController struct {
-	seen
+	copies
 	endpoints *view.Copy[*corev1.Endpoints]       //nolint:staticcheck // clients still read them
 	client    control.Resource[*corev1.Endpoints] //nolint:staticcheck // as above
 	loop      *loop.Loop[view.Key]
 }
 
-// NewEndpoints is a controller that has not begun.
+// NewEndpoints returns a controller that is not running yet.
 func NewEndpoints(base control.Base) *EndpointsController {
 	c := &EndpointsController{
 		endpoints: view.Of[*corev1.Endpoints](base.Views, "endpoints"),  //nolint:staticcheck // as above
 		client:    control.Of[*corev1.Endpoints](base.API, "endpoints"), //nolint:staticcheck // as above
 	}
 	c.loop = loop.New(loop.Config{Name: "endpoint", Metrics: base.Metrics, Clock: base.Clock, Log: base.Log, Workers: workers}, c.sync)
-	c.seen = look(base, c.loop.Add)
+	c.copies = newCopies(base, c.loop.Add)
 	c.endpoints.OnChange(func(old, now *corev1.Endpoints) { //nolint:staticcheck // as above
 		if now == nil {
 			now = old
@@ -52,13 +52,13 @@ func (c *EndpointsController) sync(ctx context.Context, key view.Key) error {
 		}
 		return nil
 	}
-	if !Selects(service) {
+	if !HasSelector(service) {
 		return nil
 	}
 	if !exists {
 		have = nil
 	}
-	wanted := DecideEndpoints(c.view(service), have)
+	wanted := DecideEndpoints(c.buildView(service), have)
 	switch {
 	case wanted == nil:
 		return nil

@@ -12,16 +12,16 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// Plan is what to write. Creates have no name but a prefix for one.
+// Plan is what to write. Creates have a name prefix instead of a name.
 type Plan struct {
 	Creates, Updates, Deletes []*discoveryv1.EndpointSlice
 }
 
-// Decide plans the slices of a service. Endpoints stay in the slice that they are in, new
-// ones fill what has room, and only what differs is written (reconcileByPortMapping).
+// Decide plans the slices of a service. Endpoints stay in their slice, new ones fill free space,
+// and only changed slices are written (reconcileByPortMapping).
 func Decide(view View) Plan {
 	plan := Plan{}
-	wanted := groups(view)
+	wanted := groupEndpoints(view)
 	if len(wanted) == 0 { // a service without endpoints says so in one slice without ports
 		for _, family := range families(view.Service) {
 			wanted = append(wanted, group{family: family, ports: []discoveryv1.EndpointPort{}})
@@ -33,7 +33,7 @@ func Decide(view View) Plan {
 		existing[key] = append(existing[key], slice)
 	}
 	for _, g := range wanted {
-		plan.group(view.Service, g, existing[g.key()])
+		plan.planGroup(view.Service, g, existing[g.key()])
 		delete(existing, g.key())
 	}
 	for _, key := range slices.Sorted(maps.Keys(existing)) {
@@ -42,11 +42,11 @@ func Decide(view View) Plan {
 	return plan
 }
 
-// group plans the slices of one set of ports.
-func (p *Plan) group(service *corev1.Service, g group, existing []*discoveryv1.EndpointSlice) {
-	filled, rest := g.stay(existing)
+// planGroup plans the slices of one set of ports.
+func (p *Plan) planGroup(service *corev1.Service, g group, existing []*discoveryv1.EndpointSlice) {
+	filled, rest := g.keepInPlace(existing)
 	for i := range existing {
-		n := min(Limit-len(filled[i]), len(rest))
+		n := min(MaxEndpoints-len(filled[i]), len(rest))
 		filled[i], rest = append(filled[i], rest[:n]...), rest[n:]
 	}
 	kept := 0
@@ -57,17 +57,17 @@ func (p *Plan) group(service *corev1.Service, g group, existing []*discoveryv1.E
 			continue
 		}
 		kept++
-		p.update(service, slice, filled[i])
+		p.planUpdate(service, slice, filled[i])
 	}
 	for len(rest) > 0 || kept == 0 {
-		n := min(Limit, len(rest))
-		p.Creates = append(p.Creates, sliceOf(service, g, rest[:n]))
+		n := min(MaxEndpoints, len(rest))
+		p.Creates = append(p.Creates, newSlice(service, g, rest[:n]))
 		rest, kept = rest[n:], kept+1
 	}
 }
 
-// stay is which endpoints stay in which of the slices, as they are now, and which are new.
-func (g group) stay(existing []*discoveryv1.EndpointSlice) (filled [][]discoveryv1.Endpoint, rest []discoveryv1.Endpoint) {
+// keepInPlace returns the current endpoints that stay in each slice, and the new endpoints.
+func (g group) keepInPlace(existing []*discoveryv1.EndpointSlice) (filled [][]discoveryv1.Endpoint, rest []discoveryv1.Endpoint) {
 	waiting := map[types.UID]discoveryv1.Endpoint{}
 	for _, endpoint := range g.endpoints {
 		waiting[endpoint.TargetRef.UID] = endpoint
@@ -78,7 +78,7 @@ func (g group) stay(existing []*discoveryv1.EndpointSlice) (filled [][]discovery
 			if endpoint.TargetRef == nil {
 				continue
 			}
-			if now, stays := waiting[endpoint.TargetRef.UID]; stays && len(filled[i]) < Limit {
+			if now, stays := waiting[endpoint.TargetRef.UID]; stays && len(filled[i]) < MaxEndpoints {
 				filled[i] = append(filled[i], now)
 				delete(waiting, endpoint.TargetRef.UID)
 			}
@@ -92,9 +92,9 @@ func (g group) stay(existing []*discoveryv1.EndpointSlice) (filled [][]discovery
 	return filled, rest
 }
 
-func (p *Plan) update(service *corev1.Service, slice *discoveryv1.EndpointSlice, endpoints []discoveryv1.Endpoint) {
+func (p *Plan) planUpdate(service *corev1.Service, slice *discoveryv1.EndpointSlice, endpoints []discoveryv1.Endpoint) {
 	updated := slice.DeepCopy()
-	updated.Labels = labelsOf(service)
+	updated.Labels = sliceLabels(service)
 	updated.OwnerReferences = []metav1.OwnerReference{ownerOf(service)}
 	updated.Endpoints = endpoints
 	if !kinds.Equal(slice, updated) {
@@ -102,18 +102,18 @@ func (p *Plan) update(service *corev1.Service, slice *discoveryv1.EndpointSlice,
 	}
 }
 
-func sliceOf(service *corev1.Service, g group, endpoints []discoveryv1.Endpoint) *discoveryv1.EndpointSlice {
+func newSlice(service *corev1.Service, g group, endpoints []discoveryv1.Endpoint) *discoveryv1.EndpointSlice {
 	return &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: service.Namespace, GenerateName: prefix(service.Name), Labels: labelsOf(service),
+			Namespace: service.Namespace, GenerateName: generateNamePrefix(service.Name), Labels: sliceLabels(service),
 			OwnerReferences: []metav1.OwnerReference{ownerOf(service)},
 		},
 		AddressType: g.family, Ports: g.ports, Endpoints: slices.Clone(endpoints),
 	}
 }
 
-// prefix leaves room for the five letters that the API adds.
-func prefix(name string) string {
+// generateNamePrefix leaves room for the five letters that the API adds.
+func generateNamePrefix(name string) string {
 	const most = 63 - 5
 	if len(name)+1 > most {
 		return name[:most-1] + "-"
@@ -125,8 +125,8 @@ func ownerOf(service *corev1.Service) metav1.OwnerReference {
 	return *metav1.NewControllerRef(service, corev1.SchemeGroupVersion.WithKind("Service"))
 }
 
-// labelsOf are the service's, and those by which its slices are found.
-func labelsOf(service *corev1.Service) map[string]string {
+// sliceLabels are the service's labels, and those that mark its slices.
+func sliceLabels(service *corev1.Service) map[string]string {
 	all := map[string]string{}
 	for key, value := range service.Labels {
 		switch key {
@@ -135,7 +135,7 @@ func labelsOf(service *corev1.Service) map[string]string {
 			all[key] = value
 		}
 	}
-	if headless(service) {
+	if isHeadless(service) {
 		all[corev1.IsHeadlessService] = ""
 	}
 	all[discoveryv1.LabelServiceName], all[discoveryv1.LabelManagedBy] = service.Name, ManagedBy

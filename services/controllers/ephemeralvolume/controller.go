@@ -20,7 +20,7 @@ type Controller struct {
 	loop     *loop.Loop[view.Key]
 }
 
-// New is a controller that has not begun.
+// New returns a controller that is not running yet.
 func New(base control.Base) *Controller {
 	c := &Controller{
 		recorder: base.Events("ephemeral_volume"),

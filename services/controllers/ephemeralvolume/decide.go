@@ -1,5 +1,4 @@
-// Package ephemeralvolume makes the claims of pods' ephemeral volumes. They go with their pods,
-// which own them.
+// Package ephemeralvolume creates the claims of pods' ephemeral volumes. The pods own them.
 package ephemeralvolume
 
 import (
@@ -9,8 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Decide is the claim to make for a pod's volume, nil when there is nothing to do; have is the
-// claim of that name, nil when there is none. The error is about a claim that is not the pod's.
+// Decide returns the claim to create for a pod's volume; nil if there is nothing to do. have is the
+// claim of that name or nil. It is an error if have belongs to something else.
 func Decide(pod *corev1.Pod, volume corev1.Volume, have *corev1.PersistentVolumeClaim) (*corev1.PersistentVolumeClaim, error) {
 	if volume.Ephemeral == nil || volume.Ephemeral.VolumeClaimTemplate == nil || pod.DeletionTimestamp != nil {
 		return nil, nil

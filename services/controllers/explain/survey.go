@@ -40,7 +40,7 @@ type nodeSurvey struct {
 }
 
 // pendingNodes are the nodes that have not listed their pods yet.
-func (t nodeSurvey) pending(nodes []string) (pending []string) {
+func (t nodeSurvey) pendingNodes(nodes []string) (pending []string) {
 	for _, node := range nodes {
 		if !t.done[node] {
 			pending = append(pending, node)

@@ -77,7 +77,7 @@ func Decide(objects []Object, entries []Entry) Plan {
 		case object.Deleting:
 		case object.Observed != object.Generation:
 			plan.Place = append(plan.Place, object)
-		case object.Phase == Active && !there:
+		case object.Phase == Active && !exists:
 			plan.End = append(plan.End, object)
 		case object.Unwritten:
 			plan.WriteStatus = append(plan.WriteStatus, object)

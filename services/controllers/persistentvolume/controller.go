@@ -27,7 +27,7 @@ type Controller struct {
 	client              clients
 	machine             control.Machine
 	claims, volumes     *loop.Loop[view.Key]
-	// classes has the class that a cluster without any is to get.
+	// classes queues the creation of the default class.
 	classes *loop.Loop[view.Key]
 }
 
@@ -36,7 +36,7 @@ type copies struct {
 	volumes *view.Copy[*corev1.PersistentVolume]
 	classes *view.Copy[*storagev1.StorageClass]
 	nodes   *view.Copy[*corev1.Node]
-	// attachments say on which nodes volumes are.
+	// attachments say which nodes volumes are attached to.
 	attachments *view.Copy[*storagev1.VolumeAttachment]
 }
 
@@ -46,7 +46,7 @@ type clients struct {
 	classes control.Resource[*storagev1.StorageClass]
 }
 
-// New is a controller that has not begun.
+// New returns a controller that is not running yet.
 func New(base control.Base) *Controller {
 	c := &Controller{
 		binder: base.Events("persistentvolume-controller"), provisioner: base.Events(Provisioner), log: base.Log, machine: base.Machine,
@@ -66,33 +66,33 @@ func New(base control.Base) *Controller {
 	}
 	c.claims = loop.New(loop.Config{Name: "claims", Metrics: base.Metrics, Clock: base.Clock, Log: base.Log, Workers: workers}, c.syncClaim)
 	c.volumes = loop.New(loop.Config{Name: "volumes", Metrics: base.Metrics, Clock: base.Clock, Log: base.Log, Workers: workers}, c.syncVolume)
-	c.classes = loop.New(loop.Config{Name: "classes", Metrics: base.Metrics, Clock: base.Clock, Log: base.Log}, c.firstClass)
-	c.listen()
+	c.classes = loop.New(loop.Config{Name: "classes", Metrics: base.Metrics, Clock: base.Clock, Log: base.Log}, c.ensureDefaultClass)
+	c.subscribe()
 	return c
 }
 
-// listen queues what a change may be about.
-func (c *Controller) listen() {
+// subscribe queues what a change may affect.
+func (c *Controller) subscribe() {
 	c.copies.claims.OnChange(c.claimChanged)
 	c.copies.volumes.OnChange(c.volumeChanged)
 	c.copies.attachments.OnChange(func(_, now *storagev1.VolumeAttachment) {
 		if now == nil {
-			c.released()
+			c.queueReleasedVolumes()
 		}
 	})
 	c.copies.nodes.OnChange(func(old, now *corev1.Node) {
 		if old != nil && (now == nil || !slices.Equal(old.Status.VolumesInUse, now.Status.VolumesInUse)) {
-			c.released()
+			c.queueReleasedVolumes()
 		}
 	})
 	c.copies.classes.OnChange(func(_, now *storagev1.StorageClass) {
 		if now != nil {
-			c.waiting()
+			c.queueUnboundClaims()
 		}
 	})
 }
 
-// claimChanged queues the claim, or the volume of one that is gone.
+// claimChanged queues the claim, or the volume of a deleted claim.
 func (c *Controller) claimChanged(old, now *corev1.PersistentVolumeClaim) {
 	switch {
 	case now != nil:
@@ -102,8 +102,8 @@ func (c *Controller) claimChanged(old, now *corev1.PersistentVolumeClaim) {
 	}
 }
 
-// volumeChanged queues the volume, the claims that it had and has, and when it has become
-// free those that wait for one.
+// volumeChanged queues the volume, its previous and present claims, and if it became free the
+// waiting claims.
 func (c *Controller) volumeChanged(old, now *corev1.PersistentVolume) {
 	for _, volume := range []*corev1.PersistentVolume{old, now} {
 		if volume != nil && volume.Spec.ClaimRef != nil {
@@ -115,12 +115,12 @@ func (c *Controller) volumeChanged(old, now *corev1.PersistentVolume) {
 	}
 	c.volumes.Add(view.KeyOf(now))
 	if now.Spec.ClaimRef == nil && (old == nil || old.Status.Phase != now.Status.Phase || old.Spec.ClaimRef != nil) {
-		c.waiting()
+		c.queueUnboundClaims()
 	}
 }
 
-// waiting queues all claims that are not bound.
-func (c *Controller) waiting() {
+// queueUnboundClaims queues all claims that are not bound.
+func (c *Controller) queueUnboundClaims() {
 	for _, claim := range c.copies.claims.All() {
 		if claim.Status.Phase != corev1.ClaimBound {
 			c.claims.Add(view.KeyOf(claim))
@@ -128,8 +128,8 @@ func (c *Controller) waiting() {
 	}
 }
 
-// released queues all volumes that nobody claims any more: they may wait for a node.
-func (c *Controller) released() {
+// queueReleasedVolumes queues all released volumes: they may wait for a node.
+func (c *Controller) queueReleasedVolumes() {
 	for _, volume := range c.copies.volumes.All() {
 		if volume.Status.Phase == corev1.VolumeReleased {
 			c.volumes.Add(view.KeyOf(volume))
@@ -137,31 +137,31 @@ func (c *Controller) released() {
 	}
 }
 
-// Run binds until ctx ends. A cluster without any class gets one for directories first, or as
-// soon as the API takes it.
+// Run binds until ctx ends. A cluster without any class gets a default class first, or as soon as
+// the API accepts it.
 func (c *Controller) Run(ctx context.Context) error {
-	standard := view.KeyOf(Standard())
-	if err := c.firstClass(ctx, standard); err != nil {
+	standard := view.KeyOf(DefaultClass())
+	if err := c.ensureDefaultClass(ctx, standard); err != nil {
 		c.log.WarnContext(ctx, "could not create the default storage class", "error", err)
 		c.classes.Retry(standard)
 	}
 	return daemon.Run(ctx, c.claims.Run, c.volumes.Run, c.classes.Run)
 }
 
-// firstClass creates the default class in a cluster without any.
-func (c *Controller) firstClass(ctx context.Context, _ view.Key) error {
+// ensureDefaultClass creates the default class in a cluster without any.
+func (c *Controller) ensureDefaultClass(ctx context.Context, _ view.Key) error {
 	if len(c.copies.classes.All()) > 0 {
 		return nil
 	}
-	if _, err := c.client.classes.Create(ctx, Standard()); err != nil && !apierrors.IsAlreadyExists(err) {
+	if _, err := c.client.classes.Create(ctx, DefaultClass()); err != nil && !apierrors.IsAlreadyExists(err) {
 		return err
 	}
 	return nil
 }
 
-// Standard is the default class: directories, which every node reaches, so that there is no
-// need to wait for a consumer.
-func Standard() *storagev1.StorageClass {
+// DefaultClass is the default class: directories. Every node reaches them, so that binding need not
+// wait for a consumer.
+func DefaultClass() *storagev1.StorageClass {
 	return &storagev1.StorageClass{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "standard", Annotations: map[string]string{storage.DefaultAnnotation: "true"},
@@ -180,10 +180,10 @@ func (c *Controller) syncClaim(ctx context.Context, key view.Key) error {
 	looked.Class, _ = c.copies.classes.Get(view.Key{Name: ClassOf(claim)})
 	looked.Default = storage.DefaultClass(c.copies.classes.All())
 	looked.Node, _ = c.copies.nodes.Get(view.Key{Name: claim.Annotations[SelectedNode]})
-	return c.carryOut(ctx, claim, Decide(looked))
+	return c.applyDecision(ctx, claim, Decide(looked))
 }
 
-func (c *Controller) carryOut(ctx context.Context, claim *corev1.PersistentVolumeClaim, decision Decision) error {
+func (c *Controller) applyDecision(ctx context.Context, claim *corev1.PersistentVolumeClaim, decision Decision) error {
 	if decision.Event != nil {
 		c.binder.Event(claim, decision.Event.Type, decision.Event.Reason, decision.Event.Message)
 	}
@@ -226,7 +226,7 @@ func (c *Controller) carryOut(ctx context.Context, claim *corev1.PersistentVolum
 	return nil
 }
 
-// provision makes a volume. It is there already when the view is late.
+// provision creates a volume. If the view is late the volume may exist already.
 func (c *Controller) provision(ctx context.Context, claim *corev1.PersistentVolumeClaim, volume *corev1.PersistentVolume) error {
 	c.provisioner.Event(claim, corev1.EventTypeNormal, "Provisioning",
 		"External provisioner is provisioning volume for claim \""+claim.Namespace+"/"+claim.Name+"\"")
@@ -262,10 +262,10 @@ func (c *Controller) syncVolume(ctx context.Context, key view.Key) error {
 	switch {
 	case decision.Delete:
 		return c.reclaim(ctx, volume)
-	case decision.Guard:
-		return c.guard(ctx, volume)
-	case decision.Release:
-		return c.release(ctx, volume)
+	case decision.AddFinalizer:
+		return c.addFinalizer(ctx, volume)
+	case decision.RemoveFinalizer:
+		return c.removeFinalizer(ctx, volume)
 	case decision.Unbind:
 		updated := volume.DeepCopy()
 		updated.Spec.ClaimRef = nil

@@ -1,7 +1,7 @@
-// Package persistentvolume binds claims to volumes, and makes volumes for claims whose class
-// says that podfall does. A volume of ours is a directory of the machine that all nodes
-// share. decide.go judges a claim, volume.go a volume; controller.go reads and writes, and
-// reclaim.go takes a volume's directory away.
+// Package persistentvolume binds claims to volumes, and provisions volumes for claims of podfall's
+// class. Such a volume is a directory of the machine that all nodes share. decide.go decides about
+// a claim, volume.go about a volume; controller.go reads and writes, and reclaim.go removes a
+// volume's directory.
 package persistentvolume
 
 import (
@@ -28,87 +28,89 @@ const (
 	SelectedNode = "volume.kubernetes.io/selected-node"
 )
 
-// Provisioner is the name by which a class asks podfall for directories.
+// Provisioner is the provisioner name of podfall's classes.
 const Provisioner = "podfall.dev/directory"
 
-// Driver attaches those directories: they are disks to the cluster, on one node at a time
-// unless their claim asks for more.
+// Driver is the CSI driver of those volumes. The cluster treats them as disks: attached to one node
+// at a time unless their claim asks for more.
 const Driver = "directory.podfall.dev"
 
 // View is a claim and what could be bound to it.
 type View struct {
 	Claim   *corev1.PersistentVolumeClaim
 	Volumes []*corev1.PersistentVolume
-	// Class is the claim's; nil when there is none of its name.
+	// Class is the claim's; nil if it does not exist.
 	Class *storagev1.StorageClass
-	// Default is the class of claims that name none; nil when there is none.
+	// Default is the class of claims that name none; nil if there is none.
 	Default *storagev1.StorageClass
-	// Node is that of the claim's first consumer, when it has been chosen and is there.
+	// Node is the node of the claim's first consumer; nil if it is not chosen or does not exist.
 	Node *corev1.Node
 }
 
-// Event is one to write about the claim.
+// Event is one event about the claim.
 type Event struct{ Type, Reason, Message string }
 
-// Decision is what to do about a claim. Writes are to be made in the order of the fields.
+// Decision is what to do about a claim. Write in the order of the fields.
 type Decision struct {
-	// Provision makes a new volume.
+	// Provision is a volume to create.
 	Provision *corev1.PersistentVolume
-	// Volume is one to update: it is the claim's from now on.
+	// Volume is a volume to update: the claim's volume from now on.
 	Volume *corev1.PersistentVolume
-	// VolumeBound is the volume whose phase is to be Bound.
+	// VolumeBound is the volume whose phase becomes Bound.
 	VolumeBound *corev1.PersistentVolume
-	// Claim is the claim to update, its status apart.
+	// Claim is the claim to update, without its status.
 	Claim *corev1.PersistentVolumeClaim
-	// Status is the claim's; nil when it stays.
+	// Status is the claim's new status; nil if it stays.
 	Status *corev1.PersistentVolumeClaimStatus
 	Event  *Event
 }
 
-// Decide judges a claim (syncClaim).
+// Decide decides about a claim (syncClaim).
 func Decide(view View) Decision {
 	claim := view.Claim
 	if claim.DeletionTimestamp != nil && claim.Spec.VolumeName == "" {
 		return Decision{}
 	}
 	if _, complete := claim.Annotations[bindCompleted]; complete {
-		return bound(view)
+		return decideBound(view)
 	}
 	if claim.Spec.VolumeName != "" {
-		return named(view)
+		return decideNamed(view)
 	}
-	if volume := Match(view); volume != nil {
-		return bind(claim, volume)
+	if volume := FindMatch(view); volume != nil {
+		return planBinding(claim, volume)
 	}
-	decision := Decision{Status: phase(claim, corev1.ClaimPending)}
+	decision := Decision{Status: withPhase(claim, corev1.ClaimPending)}
 	switch {
 	case storage.HasNoClass(claim) && view.Default != nil: // it came after the claim (assignDefaultStorageClass)
 		decision.Claim = claim.DeepCopy()
 		decision.Claim.Spec.StorageClassName = &view.Default.Name
-	case delayed(view):
-		decision.Event = normal("WaitForFirstConsumer", "waiting for first consumer to be created before binding")
+	case isDelayed(view):
+		decision.Event = normalEvent("WaitForFirstConsumer", "waiting for first consumer to be created before binding")
 	case ClassOf(claim) == "":
-		decision.Event = normal("FailedBinding", "no persistent volumes available for this claim and no storage class is set")
+		decision.Event = normalEvent("FailedBinding", "no persistent volumes available for this claim and no storage class is set")
 	case view.Class == nil:
 		decision.Event = &Event{
 			corev1.EventTypeWarning, "ProvisioningFailed", fmt.Sprintf("storageclass.storage.k8s.io %q not found", ClassOf(claim)),
 		}
 	default:
-		decision.provision(view)
+		decision.planProvisioning(view)
 	}
 	return decision
 }
 
-// delayed reports whether the claim waits for a pod to be scheduled that uses it.
-func delayed(view View) bool {
+// isDelayed reports whether binding waits until a pod that uses the claim is scheduled.
+func isDelayed(view View) bool {
 	return view.Class != nil && view.Class.VolumeBindingMode != nil &&
 		*view.Class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer && view.Claim.Annotations[SelectedNode] == ""
 }
 
-func normal(reason, message string) *Event { return &Event{corev1.EventTypeNormal, reason, message} }
+func normalEvent(reason, message string) *Event {
+	return &Event{corev1.EventTypeNormal, reason, message}
+}
 
-// provision asks whoever serves the class for a volume; if that is podfall it is made.
-func (d *Decision) provision(view View) {
+// planProvisioning asks the class's provisioner for a volume; podfall's own volumes are created.
+func (d *Decision) planProvisioning(view View) {
 	claim, provisioner := view.Claim, view.Class.Provisioner
 	if claim.Annotations[provisionerFor] != provisioner {
 		d.Claim = claim.DeepCopy()
@@ -117,16 +119,16 @@ func (d *Decision) provision(view View) {
 		return // the claim comes again when it is written
 	}
 	if provisioner == Provisioner {
-		d.Provision = volumeFor(view)
+		d.Provision = newVolume(view)
 		return
 	}
-	d.Event = normal("ExternalProvisioning", fmt.Sprintf("Waiting for a volume to be created either by the external provisioner '%s' "+
+	d.Event = normalEvent("ExternalProvisioning", fmt.Sprintf("Waiting for a volume to be created either by the external provisioner '%s' "+
 		"or manually by the system administrator. If volume creation is delayed, please verify that the provisioner is running "+
 		"and correctly registered.", provisioner))
 }
 
-// volumeFor is a new volume for the claim, bound to it from the start.
-func volumeFor(view View) *corev1.PersistentVolume {
+// newVolume returns a new volume that is bound to the claim from the start.
+func newVolume(view View) *corev1.PersistentVolume {
 	claim := view.Claim
 	volume := &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{
@@ -138,7 +140,7 @@ func volumeFor(view View) *corev1.PersistentVolume {
 			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete,
 			StorageClassName:              ClassOf(claim),
 			VolumeMode:                    claim.Spec.VolumeMode,
-			ClaimRef:                      refTo(claim),
+			ClaimRef:                      claimRef(claim),
 			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
 				Driver: Driver, VolumeHandle: "pvc-" + string(claim.UID),
 			}},
@@ -153,41 +155,41 @@ func volumeFor(view View) *corev1.PersistentVolume {
 	return volume
 }
 
-func refTo(claim *corev1.PersistentVolumeClaim) *corev1.ObjectReference {
+func claimRef(claim *corev1.PersistentVolumeClaim) *corev1.ObjectReference {
 	return &corev1.ObjectReference{
 		APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID,
 		ResourceVersion: claim.ResourceVersion,
 	}
 }
 
-// named judges a claim that asks for one volume and is not bound to it yet.
-func named(view View) Decision {
+// decideNamed decides about a claim that asks for one volume and is not bound to it yet.
+func decideNamed(view View) Decision {
 	claim := view.Claim
-	volume := find(view.Volumes, claim.Spec.VolumeName)
+	volume := findVolume(view.Volumes, claim.Spec.VolumeName)
 	switch {
 	case volume == nil:
-		return Decision{Status: phase(claim, corev1.ClaimPending)}
-	case volume.Spec.ClaimRef == nil || Is(volume.Spec.ClaimRef, claim):
+		return Decision{Status: withPhase(claim, corev1.ClaimPending)}
+	case volume.Spec.ClaimRef == nil || RefersTo(volume.Spec.ClaimRef, claim):
 		if volume.Spec.ClaimRef == nil && mismatch(claim, volume) != "" {
 			return Decision{
-				Status: phase(claim, corev1.ClaimPending),
+				Status: withPhase(claim, corev1.ClaimPending),
 				Event:  &Event{corev1.EventTypeWarning, "VolumeMismatch", fmt.Sprintf("Cannot bind to requested volume %q: %s", volume.Name, mismatch(claim, volume))},
 			}
 		}
-		return bind(claim, volume)
+		return planBinding(claim, volume)
 	}
 	return Decision{
-		Status: phase(claim, corev1.ClaimPending),
+		Status: withPhase(claim, corev1.ClaimPending),
 		Event:  &Event{corev1.EventTypeWarning, "FailedBinding", fmt.Sprintf("volume %q already bound to a different claim.", volume.Name)},
 	}
 }
 
-// bound judges a claim that was bound before.
-func bound(view View) Decision {
+// decideBound decides about a claim that was bound before.
+func decideBound(view View) Decision {
 	claim := view.Claim
-	volume := find(view.Volumes, claim.Spec.VolumeName)
+	volume := findVolume(view.Volumes, claim.Spec.VolumeName)
 	lost := func(reason, message string) Decision {
-		status := phase(claim, corev1.ClaimLost)
+		status := withPhase(claim, corev1.ClaimLost)
 		if status == nil {
 			return Decision{}
 		}
@@ -198,18 +200,18 @@ func bound(view View) Decision {
 		return lost("ClaimLost", "Bound claim has lost reference to PersistentVolume. Data on the volume is lost!")
 	case volume == nil:
 		return lost("ClaimLost", "Bound claim has lost its PersistentVolume. Data on the volume is lost!")
-	case volume.Spec.ClaimRef == nil || Is(volume.Spec.ClaimRef, claim):
-		return bind(claim, volume)
+	case volume.Spec.ClaimRef == nil || RefersTo(volume.Spec.ClaimRef, claim):
+		return planBinding(claim, volume)
 	}
 	return lost("ClaimMisbound", "Two claims are bound to the same volume, this one is bound incorrectly")
 }
 
-// bind makes volume and claim each other's, and writes only what differs.
-func bind(claim *corev1.PersistentVolumeClaim, volume *corev1.PersistentVolume) Decision {
+// planBinding makes volume and claim refer to each other, and writes only what differs.
+func planBinding(claim *corev1.PersistentVolumeClaim, volume *corev1.PersistentVolume) Decision {
 	decision := Decision{}
 	if ref := volume.Spec.ClaimRef; ref == nil || ref.UID != claim.UID {
 		updated := volume.DeepCopy()
-		updated.Spec.ClaimRef = refTo(claim)
+		updated.Spec.ClaimRef = claimRef(claim)
 		if ref == nil {
 			annotate(&updated.ObjectMeta, boundByController, "yes")
 		}
@@ -236,8 +238,8 @@ func bind(claim *corev1.PersistentVolumeClaim, volume *corev1.PersistentVolume) 
 	return decision
 }
 
-// phase is the claim's status in another phase; nil when it is in that.
-func phase(claim *corev1.PersistentVolumeClaim, wanted corev1.PersistentVolumeClaimPhase) *corev1.PersistentVolumeClaimStatus {
+// withPhase is the claim's status in another phase; nil if it has that phase.
+func withPhase(claim *corev1.PersistentVolumeClaim, wanted corev1.PersistentVolumeClaimPhase) *corev1.PersistentVolumeClaimStatus {
 	if claim.Status.Phase == wanted {
 		return nil
 	}
@@ -251,7 +253,7 @@ func annotate(meta *metav1.ObjectMeta, key, value string) {
 	meta.Annotations[key] = value
 }
 
-func find(volumes []*corev1.PersistentVolume, name string) *corev1.PersistentVolume {
+func findVolume(volumes []*corev1.PersistentVolume, name string) *corev1.PersistentVolume {
 	for _, volume := range volumes {
 		if volume.Name == name {
 			return volume
@@ -260,9 +262,9 @@ func find(volumes []*corev1.PersistentVolume, name string) *corev1.PersistentVol
 	return nil
 }
 
-// Is reports whether a volume's reference means the claim; one without a UID means whoever
-// has the name.
-func Is(ref *corev1.ObjectReference, claim *corev1.PersistentVolumeClaim) bool {
+// RefersTo reports whether a volume's reference means the claim; a reference without a UID matches
+// by name.
+func RefersTo(ref *corev1.ObjectReference, claim *corev1.PersistentVolumeClaim) bool {
 	return ref != nil && ref.Namespace == claim.Namespace && ref.Name == claim.Name && (ref.UID == "" || ref.UID == claim.UID)
 }
 
@@ -277,35 +279,35 @@ func ClassOf(claim *corev1.PersistentVolumeClaim) string {
 	return *claim.Spec.StorageClassName
 }
 
-// Match is the volume that suits the claim best: the one that is meant for it, or else the
-// smallest that is large enough, by name of equally large ones (FindMatchingVolume).
-func Match(view View) *corev1.PersistentVolume {
+// FindMatch returns the best volume for the claim: one reserved for it, or else the smallest that
+// is large enough, then the first by name (FindMatchingVolume).
+func FindMatch(view View) *corev1.PersistentVolume {
 	var best *corev1.PersistentVolume
 	for _, volume := range view.Volumes {
-		if volume.DeletionTimestamp != nil && !Is(volume.Spec.ClaimRef, view.Claim) || mismatch(view.Claim, volume) != "" {
+		if volume.DeletionTimestamp != nil && !RefersTo(volume.Spec.ClaimRef, view.Claim) || mismatch(view.Claim, volume) != "" {
 			continue
 		}
-		if Is(volume.Spec.ClaimRef, view.Claim) {
+		if RefersTo(volume.Spec.ClaimRef, view.Claim) {
 			return volume
 		}
-		if volume.Spec.ClaimRef != nil || delayed(view) || !fits(view, volume) {
+		if volume.Spec.ClaimRef != nil || isDelayed(view) || !isSuitable(view, volume) {
 			continue
 		}
-		if best == nil || cmp.Or(size(volume, best), cmp.Compare(volume.Name, best.Name)) < 0 {
+		if best == nil || cmp.Or(compareCapacity(volume, best), cmp.Compare(volume.Name, best.Name)) < 0 {
 			best = volume
 		}
 	}
 	return best
 }
 
-func size(a, b *corev1.PersistentVolume) int {
+func compareCapacity(a, b *corev1.PersistentVolume) int {
 	left, right := a.Spec.Capacity[corev1.ResourceStorage], b.Spec.Capacity[corev1.ResourceStorage]
 	return left.Cmp(right)
 }
 
-// fits reports whether a volume that is nobody's is of the claim's class and selection, and
-// can be reached from the first consumer's node.
-func fits(view View, volume *corev1.PersistentVolume) bool {
+// isSuitable reports whether an available volume has the claim's class, matches its selector, and
+// is reachable from the first consumer's node.
+func isSuitable(view View, volume *corev1.PersistentVolume) bool {
 	claim := view.Claim
 	if volume.Spec.StorageClassName != ClassOf(claim) || volume.Status.Phase != corev1.VolumeAvailable {
 		return false
@@ -316,16 +318,16 @@ func fits(view View, volume *corev1.PersistentVolume) bool {
 			return false
 		}
 	}
-	return view.Node == nil || Reaches(volume, view.Node)
+	return view.Node == nil || IsReachable(volume, view.Node)
 }
 
-// mismatch says why a volume cannot be the claim's, whoever asks; empty when it can.
+// mismatch says why a volume cannot satisfy the claim; empty if it can.
 func mismatch(claim *corev1.PersistentVolumeClaim, volume *corev1.PersistentVolume) string {
 	wanted, have := claim.Spec.Resources.Requests[corev1.ResourceStorage], volume.Spec.Capacity[corev1.ResourceStorage]
 	switch {
 	case have.Cmp(wanted) < 0:
 		return "requested PV is too small"
-	case mode(claim.Spec.VolumeMode) != mode(volume.Spec.VolumeMode):
+	case volumeMode(claim.Spec.VolumeMode) != volumeMode(volume.Spec.VolumeMode):
 		return "incompatible volumeMode"
 	}
 	for _, access := range claim.Spec.AccessModes {
@@ -336,7 +338,7 @@ func mismatch(claim *corev1.PersistentVolumeClaim, volume *corev1.PersistentVolu
 	return ""
 }
 
-func mode(m *corev1.PersistentVolumeMode) corev1.PersistentVolumeMode {
+func volumeMode(m *corev1.PersistentVolumeMode) corev1.PersistentVolumeMode {
 	if m == nil {
 		return corev1.PersistentVolumeFilesystem
 	}

@@ -78,12 +78,12 @@ func text(d Decision) string {
 }
 
 func TestDecide(t *testing.T) {
-	ours := Standard()
-	preferred := Standard()
+	ours := DefaultClass()
+	preferred := DefaultClass()
 	preferred.Name = "preferred"
-	late := Standard()
+	late := DefaultClass()
 	late.VolumeBindingMode = new(storagev1.VolumeBindingWaitForFirstConsumer)
-	theirs := Standard()
+	theirs := DefaultClass()
 	theirs.Provisioner = "example.com/disks"
 	done := annotated(bindCompleted, "yes")
 	names := func(name string) func(*corev1.PersistentVolumeClaim) {
@@ -173,7 +173,7 @@ func TestHolder(t *testing.T) {
 		{attached("v"), using(""), "persistentvolume v is still attached to node n1"},
 		{attached("w"), using("kubernetes.io/csi/" + Driver + "^h"), "persistentvolume v is still in use on node n2"},
 	} {
-		if got := Holder(v, []*storagev1.VolumeAttachment{row.attachment}, []*corev1.Node{row.node}); got != row.want {
+		if got := InUseMessage(v, []*storagev1.VolumeAttachment{row.attachment}, []*corev1.Node{row.node}); got != row.want {
 			t.Errorf("got %q, want %q", got, row.want)
 		}
 	}
@@ -258,8 +258,8 @@ func TestDecideVolume(t *testing.T) {
 		{"marked, its claim is there", volume("v", "1Gi", mine, phase(corev1.VolumeBound), policy(corev1.PersistentVolumeReclaimDelete), made, marked), claim(func(c *corev1.PersistentVolumeClaim) {
 			c.Spec.VolumeName = "v"
 		}), VolumeDecision{}},
-		{"unguarded", volume("v", "1Gi", mine, phase(corev1.VolumeBound), policy(corev1.PersistentVolumeReclaimDelete), made, bare), nil, VolumeDecision{Guard: true}},
-		{"to be retained now", volume("v", "1Gi", mine, phase(corev1.VolumeReleased), policy(corev1.PersistentVolumeReclaimDelete), made, policy(corev1.PersistentVolumeReclaimRetain), marked), nil, VolumeDecision{Release: true}},
+		{"unguarded", volume("v", "1Gi", mine, phase(corev1.VolumeBound), policy(corev1.PersistentVolumeReclaimDelete), made, bare), nil, VolumeDecision{AddFinalizer: true}},
+		{"to be retained now", volume("v", "1Gi", mine, phase(corev1.VolumeReleased), policy(corev1.PersistentVolumeReclaimDelete), made, policy(corev1.PersistentVolumeReclaimRetain), marked), nil, VolumeDecision{RemoveFinalizer: true}},
 		{"another's to delete", volume("v", "1Gi", mine, phase(corev1.VolumeReleased), policy(corev1.PersistentVolumeReclaimDelete)), nil, VolumeDecision{}},
 		{"bound", volume("v", "1Gi", mine), claim(func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "v" }), VolumeDecision{Phase: corev1.VolumeBound}},
 		{"about to be bound", volume("v", "1Gi", mine), claim(), VolumeDecision{}},

@@ -16,11 +16,11 @@ import (
 	"github.com/podfall/podfall/services/controllers/control"
 )
 
-// reclaim takes away a volume's files, then marks the volume, and lets it go when it comes
-// again marked (SyncVolume of the provisioners' library). A volume that a node has still waits
-// for that node; one whose files stay is tried again. Both are told each time.
+// reclaim removes a volume's files and then deletes the volume, and releases it once it is
+// terminating (SyncVolume of the provisioners' library). A volume still on a node waits for that
+// node. A failed removal of files is retried. Each failure is an event.
 func (c *Controller) reclaim(ctx context.Context, volume *corev1.PersistentVolume) error {
-	if holder := Holder(volume, c.copies.attachments.All(), c.copies.nodes.All()); holder != "" {
+	if holder := InUseMessage(volume, c.copies.attachments.All(), c.copies.nodes.All()); holder != "" {
 		c.provisioner.Event(volume, corev1.EventTypeWarning, "VolumeFailedDelete", holder)
 		return nil
 	}
@@ -33,7 +33,7 @@ func (c *Controller) reclaim(ctx context.Context, volume *corev1.PersistentVolum
 		return err
 	}
 	if volume.DeletionTimestamp != nil {
-		return c.release(ctx, volume)
+		return c.removeFinalizer(ctx, volume)
 	}
 	err = c.client.volumes.Delete(ctx, volume, metav1.DeleteOptions{})
 	if apierrors.IsNotFound(err) {
@@ -42,8 +42,8 @@ func (c *Controller) reclaim(ctx context.Context, volume *corev1.PersistentVolum
 	return err
 }
 
-// removeFiles removes the directory of a volume from that of all volumes, and follows no link
-// out of there. One that was never mounted has none.
+// removeFiles removes a volume's directory inside the volume root, and follows no link out of the
+// root. A volume that was never mounted has no directory.
 func removeFiles(dir string, volume *corev1.PersistentVolume) error {
 	if dir == "" || volume.Spec.CSI == nil || volume.Spec.CSI.Driver != Driver {
 		return nil
@@ -63,23 +63,23 @@ func removeFiles(dir string, volume *corev1.PersistentVolume) error {
 	return root.RemoveAll(inside)
 }
 
-// guard adds the finalizer to a volume.
-func (c *Controller) guard(ctx context.Context, volume *corev1.PersistentVolume) error {
-	return c.finalize(ctx, volume, append(others(volume.Finalizers), Finalizer))
+// addFinalizer adds the finalizer to a volume.
+func (c *Controller) addFinalizer(ctx context.Context, volume *corev1.PersistentVolume) error {
+	return c.setFinalizers(ctx, volume, append(otherFinalizers(volume.Finalizers), Finalizer))
 }
 
-// release takes the finalizer away from a volume.
-func (c *Controller) release(ctx context.Context, volume *corev1.PersistentVolume) error {
-	return c.finalize(ctx, volume, others(volume.Finalizers))
+// removeFinalizer removes the finalizer from a volume.
+func (c *Controller) removeFinalizer(ctx context.Context, volume *corev1.PersistentVolume) error {
+	return c.setFinalizers(ctx, volume, otherFinalizers(volume.Finalizers))
 }
 
-// others are the finalizers that are not ours, in a slice of their own.
-func others(finalizers []string) []string {
+// otherFinalizers returns a copy without our finalizer.
+func otherFinalizers(finalizers []string) []string {
 	return slices.DeleteFunc(slices.Clone(finalizers), func(one string) bool { return one == Finalizer })
 }
 
-// finalize gives a volume these finalizers. That it has gone meanwhile is no error.
-func (c *Controller) finalize(ctx context.Context, volume *corev1.PersistentVolume, finalizers []string) error {
+// setFinalizers updates a volume's finalizers. A volume that is gone is no error.
+func (c *Controller) setFinalizers(ctx context.Context, volume *corev1.PersistentVolume, finalizers []string) error {
 	updated := volume.DeepCopy()
 	updated.Finalizers = finalizers
 	_, err := c.client.volumes.Update(ctx, updated)

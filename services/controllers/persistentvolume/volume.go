@@ -13,23 +13,23 @@ import (
 
 // VolumeDecision is what to do about a volume.
 type VolumeDecision struct {
-	// Phase to write; empty when it stays.
+	// Phase to write; empty if it stays.
 	Phase corev1.PersistentVolumePhase
-	// Unbind takes the reference to a claim that is gone away: the volume is to be used again.
+	// Unbind removes the reference to a deleted claim, so that the volume can be used again.
 	Unbind bool
-	// Delete takes away the volume's files and then the volume: its claim is gone, and it
-	// was made for that.
+	// Delete removes the volume's files and the volume: it was provisioned for a claim that is
+	// gone.
 	Delete bool
-	// Guard adds [Finalizer], and Release takes it away: the files stay.
-	Guard, Release bool
+	// AddFinalizer adds [Finalizer]. RemoveFinalizer removes it: the files stay.
+	AddFinalizer, RemoveFinalizer bool
 }
 
-// Finalizer keeps a volume that podfall has made, and that is to be deleted with its claim,
-// until its files are gone: it may be deleted before the claim is (HonorPVReclaimPolicy).
+// Finalizer keeps a provisioned volume that is deleted with its claim, until its files are gone:
+// the volume may be deleted before the claim is (HonorPVReclaimPolicy).
 const Finalizer = "external-provisioner.volume.kubernetes.io/finalizer"
 
-// DecideVolume judges a volume; claim is the one that it names, nil when there is none
-// (syncVolume).
+// DecideVolume decides about a volume. claim is the claim that the volume refers to; nil if there
+// is none (syncVolume).
 func DecideVolume(volume *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) VolumeDecision {
 	wanted := func(phase corev1.PersistentVolumePhase) VolumeDecision {
 		if volume.Status.Phase == phase {
@@ -42,9 +42,9 @@ func DecideVolume(volume *corev1.PersistentVolume, claim *corev1.PersistentVolum
 	guarded := slices.Contains(volume.Finalizers, Finalizer)
 	switch {
 	case ours && reclaimed && !guarded && volume.DeletionTimestamp == nil:
-		return VolumeDecision{Guard: true}
+		return VolumeDecision{AddFinalizer: true}
 	case ours && !reclaimed && guarded:
-		return VolumeDecision{Release: true}
+		return VolumeDecision{RemoveFinalizer: true}
 	}
 	ref := volume.Spec.ClaimRef
 	switch {
@@ -63,9 +63,9 @@ func DecideVolume(volume *corev1.PersistentVolume, claim *corev1.PersistentVolum
 	return VolumeDecision{} // its claim has not taken it yet
 }
 
-// Holder says who has a volume still, in upstream's words; empty for nobody. A node whose
-// volume was detached by force may have it mounted all the same, and says so.
-func Holder(volume *corev1.PersistentVolume, attachments []*storagev1.VolumeAttachment, nodes []*corev1.Node) string {
+// InUseMessage says in upstream's words which node still has a volume; empty if none has. A node
+// may still have mounted a volume that was detached by force, and reports it in its status.
+func InUseMessage(volume *corev1.PersistentVolume, attachments []*storagev1.VolumeAttachment, nodes []*corev1.Node) string {
 	for _, attachment := range attachments {
 		if name := attachment.Spec.Source.PersistentVolumeName; name != nil && *name == volume.Name {
 			return fmt.Sprintf("persistentvolume %s is still attached to node %s", volume.Name, attachment.Spec.NodeName)
@@ -79,8 +79,8 @@ func Holder(volume *corev1.PersistentVolume, attachments []*storagev1.VolumeAtta
 	return ""
 }
 
-// Reaches reports whether the volume can be used on the node.
-func Reaches(volume *corev1.PersistentVolume, node *corev1.Node) bool {
+// IsReachable reports whether the volume can be used on the node.
+func IsReachable(volume *corev1.PersistentVolume, node *corev1.Node) bool {
 	if volume.Spec.NodeAffinity == nil || volume.Spec.NodeAffinity.Required == nil {
 		return true
 	}

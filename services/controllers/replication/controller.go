@@ -1,5 +1,5 @@
-// Package replication keeps as many pods of a template as a ReplicationController asks
-// for: it reads it as a ReplicaSet and has package replicaset decide and act.
+// Package replication keeps as many pods of a template as a ReplicationController asks for. It
+// converts the controller to a ReplicaSet; package replicaset decides and acts.
 package replication
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/podfall/podfall/services/controllers/view"
 )
 
-// New is the controller of ReplicationControllers.
+// New returns the controller of ReplicationControllers.
 func New(base control.Base) *replicaset.Controller {
 	copies := view.Of[*corev1.ReplicationController](base.Views, "replicationcontrollers")
 	client := control.Of[*corev1.ReplicationController](base.API, "replicationcontrollers")
@@ -67,8 +67,8 @@ func New(base control.Base) *replicaset.Controller {
 	return c
 }
 
-// AsSet reads a ReplicationController as a ReplicaSet. One that counts no terminating pods
-// has none, so that its status is not news for ever.
+// AsSet converts a ReplicationController to a ReplicaSet. A ReplicationController counts no
+// terminating pods, and neither does the result, so that its status does not always differ.
 func AsSet(rc *corev1.ReplicationController) *appsv1.ReplicaSet {
 	set := &appsv1.ReplicaSet{ObjectMeta: rc.ObjectMeta}
 	set.Spec.Replicas, set.Spec.MinReadySeconds = rc.Spec.Replicas, rc.Spec.MinReadySeconds

@@ -20,7 +20,7 @@ type Controller struct {
 	loop       *loop.Loop[string]
 }
 
-// New returns a controller that has not begun. Without an authority it has nothing to publish.
+// New returns a controller that is not running yet. Without a CA it publishes nothing.
 func New(base control.Base) *Controller {
 	c := &Controller{authority: string(base.RootCA)}
 	if c.authority == "" {
@@ -46,7 +46,7 @@ func New(base control.Base) *Controller {
 	return c
 }
 
-// Run publishes the authority until ctx ends.
+// Run publishes the CA until ctx ends.
 func (c *Controller) Run(ctx context.Context) error {
 	if c.loop == nil {
 		<-ctx.Done()

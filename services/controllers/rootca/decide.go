@@ -1,6 +1,6 @@
-// Package rootca publishes the authority of the gateway's certificate in every namespace, as the ConfigMap
-// kube-root-ca.crt, for pods that speak to the API. decide.go says what to write; controller.go reads and
-// writes.
+// Package rootca publishes the CA of the gateway's certificate in every namespace, as the ConfigMap
+// kube-root-ca.crt, for pods that connect to the API. decide.go plans the ConfigMap; controller.go
+// reads and writes.
 package rootca
 
 import (
@@ -12,6 +12,7 @@ import (
 
 // Name is the ConfigMap's, and Key that of its only entry.
 const (
+	// Name is the ConfigMap's name, and Key the name of its only entry.
 	Name = "kube-root-ca.crt"
 	Key  = "ca.crt"
 )
@@ -23,8 +24,8 @@ const (
 		"the internal service IP or kubernetes.default.svc. No other usage is guaranteed across distributions of Kubernetes clusters."
 )
 
-// Decide returns the ConfigMap to write; nil when have is right, or the namespace is on its way out. It is
-// to be created if have is nil (syncNamespace).
+// Decide returns the ConfigMap to write; nil if have is right or the namespace is terminating. If
+// have is nil the ConfigMap is to be created (syncNamespace).
 func Decide(namespace *corev1.Namespace, have *corev1.ConfigMap, authority string) *corev1.ConfigMap {
 	if namespace.DeletionTimestamp != nil || namespace.Status.Phase == corev1.NamespaceTerminating {
 		return nil

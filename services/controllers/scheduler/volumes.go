@@ -77,7 +77,7 @@ func claimName(pod *corev1.Pod, volume corev1.Volume) string {
 }
 
 // addClaim adds one claim, or says why the pod cannot be scheduled with it.
-func (v *podVolumes) claim(claim *corev1.PersistentVolumeClaim, name string) string {
+func (v *podVolumes) addClaim(claim *corev1.PersistentVolumeClaim, name string) string {
 	switch {
 	case claim == nil:
 		return fmt.Sprintf("persistentvolumeclaim %q not found", name)

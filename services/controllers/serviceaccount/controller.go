@@ -19,7 +19,7 @@ type Controller struct {
 	loop       *loop.Loop[string]
 }
 
-// New is a controller that has not begun.
+// New returns a controller that is not running yet.
 func New(base control.Base) *Controller {
 	c := &Controller{
 		namespaces: view.Of[*corev1.Namespace](base.Views, "namespaces"),

@@ -1,5 +1,4 @@
-// Package serviceaccount gives every namespace the account by which its pods are known unless
-// they say otherwise.
+// Package serviceaccount gives every namespace the default account of its pods.
 package serviceaccount
 
 import (
@@ -10,8 +9,8 @@ import (
 // Name is the account's.
 const Name = "default"
 
-// Decide is the account to make in a namespace, nil when there is nothing to do: it is there, or
-// the namespace is on its way out.
+// Decide returns the account to create in a namespace; nil if it exists or the namespace is
+// terminating.
 func Decide(namespace *corev1.Namespace, have *corev1.ServiceAccount) *corev1.ServiceAccount {
 	if have != nil || namespace.DeletionTimestamp != nil || namespace.Status.Phase != corev1.NamespaceActive {
 		return nil

@@ -12,14 +12,14 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// claimName is the name of the claim that a pod has of a template.
-func (r *round) claimName(template *corev1.PersistentVolumeClaim, ordinal int) string {
+// claimName is the name of a pod's claim for a template.
+func (r *planning) claimName(template *corev1.PersistentVolumeClaim, ordinal int) string {
 	return fmt.Sprintf("%s-%s-%d", template.Name, r.Set.Name, ordinal)
 }
 
-// mount gives a pod the volumes of its claims; what the template says under those names goes
-// (updateStorage).
-func (r *round) mount(pod *corev1.Pod, ordinal int) {
+// setVolumes gives a pod the volumes of its claims. They replace the template's volumes of the same
+// names (updateStorage).
+func (r *planning) setVolumes(pod *corev1.Pod, ordinal int) {
 	var volumes []corev1.Volume
 	ours := map[string]bool{}
 	for i := range r.Set.Spec.VolumeClaimTemplates {
@@ -37,7 +37,7 @@ func (r *round) mount(pod *corev1.Pod, ordinal int) {
 	pod.Spec.Volumes = volumes
 }
 
-func (r *round) mounted(pod *corev1.Pod, ordinal int) bool {
+func (r *planning) hasVolumes(pod *corev1.Pod, ordinal int) bool {
 	for i := range r.Set.Spec.VolumeClaimTemplates {
 		template := &r.Set.Spec.VolumeClaimTemplates[i]
 		if !slices.ContainsFunc(pod.Spec.Volumes, func(volume corev1.Volume) bool {
@@ -50,8 +50,8 @@ func (r *round) mounted(pod *corev1.Pod, ordinal int) bool {
 	return true
 }
 
-// claims plans the claims of a pod that are missing.
-func (r *round) claims(pod *corev1.Pod) {
+// planMissingClaims plans the pod's missing claims.
+func (r *planning) planMissingClaims(pod *corev1.Pod) {
 	ordinal := Ordinal(pod, r.Set)
 	for i := range r.Set.Spec.VolumeClaimTemplates {
 		template := &r.Set.Spec.VolumeClaimTemplates[i]
@@ -68,16 +68,16 @@ func (r *round) claims(pod *corev1.Pod) {
 		if r.Set.Spec.Selector != nil {
 			maps.Copy(claim.Labels, r.Set.Spec.Selector.MatchLabels)
 		}
-		claim.OwnerReferences = r.owners(claim, pod, staying)
+		claim.OwnerReferences = r.desiredOwners(claim, pod, staying)
 		claim.Status = corev1.PersistentVolumeClaimStatus{}
-		r.Make = append(r.Make, claim)
+		r.CreateClaims = append(r.CreateClaims, claim)
 	}
 }
 
-// staleClaims reports whether a claim of a new pod belongs to a pod that was scaled away: it
-// is about to be deleted, and the pod waits for that (PodClaimIsStale).
-func (r *round) staleClaims(pod *corev1.Pod) bool {
-	if keeps(r.scaled()) {
+// hasStaleClaim reports whether a claim of a new pod belongs to a pod that was scaled away. The
+// claim is about to be deleted, and the new pod waits for that (PodClaimIsStale).
+func (r *planning) hasStaleClaim(pod *corev1.Pod) bool {
+	if retains(r.whenScaled()) {
 		return false
 	}
 	for i := range r.Set.Spec.VolumeClaimTemplates {
@@ -94,39 +94,39 @@ func (r *round) staleClaims(pod *corev1.Pod) bool {
 	return false
 }
 
-// fate is what becomes of a pod: it stays, or leaves because the set is smaller.
-type fate bool
+// scaling is whether a pod stays, or leaves because the set is smaller.
+type scaling bool
 
 const (
-	staying fate = false
-	leaving fate = true
+	staying scaling = false
+	leaving scaling = true
 )
 
-// own plans the owners of a pod's claims, by the policy of retention
+// planClaimOwners plans the owners of a pod's claims by the retention policy
 // (UpdatePodClaimForRetentionPolicy).
-func (r *round) own(pod *corev1.Pod, fate fate) {
+func (r *planning) planClaimOwners(pod *corev1.Pod, fate scaling) {
 	ordinal := Ordinal(pod, r.Set)
 	for i := range r.Set.Spec.VolumeClaimTemplates {
 		claim := r.Claims[r.claimName(&r.Set.Spec.VolumeClaimTemplates[i], ordinal)]
 		if claim == nil || claim.DeletionTimestamp != nil {
 			continue
 		}
-		owners := r.owners(claim, pod, fate)
+		owners := r.desiredOwners(claim, pod, fate)
 		if kinds.Equal(owners, claim.OwnerReferences) {
 			continue
 		}
 		changed := claim.DeepCopy()
 		changed.OwnerReferences = owners
-		r.Own = append(r.Own, changed)
+		r.UpdateClaims = append(r.UpdateClaims, changed)
 	}
 }
 
-// owners are a claim's: the set if it is to go with it, the pod if it is to go with a pod that
-// leaves, nobody if it is kept; and whoever else owns it.
-func (r *round) owners(claim *corev1.PersistentVolumeClaim, pod *corev1.Pod, fate fate) []metav1.OwnerReference {
+// desiredOwners are a claim's owners by the retention policy. The set owns a claim that is deleted
+// with the set, and the pod one that is deleted with a scaled-down pod. Owners of other kinds stay.
+func (r *planning) desiredOwners(claim *corev1.PersistentVolumeClaim, pod *corev1.Pod, fate scaling) []metav1.OwnerReference {
 	set := metav1.OwnerReference{APIVersion: "apps/v1", Kind: "StatefulSet", Name: r.Set.Name, UID: r.Set.UID, Controller: new(true), BlockOwnerDeletion: new(true)}
 	byPod := metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID, Controller: new(true), BlockOwnerDeletion: new(true)}
-	scaled, deleted := !keeps(r.scaled()), !keeps(r.deleted())
+	scaled, deleted := !retains(r.whenScaled()), !retains(r.whenDeleted())
 	var wanted *metav1.OwnerReference
 	switch {
 	case scaled && fate == leaving:
@@ -151,20 +151,20 @@ func (r *round) owners(claim *corev1.PersistentVolumeClaim, pod *corev1.Pod, fat
 	return owners
 }
 
-func (r *round) scaled() appsv1.PersistentVolumeClaimRetentionPolicyType {
+func (r *planning) whenScaled() appsv1.PersistentVolumeClaimRetentionPolicyType {
 	if policy := r.Set.Spec.PersistentVolumeClaimRetentionPolicy; policy != nil {
 		return policy.WhenScaled
 	}
 	return appsv1.RetainPersistentVolumeClaimRetentionPolicyType
 }
 
-func (r *round) deleted() appsv1.PersistentVolumeClaimRetentionPolicyType {
+func (r *planning) whenDeleted() appsv1.PersistentVolumeClaimRetentionPolicyType {
 	if policy := r.Set.Spec.PersistentVolumeClaimRetentionPolicy; policy != nil {
 		return policy.WhenDeleted
 	}
 	return appsv1.RetainPersistentVolumeClaimRetentionPolicyType
 }
 
-func keeps(policy appsv1.PersistentVolumeClaimRetentionPolicyType) bool {
+func retains(policy appsv1.PersistentVolumeClaimRetentionPolicyType) bool {
 	return policy != appsv1.DeletePersistentVolumeClaimRetentionPolicyType
 }

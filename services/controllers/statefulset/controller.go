@@ -41,7 +41,7 @@ type writes struct {
 
 const workers = 5
 
-// New is the controller of StatefulSets.
+// New returns the controller of StatefulSets.
 func New(base control.Base) *Controller {
 	c := &Controller{
 		sets:      view.Of[*appsv1.StatefulSet](base.Views, "statefulsets.apps"),
@@ -72,7 +72,7 @@ func New(base control.Base) *Controller {
 // Run keeps the sets until ctx ends.
 func (c *Controller) Run(ctx context.Context) error { return c.loop.Run(ctx) }
 
-// sync does one round of one set.
+// sync syncs one set.
 func (c *Controller) sync(ctx context.Context, key view.Key) error {
 	set, ok := c.sets.Get(key)
 	if !ok {
@@ -88,12 +88,12 @@ func (c *Controller) sync(ctx context.Context, key view.Key) error {
 	if err != nil {
 		return err
 	}
-	v, kept, err := c.view(ctx, set, selector, pods)
+	v, kept, err := c.buildView(ctx, set, selector, pods)
 	if err != nil {
 		return err
 	}
 	plan := Decide(v, c.clock.Now())
-	failed := c.carryOut(ctx, set, &plan)
+	failed := c.applyPlan(ctx, set, &plan)
 	if !kinds.Equal(set.Status, plan.Status) {
 		changed := set.DeepCopy()
 		changed.Status = plan.Status
@@ -104,14 +104,14 @@ func (c *Controller) sync(ctx context.Context, key view.Key) error {
 	if failed != nil {
 		return failed
 	}
-	if plan.Again > 0 {
-		c.loop.AddAfter(key, plan.Again)
+	if plan.RequeueAfter > 0 {
+		c.loop.AddAfter(key, plan.RequeueAfter)
 	}
-	return c.truncate(ctx, set, pods, kept)
+	return c.truncateHistory(ctx, set, pods, kept)
 }
 
-// view is what is known of a set, after a revision of its template was stored.
-func (c *Controller) view(ctx context.Context, set *appsv1.StatefulSet, selector labels.Selector, pods []*corev1.Pod) (View, history.Kept, error) {
+// buildView stores a revision of the set's template and returns the input of a decision.
+func (c *Controller) buildView(ctx context.Context, set *appsv1.StatefulSet, selector labels.Selector, pods []*corev1.Pod) (View, history.Kept, error) {
 	v := View{Set: set, Pods: pods, Claims: map[string]*corev1.PersistentVolumeClaim{}}
 	revisions, err := control.NewClaimer(c.owners, c.writes.revisions, set, selector).
 		Claim(ctx, append(c.revisions.ControlledBy(set.UID), c.revisions.Orphans(set.Namespace)...))
@@ -143,25 +143,25 @@ func (c *Controller) view(ctx context.Context, set *appsv1.StatefulSet, selector
 	return v, kept, nil
 }
 
-// carryOut does what a plan says.
-func (c *Controller) carryOut(ctx context.Context, set *appsv1.StatefulSet, plan *Plan) error {
-	for _, event := range plan.Tell {
+// applyPlan carries out a plan.
+func (c *Controller) applyPlan(ctx context.Context, set *appsv1.StatefulSet, plan *Plan) error {
+	for _, event := range plan.Events {
 		c.events.Event(set, event.Type, event.Reason, event.Message)
 	}
-	if err := c.keepClaims(ctx, set, plan); err != nil {
+	if err := c.applyClaims(ctx, set, plan); err != nil {
 		return err
 	}
 	_, failed := control.SlowStart(len(plan.Create), func(i int) error {
 		pod := plan.Create[i]
 		_, err := c.owners.Writes.Create(ctx, pod)
 		if !apierrors.IsAlreadyExists(err) && !control.IsNamespaceTerminating(err) {
-			c.tell(set, "create", pod.Name, err)
+			c.recordResult(set, "create", pod.Name, err)
 		}
 		return err
 	})
 	for _, pod := range plan.Repair {
 		_, err := c.owners.Writes.Update(ctx, pod)
-		c.tell(set, "update", pod.Name, err)
+		c.recordResult(set, "update", pod.Name, err)
 		failed = errors.Join(failed, err)
 	}
 	return errors.Join(failed, control.Parallel(len(plan.Delete), func(i int) error {
@@ -169,20 +169,20 @@ func (c *Controller) carryOut(ctx context.Context, set *appsv1.StatefulSet, plan
 		if control.IsGone(err) {
 			return nil
 		}
-		c.tell(set, "delete", plan.Delete[i].Name, err)
+		c.recordResult(set, "delete", plan.Delete[i].Name, err)
 		return err
 	}, func() {}))
 }
 
-// keepClaims makes claims, and gives those that are there their owners.
-func (c *Controller) keepClaims(ctx context.Context, set *appsv1.StatefulSet, plan *Plan) error {
+// applyClaims creates missing claims and updates the owners of others.
+func (c *Controller) applyClaims(ctx context.Context, set *appsv1.StatefulSet, plan *Plan) error {
 	var failed error
-	for _, claim := range plan.Make {
+	for _, claim := range plan.CreateClaims {
 		_, err := c.writes.claims.Create(ctx, claim)
 		if apierrors.IsAlreadyExists(err) {
 			continue
 		}
-		pod := podOf(claim, set)
+		pod := podNameOf(claim, set)
 		if err != nil {
 			c.events.Event(set, corev1.EventTypeWarning, "FailedCreate",
 				fmt.Sprintf("create Claim %s for Pod %s in StatefulSet %s failed error: %v", claim.Name, pod, set.Name, err))
@@ -192,7 +192,7 @@ func (c *Controller) keepClaims(ctx context.Context, set *appsv1.StatefulSet, pl
 		}
 		failed = errors.Join(failed, err)
 	}
-	for _, claim := range plan.Own {
+	for _, claim := range plan.UpdateClaims {
 		if _, err := c.writes.claims.Update(ctx, claim); err != nil && !control.IsGone(err) {
 			failed = errors.Join(failed, err)
 		}
@@ -200,14 +200,14 @@ func (c *Controller) keepClaims(ctx context.Context, set *appsv1.StatefulSet, pl
 	return failed
 }
 
-// podOf is the name of the pod that a claim is for.
-func podOf(claim *corev1.PersistentVolumeClaim, set *appsv1.StatefulSet) string {
+// podNameOf is the name of the claim's pod.
+func podNameOf(claim *corev1.PersistentVolumeClaim, set *appsv1.StatefulSet) string {
 	at := strings.LastIndex(claim.Name, "-"+set.Name+"-")
 	return claim.Name[at+1:]
 }
 
-// tell records that a pod was created, updated or deleted, or was not.
-func (c *Controller) tell(set *appsv1.StatefulSet, verb, pod string, err error) {
+// recordResult records an event for a create, update or delete of a pod, or for its failure.
+func (c *Controller) recordResult(set *appsv1.StatefulSet, verb, pod string, err error) {
 	reason := strings.ToUpper(verb[:1]) + verb[1:]
 	if err != nil {
 		c.events.Event(set, corev1.EventTypeWarning, "Failed"+reason, fmt.Sprintf("%s Pod %s in StatefulSet %s failed error: %v", verb, pod, set.Name, err))
@@ -216,8 +216,8 @@ func (c *Controller) tell(set *appsv1.StatefulSet, verb, pod string, err error) 
 	c.events.Event(set, corev1.EventTypeNormal, "Successful"+reason, fmt.Sprintf("%s Pod %s in StatefulSet %s successful", verb, pod, set.Name))
 }
 
-// truncate deletes the oldest revisions that no pod has, beyond the limit of history.
-func (c *Controller) truncate(ctx context.Context, set *appsv1.StatefulSet, pods []*corev1.Pod, kept history.Kept) error {
+// truncateHistory deletes the oldest revisions without pods beyond the history limit.
+func (c *Controller) truncateHistory(ctx context.Context, set *appsv1.StatefulSet, pods []*corev1.Pod, kept history.Kept) error {
 	used := map[string]bool{kept.Update.Name: true, set.Status.CurrentRevision: true, set.Status.UpdateRevision: true}
 	for _, pod := range pods {
 		used[revisionOf(pod)] = true

@@ -1,7 +1,6 @@
-// Package statefulset keeps pods that have names of their own, one of each at most (CTL-32).
-// decide.go says what one round does; identity.go is what makes a pod web-0, claims.go is its
-// volumes, and both are as pure as it is; controller.go watches, claims, keeps revisions, asks
-// and acts.
+// Package statefulset keeps pods with stable names, at most one of each name (CTL-32). decide.go
+// decides one sync, identity.go sets a pod's name and labels, and claims.go plans volumes; all
+// three are pure. controller.go watches, claims pods, keeps revisions, and writes.
 package statefulset
 
 import (
@@ -16,68 +15,68 @@ import (
 	"github.com/podfall/podfall/services/controllers/workload"
 )
 
-// View is what is known of one StatefulSet.
+// View is the input of a decision about one StatefulSet.
 type View struct {
 	Set  *appsv1.StatefulSet
 	Pods []*corev1.Pod
-	// Claims are the namespace's, by name.
+	// Claims are the namespace's claims, by name.
 	Claims map[string]*corev1.PersistentVolumeClaim
-	// Current is the revision that the set rolls from, Update the one that it rolls to.
+	// Current is the revision that the set rolls from, Update the revision that it rolls to.
 	Current, Update Revision
 	Collisions      *int32
 }
 
-// Revision is a template by its name.
+// Revision is a pod template with its name.
 type Revision struct {
 	Name     string
 	Template *corev1.PodTemplateSpec
 }
 
-// Plan is what one round does, in this order: claims, pods, status.
+// Plan is what one sync does, in this order: claims, pods, status.
 type Plan struct {
-	// Make and Own are claims that are missing, and those that are to have other owners.
-	Make, Own []*corev1.PersistentVolumeClaim
-	// Create, Repair and Delete are pods; Repair has them as they are to be.
+	// CreateClaims are missing claims. UpdateClaims are claims with changed owners.
+	CreateClaims, UpdateClaims []*corev1.PersistentVolumeClaim
+	// Create, Repair and Delete are pods. Repair has the repaired versions.
 	Create, Repair, Delete []*corev1.Pod
 	Status                 appsv1.StatefulSetStatus
-	Tell                   []Event
-	// Again is how long to wait before the next look; 0 is until something changes.
-	Again time.Duration
+	Events                 []Event
+	// RequeueAfter is when to sync again; 0 means when something changes.
+	RequeueAfter time.Duration
 }
 
 // Event is one event about the set.
 type Event struct{ Type, Reason, Message string }
 
-// round is a plan in the making.
-type round struct {
+// planning is a plan that is being made.
+type planning struct {
 	View
 	Plan
 	now time.Time
-	// slots are the pods of the ordinals that there should be, nil where one is missing;
-	// condemned are the others, the highest ordinal first.
+	// slots are the pods of the wanted ordinals, nil if one is missing. condemned are the others,
+	// the highest ordinal first.
 	slots, condemned []*corev1.Pod
 }
 
-// Decide says what the round at now does (updateStatefulSet).
+// Decide plans one sync at now (updateStatefulSet).
 func Decide(v View, now time.Time) Plan {
-	r := &round{View: v, now: now}
-	r.arrange()
-	r.count()
+	r := &planning{View: v, now: now}
+	r.sortPods()
+	r.initStatus()
 	if r.Set.DeletionTimestamp == nil {
-		if !r.fill() && !r.shrink() && r.Set.Spec.UpdateStrategy.Type != appsv1.OnDeleteStatefulSetStrategyType {
-			r.roll()
+		if !r.planSlots() && !r.deleteCondemned() && r.Set.Spec.UpdateStrategy.Type != appsv1.OnDeleteStatefulSetStrategyType {
+			r.rollUpdate()
 		}
 	}
-	r.complete()
+	r.completeUpdate()
 	return r.Plan
 }
 
-// arrange puts the pods into their slots.
-func (r *round) arrange() {
+// sortPods puts the pods into their slots.
+func (r *planning) sortPods() {
 	r.slots = make([]*corev1.Pod, Replicas(r.Set))
 	for _, pod := range r.Pods {
 		ordinal := Ordinal(pod, r.Set)
-		switch slot := ordinal - start(r.Set); {
+		switch slot := ordinal - firstOrdinal(r.Set); {
 		case ordinal < 0:
 		case slot >= 0 && slot < len(r.slots):
 			r.slots[slot] = pod
@@ -88,8 +87,8 @@ func (r *round) arrange() {
 	slices.SortFunc(r.condemned, func(a, b *corev1.Pod) int { return Ordinal(b, r.Set) - Ordinal(a, r.Set) })
 }
 
-// count begins the status (updateStatus).
-func (r *round) count() {
+// initStatus counts the pods for the status (updateStatus).
+func (r *planning) initStatus() {
 	r.Status = *r.Set.Status.DeepCopy()
 	s := &r.Status
 	s.ObservedGeneration, s.CollisionCount = r.Set.Generation, r.Collisions
@@ -97,9 +96,9 @@ func (r *round) count() {
 	s.Replicas, s.ReadyReplicas, s.AvailableReplicas, s.CurrentReplicas, s.UpdatedReplicas = 0, 0, 0, 0, 0
 	for _, pod := range r.Pods {
 		s.Replicas++
-		if running(pod) && workload.IsReady(pod) {
+		if isRunning(pod) && workload.IsReady(pod) {
 			s.ReadyReplicas++
-			if r.available(pod) {
+			if r.isAvailable(pod) {
 				s.AvailableReplicas++
 			}
 		}
@@ -115,130 +114,133 @@ func (r *round) count() {
 	}
 }
 
-// complete ends an update whose pods are all new and ready: from now on the new revision is the current
-// one, whatever the strategy (completeUpdate).
-func (r *round) complete() {
+// completeUpdate ends an update when all pods are new and ready. The new revision becomes the
+// current one, whatever the strategy (completeUpdate).
+func (r *planning) completeUpdate() {
 	s, n := &r.Status, int32(len(r.slots))
 	if s.UpdatedReplicas == n && s.ReadyReplicas == n && s.Replicas == n {
 		s.CurrentReplicas = s.UpdatedReplicas
 		s.CurrentRevision = s.UpdateRevision
 	}
-	r.Again = shorter(r.Again, workload.NextAvailable(r.Pods, r.Set.Spec.MinReadySeconds, r.now))
+	r.RequeueAfter = shorterDelay(r.RequeueAfter, workload.NextAvailable(r.Pods, r.Set.Spec.MinReadySeconds, r.now))
 }
 
-// ordered reports whether a pod waits for those before it.
-func (r *round) ordered() bool { return r.Set.Spec.PodManagementPolicy != appsv1.ParallelPodManagement }
+// isOrdered reports whether each pod waits for those before it.
+func (r *planning) isOrdered() bool {
+	return r.Set.Spec.PodManagementPolicy != appsv1.ParallelPodManagement
+}
 
-// fill makes the pods that are missing and mends those that are there, in their order; it
-// reports whether the round ends here.
-func (r *round) fill() bool {
+// planSlots creates missing pods and repairs existing ones, in order. It reports whether the sync
+// ends here.
+func (r *planning) planSlots() bool {
 	ends := false
 	for i := range r.slots {
-		if r.slot(i) {
+		if r.planSlot(i) {
 			ends = true
-			if r.ordered() {
+			if r.isOrdered() {
 				return true
 			}
 		}
 	}
 	for _, pod := range r.condemned {
-		r.own(pod, leaving)
+		r.planClaimOwners(pod, leaving)
 	}
-	return ends && r.ordered()
+	return ends && r.isOrdered()
 }
 
-// slot is what becomes of one slot; it reports whether those after it wait.
-func (r *round) slot(i int) bool {
+// planSlot plans one slot. It reports whether later slots wait.
+func (r *planning) planSlot(i int) bool {
 	pod := r.slots[i]
 	switch {
 	case pod == nil:
-		made := r.pod(start(r.Set) + i)
-		if r.staleClaims(made) {
-			r.Again = shorter(r.Again, time.Second)
+		made := r.newPod(firstOrdinal(r.Set) + i)
+		if r.hasStaleClaim(made) {
+			r.RequeueAfter = shorterDelay(r.RequeueAfter, time.Second)
 			return true
 		}
-		r.claims(made)
+		r.planMissingClaims(made)
 		r.Create = append(r.Create, made)
 		return true
 	case workload.IsFinished(pod):
-		r.replace(pod)
+		r.replaceFinished(pod)
 		return true
 	case pod.Status.Phase == corev1.PodPending:
-		r.claims(pod)
+		r.planMissingClaims(pod)
 	}
-	if pod.DeletionTimestamp != nil || !running(pod) || !r.available(pod) {
-		if r.ordered() {
+	if pod.DeletionTimestamp != nil || !isRunning(pod) || !r.isAvailable(pod) {
+		if r.isOrdered() {
 			return true
 		}
 	}
-	r.mend(pod)
+	r.repair(pod)
 	return false
 }
 
-// replace deletes a pod that has ended; the next one comes when its name is free.
-func (r *round) replace(pod *corev1.Pod) {
+// replaceFinished deletes a terminal pod. The next sync creates its successor when the name is
+// free.
+func (r *planning) replaceFinished(pod *corev1.Pod) {
 	if pod.DeletionTimestamp != nil {
 		return
 	}
 	about := r.Set.Namespace + "/" + r.Set.Name
 	if pod.Status.Phase == corev1.PodFailed {
-		r.Tell = append(r.Tell, Event{corev1.EventTypeWarning, "RecreatingFailedPod", fmt.Sprintf("StatefulSet %s is recreating failed Pod %s", about, pod.Name)})
+		r.Events = append(r.Events, Event{corev1.EventTypeWarning, "RecreatingFailedPod", fmt.Sprintf("StatefulSet %s is recreating failed Pod %s", about, pod.Name)})
 	} else {
-		r.Tell = append(r.Tell, Event{corev1.EventTypeNormal, "RecreatingTerminatedPod", fmt.Sprintf("StatefulSet %s is recreating terminated Pod %s", about, pod.Name)})
+		r.Events = append(r.Events, Event{corev1.EventTypeNormal, "RecreatingTerminatedPod", fmt.Sprintf("StatefulSet %s is recreating terminated Pod %s", about, pod.Name)})
 	}
 	r.Delete = append(r.Delete, pod)
 }
 
-// mend gives a pod its identity and its volumes back, and its claims their owners.
-func (r *round) mend(pod *corev1.Pod) {
-	if !r.fits(pod) {
+// repair restores a pod's identity and volumes, and the owners of its claims.
+func (r *planning) repair(pod *corev1.Pod) {
+	if !r.hasIdentity(pod) {
 		fixed := pod.DeepCopy()
-		r.identify(fixed, Ordinal(pod, r.Set))
-		r.claims(fixed)
+		r.setIdentity(fixed, Ordinal(pod, r.Set))
+		r.planMissingClaims(fixed)
 		r.Repair = append(r.Repair, fixed)
 	}
-	r.own(pod, staying)
+	r.planClaimOwners(pod, staying)
 }
 
-// shrink deletes pods that are too many, one after the other if the set is ordered; it
-// reports whether the round ends here.
-func (r *round) shrink() bool {
-	sick := r.firstSick()
+// deleteCondemned deletes surplus pods, one after the other if the set is ordered. It reports
+// whether the sync ends here.
+func (r *planning) deleteCondemned() bool {
+	sick := r.firstUnavailable()
 	for _, pod := range r.condemned {
 		switch {
 		case pod.DeletionTimestamp != nil:
-			if r.ordered() {
+			if r.isOrdered() {
 				return true
 			}
 			continue
-		case r.ordered() && pod != sick && (!running(pod) || !r.available(pod)):
+		case r.isOrdered() && pod != sick && (!isRunning(pod) || !r.isAvailable(pod)):
 			return true
 		}
 		r.Delete = append(r.Delete, pod)
-		if r.ordered() {
+		if r.isOrdered() {
 			return true
 		}
 	}
 	return false
 }
 
-// firstSick is the pod of the lowest ordinal that is unavailable.
-func (r *round) firstSick() *corev1.Pod {
+// firstUnavailable is the unavailable pod with the lowest ordinal.
+func (r *planning) firstUnavailable() *corev1.Pod {
 	var first *corev1.Pod
 	for _, pod := range slices.Concat(r.slots, r.condemned) {
-		if pod != nil && r.unavailable(pod) && (first == nil || Ordinal(pod, r.Set) < Ordinal(first, r.Set)) {
+		if pod != nil && r.isUnavailable(pod) && (first == nil || Ordinal(pod, r.Set) < Ordinal(first, r.Set)) {
 			first = pod
 		}
 	}
 	return first
 }
 
-// roll deletes pods of another revision than the one to roll to, the highest ordinal first, down to the
-// partition (updateStatefulSetAfterInvariantEstablished).
-func (r *round) roll() {
-	least, budget := r.limits()
+// rollUpdate deletes pods of old revisions, the highest ordinal first, down to the partition
+// (updateStatefulSetAfterInvariantEstablished).
+func (r *planning) rollUpdate() {
+	least, budget := r.updateLimits()
 	for _, pod := range r.slots {
-		if pod == nil || r.unavailable(pod) {
+		if pod == nil || r.isUnavailable(pod) {
 			budget--
 		}
 	}
@@ -247,26 +249,26 @@ func (r *round) roll() {
 		pod := r.slots[i]
 		switch {
 		case pod == nil, pod.DeletionTimestamp != nil, revisionOf(pod) == r.Update.Name:
-		case r.ordered() || r.available(pod):
+		case r.isOrdered() || r.isAvailable(pod):
 			well = append(well, pod)
 		default:
 			sick = append(sick, pod)
 		}
 	}
 	// Pods of a parallel set that are unavailable anyway go first, and spend no budget.
-	r.retire(sick)
-	r.retire(well[:min(max(budget, 0), len(well))])
+	r.deleteOutdated(sick)
+	r.deleteOutdated(well[:min(max(budget, 0), len(well))])
 }
 
-// retire deletes pods of an old revision.
-func (r *round) retire(pods []*corev1.Pod) {
+// deleteOutdated deletes pods of an old revision.
+func (r *planning) deleteOutdated(pods []*corev1.Pod) {
 	r.Delete = append(r.Delete, pods...)
 	r.Status.CurrentReplicas -= int32(len(pods))
 }
 
-// limits returns the lowest slot of a rolling update, and how many pods may be unavailable. A percentage
-// is rounded down, to 1 at least (getStatefulSetMaxUnavailable).
-func (r *round) limits() (least, unavailable int) {
+// updateLimits returns the lowest slot of a rolling update, and how many pods may be unavailable. A
+// percentage is rounded down, to 1 at least (getStatefulSetMaxUnavailable).
+func (r *planning) updateLimits() (least, unavailable int) {
 	unavailable = 1
 	rolling := r.Set.Spec.UpdateStrategy.RollingUpdate
 	if rolling == nil {
@@ -283,18 +285,19 @@ func (r *round) limits() (least, unavailable int) {
 	return least, unavailable
 }
 
-// unavailable reports whether a pod is not ready for long enough, or is being deleted (isUnavailable).
-func (r *round) unavailable(pod *corev1.Pod) bool {
-	return !r.available(pod) || pod.DeletionTimestamp != nil
+// isUnavailable reports whether a pod has not been ready for long enough, or is terminating
+// (isUnavailable).
+func (r *planning) isUnavailable(pod *corev1.Pod) bool {
+	return !r.isAvailable(pod) || pod.DeletionTimestamp != nil
 }
 
-func (r *round) available(pod *corev1.Pod) bool {
+func (r *planning) isAvailable(pod *corev1.Pod) bool {
 	return workload.IsAvailable(pod, r.Set.Spec.MinReadySeconds, r.now)
 }
 
-func running(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodRunning }
+func isRunning(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodRunning }
 
-// Replicas is how many pods are asked for; 1 when nothing is said.
+// Replicas is how many pods the set wants; 1 by default.
 func Replicas(set *appsv1.StatefulSet) int32 {
 	if set.Spec.Replicas == nil {
 		return 1
@@ -302,8 +305,8 @@ func Replicas(set *appsv1.StatefulSet) int32 {
 	return *set.Spec.Replicas
 }
 
-// shorter is the shorter of two waits, of which 0 is none.
-func shorter(a, b time.Duration) time.Duration {
+// shorterDelay returns the shorter delay; 0 means none.
+func shorterDelay(a, b time.Duration) time.Duration {
 	if a == 0 || (b != 0 && b < a) {
 		return b
 	}

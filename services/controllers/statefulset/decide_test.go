@@ -73,7 +73,7 @@ func pods(s *appsv1.StatefulSet, text string) []*corev1.Pod {
 		p.Labels = map[string]string{"app": "web", appsv1.StatefulSetRevisionLabel: "new", appsv1.StatefulSetPodNameLabel: p.Name, appsv1.PodIndexLabel: number}
 		p.Status.Phase = corev1.PodRunning
 		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(now.Add(-time.Minute))}}
-		(&round{View: View{Set: s}}).mount(p, Ordinal(p, s))
+		(&planning{View: View{Set: s}}).setVolumes(p, Ordinal(p, s))
 		for what := range strings.SplitSeq(special, ",") {
 			switch what {
 			case "old":
@@ -108,10 +108,10 @@ func seen(s *appsv1.StatefulSet, text string, existing ...*corev1.PersistentVolu
 // done is what a plan does: "+web-0 -web-1 ~web-2 claim data-web-0".
 func done(plan Plan) string {
 	var words []string
-	for _, claim := range plan.Make {
+	for _, claim := range plan.CreateClaims {
 		words = append(words, "claim "+claim.Name)
 	}
-	for _, claim := range plan.Own {
+	for _, claim := range plan.UpdateClaims {
 		owner := "nobody"
 		if len(claim.OwnerReferences) > 0 {
 			owner = claim.OwnerReferences[0].Kind
@@ -276,7 +276,7 @@ func TestStatus(t *testing.T) {
 			t.Errorf("%s: %s, want %s", c.name, got, c.want)
 		}
 	}
-	if again := Decide(seen(slow, "0 1"), now).Again; again != 30*time.Second {
+	if again := Decide(seen(slow, "0 1"), now).RequeueAfter; again != 30*time.Second {
 		t.Errorf("looks again after %v, want 30s", again)
 	}
 }

@@ -16,11 +16,11 @@ func FuzzOrdinal(f *testing.F) {
 	f.Fuzz(func(t *testing.T, set, name string, ordinal uint16) {
 		owner := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: set}}
 		made := &corev1.Pod{}
-		(&round{View: View{Set: owner}}).identify(made, int(ordinal))
+		(&planning{View: View{Set: owner}}).setIdentity(made, int(ordinal))
 		if got := Ordinal(made, owner); got != int(ordinal) {
 			t.Errorf("%q is number %d, want %d", made.Name, got, ordinal)
 		}
-		if r := (&round{View: View{Set: owner}}); !r.fits(made) {
+		if r := (&planning{View: View{Set: owner}}); !r.hasIdentity(made) {
 			t.Errorf("%q does not fit itself", made.Name)
 		}
 		other := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: set + "-0"}}

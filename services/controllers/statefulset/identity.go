@@ -11,7 +11,7 @@ import (
 	"github.com/podfall/podfall/services/controllers/workload"
 )
 
-// Ordinal is the number in a pod's name; -1 when it has none, or its name is of another set.
+// Ordinal is the number in a pod's name; -1 if it has none, or the name belongs to another set.
 func Ordinal(pod *corev1.Pod, set *appsv1.StatefulSet) int {
 	text, ok := strings.CutPrefix(pod.Name, set.Name+"-")
 	if !ok {
@@ -24,8 +24,8 @@ func Ordinal(pod *corev1.Pod, set *appsv1.StatefulSet) int {
 	return int(number)
 }
 
-// start is the first ordinal.
-func start(set *appsv1.StatefulSet) int {
+// firstOrdinal is the set's first ordinal.
+func firstOrdinal(set *appsv1.StatefulSet) int {
 	if set.Spec.Ordinals == nil {
 		return 0
 	}
@@ -34,32 +34,32 @@ func start(set *appsv1.StatefulSet) int {
 
 func revisionOf(pod *corev1.Pod) string { return pod.Labels[appsv1.StatefulSetRevisionLabel] }
 
-// pod is a new pod of an ordinal: of the current revision as long as a rolling update has not
-// come to it (newVersionedStatefulSetPod).
-func (r *round) pod(ordinal int) *corev1.Pod {
+// newPod returns a new pod. It has the current revision until a rolling update reaches its ordinal
+// (newVersionedStatefulSetPod).
+func (r *planning) newPod(ordinal int) *corev1.Pod {
 	revision := r.Update
-	if r.needsCurrent(ordinal) {
+	if r.needsCurrentRevision(ordinal) {
 		revision = r.Current
 	}
 	pod := workload.NewPod(revision.Template, r.Set, appsv1.SchemeGroupVersion.WithKind("StatefulSet"))
-	r.identify(pod, ordinal)
+	r.setIdentity(pod, ordinal)
 	pod.Labels[appsv1.StatefulSetRevisionLabel] = revision.Name
 	return pod
 }
 
-func (r *round) needsCurrent(ordinal int) bool {
+func (r *planning) needsCurrentRevision(ordinal int) bool {
 	if r.Set.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType {
 		return false
 	}
 	rolling := r.Set.Spec.UpdateStrategy.RollingUpdate
 	if rolling == nil || rolling.Partition == nil {
-		return ordinal < start(r.Set)+int(r.Set.Status.CurrentReplicas)
+		return ordinal < firstOrdinal(r.Set)+int(r.Set.Status.CurrentReplicas)
 	}
-	return ordinal < start(r.Set)+int(*rolling.Partition)
+	return ordinal < firstOrdinal(r.Set)+int(*rolling.Partition)
 }
 
-// identify gives a pod the names and the volumes of an ordinal.
-func (r *round) identify(pod *corev1.Pod, ordinal int) {
+// setIdentity gives a pod the name, labels and volumes of an ordinal.
+func (r *planning) setIdentity(pod *corev1.Pod, ordinal int) {
 	pod.Namespace, pod.Name = r.Set.Namespace, fmt.Sprintf("%s-%d", r.Set.Name, ordinal)
 	if pod.Labels == nil {
 		pod.Labels = map[string]string{}
@@ -69,13 +69,13 @@ func (r *round) identify(pod *corev1.Pod, ordinal int) {
 	if pod.UID == "" { // of one that exists they cannot be changed
 		pod.Spec.Hostname, pod.Spec.Subdomain = pod.Name, r.Set.Spec.ServiceName
 	}
-	r.mount(pod, ordinal)
+	r.setVolumes(pod, ordinal)
 }
 
-// fits reports whether a pod has the names and the volumes of its ordinal (identityMatches,
-// storageMatches).
-func (r *round) fits(pod *corev1.Pod) bool {
+// hasIdentity reports whether a pod has the name, labels and volumes of its ordinal
+// (identityMatches, storageMatches).
+func (r *planning) hasIdentity(pod *corev1.Pod) bool {
 	ordinal := Ordinal(pod, r.Set)
 	return pod.Labels[appsv1.StatefulSetPodNameLabel] == pod.Name &&
-		pod.Labels[appsv1.PodIndexLabel] == strconv.Itoa(ordinal) && r.mounted(pod, ordinal)
+		pod.Labels[appsv1.PodIndexLabel] == strconv.Itoa(ordinal) && r.hasVolumes(pod, ordinal)
 }

@@ -19,17 +19,17 @@ type Controller struct{ loop *loop.Loop[view.Key] }
 // Run protects until ctx ends.
 func (c *Controller) Run(ctx context.Context) error { return c.loop.Run(ctx) }
 
-// claimKeeper keeps the finalizers of claims, and says which of them are unused.
-type claimKeeper struct {
+// claimProtector keeps the finalizers of claims, and their condition Unused.
+type claimProtector struct {
 	control.Base
 	claims *view.Copy[*corev1.PersistentVolumeClaim]
 	pods   *view.Copy[*corev1.Pod]
 	client control.Resource[*corev1.PersistentVolumeClaim]
 }
 
-// NewClaims protects claims.
+// NewClaims returns the controller that protects claims.
 func NewClaims(base control.Base) *Controller {
-	k := claimKeeper{
+	k := claimProtector{
 		Base: base, claims: view.Of[*corev1.PersistentVolumeClaim](base.Views, "persistentvolumeclaims"), pods: view.Of[*corev1.Pod](base.Views, "pods"),
 		client: control.Of[*corev1.PersistentVolumeClaim](base.API, "persistentvolumeclaims"),
 	}
@@ -41,17 +41,17 @@ func NewClaims(base control.Base) *Controller {
 	})
 	k.pods.OnChange(func(old, now *corev1.Pod) {
 		if old != nil && (now == nil || now.UID != old.UID) {
-			addClaims(queue, old)
+			queueClaims(queue, old)
 		}
 		if now != nil {
-			addClaims(queue, now)
+			queueClaims(queue, now)
 		}
 	})
 	return &Controller{queue}
 }
 
-// addClaims has the claims of a pod looked at.
-func addClaims(queue *loop.Loop[view.Key], pod *corev1.Pod) {
+// queueClaims queues the claims of a pod.
+func queueClaims(queue *loop.Loop[view.Key], pod *corev1.Pod) {
 	for _, volume := range pod.Spec.Volumes {
 		if name := ClaimName(pod, volume); name != "" {
 			queue.Add(view.Key{Namespace: pod.Namespace, Name: name})
@@ -59,29 +59,29 @@ func addClaims(queue *loop.Loop[view.Key], pod *corev1.Pod) {
 	}
 }
 
-// unused is Unused in the releases that have the condition.
-func (k claimKeeper) unused(claim *corev1.PersistentVolumeClaim, pods []*corev1.Pod) (corev1.PersistentVolumeClaimCondition, bool) {
-	condition, changes := Unused(claim, pods, k.Clock.Now())
+// unusedCondition is UnusedCondition in releases that have the condition.
+func (k claimProtector) unusedCondition(claim *corev1.PersistentVolumeClaim, pods []*corev1.Pod) (corev1.PersistentVolumeClaimCondition, bool) {
+	condition, changes := UnusedCondition(claim, pods, k.Clock.Now())
 	return condition, changes && k.Compat.ReportsUnusedClaims
 }
 
-func (k claimKeeper) sync(ctx context.Context, key view.Key) error {
+func (k claimProtector) sync(ctx context.Context, key view.Key) error {
 	claim, found := k.claims.Get(key)
 	if !found {
 		return nil
 	}
 	pods := k.pods.InNamespace(key.Namespace)
-	condition, changes := k.unused(claim, pods)
-	if Claim(claim, pods) == Remove || changes && condition.Status == corev1.ConditionTrue { // the view may be late
+	condition, changes := k.unusedCondition(claim, pods)
+	if DecideClaim(claim, pods) == Remove || changes && condition.Status == corev1.ConditionTrue { // the view may be late
 		live, err := listPods(ctx, k.API, key.Namespace)
 		if err != nil {
 			return err
 		}
 		pods = live
-		condition, changes = k.unused(claim, pods)
+		condition, changes = k.unusedCondition(claim, pods)
 	}
 	if !changes {
-		return write(ctx, k.client, claim, ClaimFinalizer, Claim(claim, pods))
+		return updateFinalizer(ctx, k.client, claim, ClaimFinalizer, DecideClaim(claim, pods))
 	}
 	// Its update brings the claim back, for the finalizer.
 	if _, err := k.client.UpdateStatus(ctx, withCondition(claim, condition)); err != nil && !control.IsGone(err) {
@@ -90,7 +90,7 @@ func (k claimKeeper) sync(ctx context.Context, key view.Key) error {
 	return nil
 }
 
-// NewVolumes protects volumes.
+// NewVolumes returns the controller that protects volumes.
 func NewVolumes(base control.Base) *Controller {
 	volumes := view.Of[*corev1.PersistentVolume](base.Views, "persistentvolumes")
 	client := control.Of[*corev1.PersistentVolume](base.API, "persistentvolumes")
@@ -99,7 +99,7 @@ func NewVolumes(base control.Base) *Controller {
 		if !found {
 			return nil
 		}
-		return write(ctx, client, volume, VolumeFinalizer, Volume(volume))
+		return updateFinalizer(ctx, client, volume, VolumeFinalizer, DecideVolume(volume))
 	})
 	volumes.OnChange(func(_, now *corev1.PersistentVolume) {
 		if now != nil {
@@ -109,8 +109,8 @@ func NewVolumes(base control.Base) *Controller {
 	return &Controller{queue}
 }
 
-// write adds the finalizer to obj or takes it away.
-func write[T kinds.Object](ctx context.Context, client control.Resource[T], obj T, finalizer string, change Change) error {
+// updateFinalizer adds the finalizer to obj or removes it.
+func updateFinalizer[T kinds.Object](ctx context.Context, client control.Resource[T], obj T, finalizer string, change Change) error {
 	finalizers := slices.Clone(obj.GetFinalizers())
 	switch change {
 	case Keep:

@@ -1,5 +1,5 @@
-// Package volumeprotection keeps claims while pods use them and volumes while they are bound:
-// their deletion waits for a finalizer of this package's.
+// Package volumeprotection keeps claims while pods use them, and volumes while they are bound.
+// Their deletion waits for the finalizers of this package.
 package volumeprotection
 
 import (
@@ -25,18 +25,18 @@ const (
 	Remove
 )
 
-// Claim says what to do about a claim; pods are those of its namespace.
-func Claim(claim *corev1.PersistentVolumeClaim, pods []*corev1.Pod) Change {
+// DecideClaim returns what to do about a claim's finalizer; pods are those of its namespace.
+func DecideClaim(claim *corev1.PersistentVolumeClaim, pods []*corev1.Pod) Change {
 	used := slices.ContainsFunc(pods, func(pod *corev1.Pod) bool { return Uses(pod, claim) })
-	return change(claim, ClaimFinalizer, used)
+	return decideFinalizer(claim, ClaimFinalizer, used)
 }
 
-// Volume says what to do about a volume: it is in use while it is bound.
-func Volume(volume *corev1.PersistentVolume) Change {
-	return change(volume, VolumeFinalizer, volume.Status.Phase == corev1.VolumeBound)
+// DecideVolume returns what to do about a volume's finalizer: a bound volume is in use.
+func DecideVolume(volume *corev1.PersistentVolume) Change {
+	return decideFinalizer(volume, VolumeFinalizer, volume.Status.Phase == corev1.VolumeBound)
 }
 
-func change(obj metav1.Object, finalizer string, used bool) Change {
+func decideFinalizer(obj metav1.Object, finalizer string, used bool) Change {
 	has := slices.Contains(obj.GetFinalizers(), finalizer)
 	switch {
 	case obj.GetDeletionTimestamp() == nil && !has:
@@ -51,12 +51,12 @@ func change(obj metav1.Object, finalizer string, used bool) Change {
 // for it. Such a volume goes when its pod has shut down, though a finalizer keeps the pod
 // (podUsesPVCForDeletion).
 func Uses(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim) bool {
-	return pod.Spec.NodeName != "" && names(pod, claim, !hasShutDown(pod))
+	return pod.Spec.NodeName != "" && hasVolumeOf(pod, claim, !hasShutDown(pod))
 }
 
-// names reports whether a volume of the pod is the claim's; ephemeral counts volumes that were made for
-// the pod.
-func names(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim, ephemeral bool) bool {
+// hasVolumeOf reports whether a volume of the pod is the claim's; ephemeral counts volumes that
+// were made for the pod.
+func hasVolumeOf(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim, ephemeral bool) bool {
 	return slices.ContainsFunc(pod.Spec.Volumes, func(volume corev1.Volume) bool {
 		return ClaimName(pod, volume) == claim.Name && (volume.Ephemeral == nil || ephemeral && metav1.IsControlledBy(claim, pod))
 	})
@@ -68,7 +68,7 @@ func hasShutDown(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp != nil && pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds == 0
 }
 
-// ClaimName is the name of the claim behind a pod's volume; empty when there is none.
+// ClaimName is the name of the claim behind a pod's volume; empty if there is none.
 func ClaimName(pod *corev1.Pod, volume corev1.Volume) string {
 	switch {
 	case volume.PersistentVolumeClaim != nil:

@@ -55,7 +55,7 @@ func TestUnused(t *testing.T) {
 		"a claim that is not bound": {claim(corev1.ClaimPending), nil, ""},
 		"a claim that is deleted":   {going, nil, ""},
 	} {
-		condition, changes := Unused(c.claim, c.pods, now)
+		condition, changes := UnusedCondition(c.claim, c.pods, now)
 		got := ""
 		if changes {
 			got = strings.Join([]string{string(condition.Status), condition.Reason, condition.Message}, " ")
@@ -111,16 +111,16 @@ func TestClaim(t *testing.T) {
 		{"deleted, another is used", meta(true, ClaimFinalizer), []*corev1.Pod{user("n", "d")}, Remove},
 		{"deleted, released", meta(true, "other"), nil, Keep},
 	} {
-		if got := Claim(&corev1.PersistentVolumeClaim{ObjectMeta: row.meta}, row.pods); got != row.want {
+		if got := DecideClaim(&corev1.PersistentVolumeClaim{ObjectMeta: row.meta}, row.pods); got != row.want {
 			t.Errorf("%s: %v, want %v", row.name, got, row.want)
 		}
 	}
 	bound := &corev1.PersistentVolume{ObjectMeta: meta(true, VolumeFinalizer), Status: corev1.PersistentVolumeStatus{Phase: corev1.VolumeBound}}
-	if got := Volume(bound); got != Keep {
+	if got := DecideVolume(bound); got != Keep {
 		t.Errorf("bound: %v", got)
 	}
 	bound.Status.Phase = corev1.VolumeReleased
-	if got := Volume(bound); got != Remove {
+	if got := DecideVolume(bound); got != Remove {
 		t.Errorf("released: %v", got)
 	}
 }

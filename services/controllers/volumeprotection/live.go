@@ -10,7 +10,7 @@ import (
 	"github.com/podfall/podfall/services/controllers/control"
 )
 
-// listPods asks the API itself for the pods of a namespace.
+// listPods lists the pods of a namespace from the API.
 func listPods(ctx context.Context, api control.API, namespace string) ([]*corev1.Pod, error) {
 	kind := control.Of[*corev1.Pod](api, "pods").Kind()
 	page, err := api.List(ctx, podapi.Target{Kind: kind, Namespace: namespace}, metav1.ListOptions{})

@@ -8,9 +8,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Unused returns the claim's condition of that type by the pods of its namespace, and false when the
-// claim has it already. Only a bound claim that stays has one (updateUnusedCondition).
-func Unused(claim *corev1.PersistentVolumeClaim, pods []*corev1.Pod, now time.Time) (corev1.PersistentVolumeClaimCondition, bool) {
+// UnusedCondition returns the claim's condition Unused by the pods of its namespace, and false if
+// the claim has it already. Only a bound claim that is not terminating has one
+// (updateUnusedCondition).
+func UnusedCondition(claim *corev1.PersistentVolumeClaim, pods []*corev1.Pod, now time.Time) (corev1.PersistentVolumeClaimCondition, bool) {
 	if claim.DeletionTimestamp != nil || claim.Status.Phase != corev1.ClaimBound {
 		return corev1.PersistentVolumeClaimCondition{}, false
 	}
@@ -49,7 +50,7 @@ func isUnused(condition corev1.PersistentVolumeClaimCondition) bool {
 // refersTo reports whether a pod that has not terminated names the claim, with a node or without
 // (podUsesPVCForUnusedSince).
 func refersTo(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim) bool {
-	return !hasTerminated(pod) && names(pod, claim, true)
+	return !hasTerminated(pod) && hasVolumeOf(pod, claim, true)
 }
 
 // hasTerminated reports whether a pod has ended, or is being deleted and runs nothing (IsPodTerminated).

@@ -12,7 +12,7 @@ import (
 	"github.com/podfall/podfall/services/kubelet/podstate"
 )
 
-// Host is what a pod meets on the node.
+// Host is the node as an arriving pod sees it.
 type Host struct {
 	// Name is the node's; Labels and Taints are as the API has them.
 	Name   string
@@ -20,23 +20,23 @@ type Host struct {
 	Taints []corev1.Taint
 	// Allocatable is what the node has for pods.
 	Allocatable corev1.ResourceList
-	// Pods are the others that use it, deleted ones included until their containers have
+	// Pods are the other pods on the node, deleted ones included until their containers have
 	// stopped.
 	Pods []*corev1.Pod
 	// Pressures are the pressures that the node reports.
 	Pressures []corev1.NodeConditionType
-	// Leaving says that the node is being shut down.
+	// ShuttingDown says that the node is being shut down.
 	Leaving bool
-	// Unexpected is why the node could not give the pod what it has of its own, such as
-	// devices; nil when it could.
+	// AllocateErr is why the node could not allocate what the pod asks for, for example devices;
+	// nil if it could.
 	Unexpected error
 }
 
-// Verdict is whether the node takes a pod, and if not why not, in upstream's words.
+// Verdict says whether the node takes a pod, and if not why, in upstream's words.
 type Verdict struct {
 	Admitted        bool
 	Reason, Message string
-	// Victims are to be ended first to make room for a critical pod.
+	// Victims must end first to make room for a critical pod.
 	Victims []*corev1.Pod
 }
 
@@ -59,8 +59,8 @@ func leaving(_ *corev1.Pod, host Host) Verdict {
 	return Verdict{Admitted: true}
 }
 
-// pressed keeps pods away from a node under pressure; memory alone keeps only those away
-// that ask for none.
+// checkPressure refuses pods while the node is under pressure. Memory pressure alone refuses only
+// pods without requests.
 func pressed(pod *corev1.Pod, host Host) Verdict {
 	if len(host.Pressures) == 0 || podstate.Critical(pod) {
 		return Verdict{Admitted: true}
@@ -81,7 +81,7 @@ func unexpected(_ *corev1.Pod, host Host) Verdict {
 	return Verdict{Admitted: true}
 }
 
-// foreign refuses pods of another operating system.
+// checkOS refuses pods of another operating system.
 func foreign(pod *corev1.Pod, _ Host) Verdict {
 	if os := pod.Spec.OS; os != nil && os.Name != corev1.Linux {
 		return refuse("PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS")
@@ -89,7 +89,8 @@ func foreign(pod *corev1.Pod, _ Host) Verdict {
 	return Verdict{Admitted: true}
 }
 
-// placed holds a pod that names nodes to what it says, and to the ports that are free.
+// checkPlacement checks the node selector, affinity and name of a pod, and that its host ports are
+// free.
 func placed(pod *corev1.Pod, host Host) Verdict {
 	switch {
 	case !matchesNode(pod, host):
@@ -106,7 +107,7 @@ func failed(predicate, text string) Verdict {
 	return refuse(predicate, fmt.Sprintf("Predicate %s failed: %s", predicate, text))
 }
 
-// tolerated refuses pods that would be evicted at once; static pods stay in any case.
+// checkTaints refuses pods that would be evicted at once. Static pods always stay.
 func tolerated(pod *corev1.Pod, host Host) Verdict {
 	if podstate.Static(pod) {
 		return Verdict{Admitted: true}
@@ -131,7 +132,7 @@ func tolerates(pod *corev1.Pod, taint corev1.Taint) bool {
 	return false
 }
 
-// portsTaken reports whether another pod has a port of the node that this one wants.
+// portsTaken reports whether another pod uses a host port that this pod wants.
 func portsTaken(pod *corev1.Pod, others []*corev1.Pod) bool {
 	wanted := hostPorts(pod)
 	for _, other := range others {

@@ -9,9 +9,8 @@ import (
 	"github.com/podfall/podfall/services/kubelet/podstate"
 )
 
-// victimsFor are pods of less importance whose end makes room for a critical pod: as few and
-// as unimportant as will do, those that ask for the least guarantee first; none when not
-// even all of them would do.
+// victimsFor returns pods of lower priority whose end makes room for a critical pod: as few and as
+// unimportant as possible, weakest QoS class first; none if even all of them do not suffice.
 func victimsFor(pod *corev1.Pod, host Host, lacks []shortage) []*corev1.Pod {
 	candidates := slices.DeleteFunc(slices.Clone(host.Pods), func(other *corev1.Pod) bool {
 		return podstate.Critical(other) || podstate.Priority(other) >= podstate.Priority(pod) && !podstate.Static(pod)
@@ -33,7 +32,7 @@ func victimsFor(pod *corev1.Pod, host Host, lacks []shortage) []*corev1.Pod {
 	return nil
 }
 
-// rank orders pods by what they are guaranteed.
+// qosRank orders pods by QoS class.
 func rank(pod *corev1.Pod) int {
 	switch podstate.QOS(pod) {
 	case corev1.PodQOSBestEffort:
@@ -45,7 +44,7 @@ func rank(pod *corev1.Pod) int {
 	return 2
 }
 
-// relief is how many of the shortages the pod's end lessens.
+// countRelieved returns how many of the shortages the pod's end reduces.
 func relief(pod *corev1.Pod, lacks []shortage) int {
 	n := 0
 	for _, lack := range lacks {
@@ -69,8 +68,7 @@ func enough(victims []*corev1.Pod, lacks []shortage) bool {
 	return true
 }
 
-// spare lets those of the victims go without whom there is enough as well. The last one is
-// needed.
+// dropNeedless removes victims without whom there is still enough room. The last one is needed.
 func spare(victims []*corev1.Pod, lacks []shortage, last *corev1.Pod) []*corev1.Pod {
 	needed := slices.Clone(victims)
 	for _, victim := range victims {

@@ -18,7 +18,7 @@ type shortage struct {
 	asked, used, capacity int64
 }
 
-// fits holds a pod to what is left of the node. A critical pod gets room if others can be
+// checkResources checks that the node has room for a pod. A critical pod gets room if others can be
 // ended for it.
 func fits(pod *corev1.Pod, host Host) Verdict {
 	lacks := shortages(pod, host)
@@ -35,8 +35,8 @@ func fits(pod *corev1.Pod, host Host) Verdict {
 		first.name, first.asked, first.used, first.capacity))
 }
 
-// shortages are the resources that do not suffice, in upstream's order. What the node does
-// not have at all, and is not of every node, is not the node's to give.
+// findShortages returns the resources that do not suffice, in upstream's order. Extended resources
+// that the node does not have are not checked.
 func shortages(pod *corev1.Pod, host Host) []shortage {
 	var lacks []shortage
 	for _, name := range names(pod) {
@@ -56,7 +56,7 @@ func shortages(pod *corev1.Pod, host Host) []shortage {
 	return lacks
 }
 
-// names are the resources that a pod can lack.
+// resourceNames returns the resources that a pod can lack.
 func names(pod *corev1.Pod) []corev1.ResourceName {
 	first := []corev1.ResourceName{corev1.ResourcePods, corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage}
 	others := make(map[corev1.ResourceName]bool)
@@ -69,7 +69,7 @@ func names(pod *corev1.Pod) []corev1.ResourceName {
 	return append(first, slices.Sorted(maps.Keys(others))...)
 }
 
-// amount is a quantity in the unit of messages: millicores of cpu, else units.
+// amount returns a quantity in the unit of messages: millicores of cpu, else units.
 func amount(name corev1.ResourceName, q resource.Quantity) int64 {
 	if name == corev1.ResourceCPU {
 		return q.MilliValue()
@@ -77,9 +77,9 @@ func amount(name corev1.ResourceName, q resource.Quantity) int64 {
 	return q.Value()
 }
 
-// Request is how much of a resource a pod asks for, in millicores of cpu or else in units:
-// its containers and sidecars together, or an init container with the sidecars before it if
-// that is more, and its overhead; of places it is one.
+// Request returns how much of a resource a pod requests, in millicores of cpu or else in units: its
+// containers and sidecars together, or an init container with the sidecars before it if that is
+// more, plus its overhead. Of pods it is one.
 func Request(pod *corev1.Pod, name corev1.ResourceName) int64 {
 	if name == corev1.ResourcePods {
 		return 1

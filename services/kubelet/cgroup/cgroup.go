@@ -28,8 +28,8 @@ type Manager struct {
 	faults *fault.Table
 }
 
-// New makes the directory of all records. Faults are asked before a cgroup is destroyed:
-// cgroup.destroy, as a process that will not leave does.
+// New creates the directory of all records. Before a cgroup is destroyed the fault cgroup.destroy
+// is injected: a process that does not exit.
 func New(root *os.Root, faults *fault.Table) (*Manager, error) {
 	if err := root.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("make the cgroups' directory: %w", err)
@@ -54,7 +54,7 @@ func (m *Manager) Create(pod *corev1.Pod) error {
 	return nil
 }
 
-// Destroy removes the record; one that does not exist is destroyed.
+// Destroy removes the record; a missing record counts as destroyed.
 func (m *Manager) Destroy(ctx context.Context, uid types.UID) error {
 	name := path.Join(dir, string(uid))
 	if err := m.faults.Inject(ctx, fault.CgroupDestroy, m.about(name)); err != nil {
@@ -66,7 +66,7 @@ func (m *Manager) Destroy(ctx context.Context, uid types.UID) error {
 	return nil
 }
 
-// about is whose the record is.
+// attributesOf returns the pod of a record.
 func (m *Manager) about(record string) fault.Attributes {
 	data, err := m.root.ReadFile(record)
 	if err != nil {
@@ -76,7 +76,7 @@ func (m *Manager) about(record string) fault.Attributes {
 	return fault.Attributes{Namespace: namespace, Pod: name}
 }
 
-// Pods are the UIDs that have a record.
+// Pods returns the UIDs that have a record.
 func (m *Manager) Pods() ([]types.UID, error) {
 	f, err := m.root.Open(dir)
 	if err != nil {

@@ -17,11 +17,11 @@ import (
 	"github.com/podfall/podfall/services/kubelet/podstate"
 )
 
-// Addresses are what only the node knows of a pod.
+// Addresses are the addresses of a pod, which only the node knows.
 type Addresses struct{ Pod, Host string }
 
-// Field is a field of the pod (upstream's fieldpath.ExtractFieldPathAsString, and the
-// fields that a kubelet fills in).
+// Field returns a field of the pod (upstream's fieldpath.ExtractFieldPathAsString, and the fields
+// that a kubelet fills in).
 func Field(pod *corev1.Pod, path string, at Addresses) (string, error) {
 	if base, rest, subscript := strings.Cut(path, "['"); subscript {
 		key, closed := strings.CutSuffix(rest, "']")
@@ -56,7 +56,7 @@ func Field(pod *corev1.Pod, path string, at Addresses) (string, error) {
 	return "", fmt.Errorf("fieldPath %q is none that a container is shown", path)
 }
 
-// lines is a map as files show it: a quoted value for each key, by key.
+// formatMap formats a map as files show it: a quoted value for each key, by key.
 func lines(values map[string]string) string {
 	texts := make([]string, 0, len(values))
 	for _, key := range slices.Sorted(maps.Keys(values)) {
@@ -65,9 +65,9 @@ func lines(values map[string]string) string {
 	return strings.Join(texts, "\n")
 }
 
-// Resource is what a container asks for or is limited to, in units of the selector's
-// divisor, rounded up. Own is the container that asks; a selector may name another one. A
-// limit that the container does not have is what the node has to give.
+// Resource returns a request or a limit of a container, in units of the selector's divisor, rounded
+// up. Own is the container that asks; a selector may name another one. A missing limit is what the
+// node can give.
 func Resource(pod *corev1.Pod, own *corev1.Container, selector *corev1.ResourceFieldSelector, allocatable corev1.ResourceList) (string, error) {
 	if selector.ContainerName != "" {
 		own = podstate.Container(pod, selector.ContainerName)
@@ -109,7 +109,7 @@ func amountOf(own *corev1.Container, kind string, name corev1.ResourceName, allo
 	return resource.Quantity{}, errUnsupported
 }
 
-// milli is a quantity in thousandths, or the most there can be.
+// milliValue returns a quantity in thousandths, or the largest number.
 func milli(quantity resource.Quantity) int64 {
 	const most = math.MaxInt64 / 1000
 	if quantity.CmpInt64(most) > 0 {
@@ -118,7 +118,7 @@ func milli(quantity resource.Quantity) int64 {
 	return quantity.MilliValue()
 }
 
-// ratio rounds up.
+// divideUp divides and rounds up.
 func ratio(amount, divisor int64) string {
 	if divisor <= 0 {
 		divisor = 1

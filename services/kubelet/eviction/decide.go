@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// Signal is something that a node can run out of.
+// Signal is a resource that a node can run out of.
 type Signal string
 
 // The signals.
@@ -25,10 +25,10 @@ const (
 	PIDAvailable    Signal = "pid.available"
 )
 
-// signals are all of them, memory first: it is reclaimed first.
+// signals returns all signals, memory first: it is reclaimed first.
 func signals() []Signal { return []Signal{MemoryAvailable, NodefsAvailable, PIDAvailable} }
 
-// condition is the pressure that a node reports which runs short.
+// condition returns the pressure that a node reports when it runs short.
 func (s Signal) condition() corev1.NodeConditionType {
 	switch s {
 	case MemoryAvailable:
@@ -40,7 +40,7 @@ func (s Signal) condition() corev1.NodeConditionType {
 	return corev1.NodePIDPressure
 }
 
-// resource is what an eviction wins back.
+// resource returns the resource that an eviction reclaims.
 func (s Signal) resource() corev1.ResourceName {
 	switch s {
 	case MemoryAvailable:
@@ -52,18 +52,18 @@ func (s Signal) resource() corev1.ResourceName {
 	return "pids"
 }
 
-// Threshold is how little there may be of something.
+// Threshold is how little there may be of a resource.
 type Threshold struct {
 	Signal Signal
-	// Quantity is what must be available, or, if it is not set, Percent of what there is.
+	// Quantity must be available or, if it is not set, Percent of the capacity.
 	Quantity resource.Quantity
 	Percent  float64
-	// Grace is how long there may be less before pods are evicted. A threshold with one is
-	// soft: pods are ended with a grace. One without is hard: they are ended at once.
+	// Grace is how long less may be available before pods are evicted. A threshold with a grace is
+	// soft: pods end with a grace. One without is hard: pods end at once.
 	Grace time.Duration
 }
 
-// Config is when pods are evicted.
+// Config says when pods are evicted.
 type Config struct {
 	Limits
 	Timing
@@ -72,25 +72,25 @@ type Config struct {
 // Limits are how little a node may have left.
 type Limits struct {
 	Thresholds []Threshold
-	// MaxPodGrace is the most seconds that a pod gets which a soft threshold ends.
+	// MaxPodGrace limits the grace of a pod that a soft threshold ends, in seconds.
 	MaxPodGrace int64
 }
 
-// Timing is how a node looks after what it has.
+// Timing holds the intervals of eviction.
 type Timing struct {
-	// Transition is how long a pressure is reported after it has last been seen.
+	// Transition is how long a pressure is reported after it was last observed.
 	Transition time.Duration
-	// Period is between two looks, and CleanUp the most that the next one waits for an
-	// evicted pod to be gone.
+	// Period is the interval of observations. CleanUp is the longest wait for an evicted pod to be
+	// gone before the next.
 	Period, CleanUp time.Duration
 }
 
-// Default is upstream's timing.
+// Default returns upstream's timing.
 func Default() Timing {
 	return Timing{Transition: 5 * time.Minute, Period: 10 * time.Second, CleanUp: 30 * time.Second}
 }
 
-// Thresholds are upstream's hard thresholds; it has none that are soft. That of pids is
+// Thresholds returns upstream's hard thresholds; it has no soft ones. The threshold of pids is
 // podfall's own.
 func Thresholds() []Threshold {
 	return []Threshold{
@@ -100,10 +100,10 @@ func Thresholds() []Threshold {
 	}
 }
 
-// Observation is how much there is of something, and how much is left.
+// Observation is the capacity of a resource, and how much is available.
 type Observation struct{ Available, Capacity int64 }
 
-// least is how much must be left.
+// minAvailable returns how much must be available.
 func (t Threshold) least(o Observation) int64 {
 	if t.Quantity.IsZero() {
 		return int64(t.Percent / 100 * float64(o.Capacity))
@@ -111,26 +111,26 @@ func (t Threshold) least(o Observation) int64 {
 	return t.Quantity.Value()
 }
 
-// State is what is remembered from one look to the next. It is a value: Look returns the
-// next one.
+// State is what is remembered from one observation to the next. It is a value: Observe returns the
+// next state.
 type State struct {
-	// met is since when each threshold has been met, by its place.
+	// metSince says since when each threshold has been met, by its index.
 	met map[int]time.Time
-	// seen is when each pressure was seen last.
+	// lastSeen says when each pressure was last observed.
 	seen map[corev1.NodeConditionType]time.Time
 }
 
-// Finding is what a look has found.
+// Finding is the result of an observation.
 type Finding struct {
 	// Pressures are to be reported, in the order of their names.
 	Pressures []corev1.NodeConditionType
-	// Starved is the threshold for which a pod is to be evicted; nil for none.
+	// Starved is the threshold for which a pod must be evicted; nil for none.
 	Starved *Threshold
-	// Observed is of the starved signal.
+	// Observed is the observation of the starved signal.
 	Observed Observation
 }
 
-// Look is the state after an observation, and what is to be done.
+// Observe returns the state after an observation, and what to do.
 func (s State) Look(observed map[Signal]Observation, cfg Config, now time.Time) (State, Finding) {
 	next := State{met: map[int]time.Time{}, seen: maps.Clone(s.seen)}
 	if next.seen == nil {
@@ -156,8 +156,8 @@ func (s State) Look(observed map[Signal]Observation, cfg Config, now time.Time) 
 	return next, finding
 }
 
-// starved is the threshold that has been met for its whole grace: memory before the others,
-// and hard before soft.
+// starved returns the threshold that has been met for its whole grace: memory before the others,
+// hard before soft.
 func (s State) starved(cfg Config, now time.Time) (int, bool) {
 	best, found := 0, false
 	before := func(a, b Threshold) bool {
@@ -172,10 +172,10 @@ func (s State) starved(cfg Config, now time.Time) (int, bool) {
 	return best, found
 }
 
-// ImmediateGrace is, in seconds, what a pod gets which has to end at once.
+// ImmediateGrace is the grace of a pod that must end at once, in seconds.
 const ImmediateGrace int64 = 1
 
-// grace is how many seconds an evicted pod has.
+// grace returns the grace of an evicted pod in seconds.
 func (t Threshold) grace(pod *corev1.Pod, cfg Config) int64 {
 	if t.Grace == 0 {
 		return ImmediateGrace
@@ -186,7 +186,7 @@ func (t Threshold) grace(pod *corev1.Pod, cfg Config) int64 {
 	return cfg.MaxPodGrace
 }
 
-// message says for what a pod was evicted, in upstream's words.
+// evictionMessage says why a pod was evicted, in upstream's words.
 func message(f Finding, victim Pod) string {
 	name := f.Starved.Signal.resource()
 	least := resource.NewQuantity(f.Starved.least(f.Observed), resource.BinarySI)

@@ -19,27 +19,27 @@ import (
 	"github.com/podfall/podfall/services/kubelet/podstate"
 )
 
-// Node is what a Manager asks of the kubelet that it belongs to.
+// Node is the part of the kubelet that a Manager uses.
 type Node interface {
-	// Active are the pods whose containers may run, oldest first.
+	// ActivePods returns the pods whose containers may run, oldest first.
 	Active() []*corev1.Pod
-	// Sizes are the sizes in bytes of a pod's emptyDirs that have a limit, by name.
+	// EmptyDirSizes returns the sizes in bytes of a pod's emptyDirs that have a limit, by name.
 	Sizes(pod *corev1.Pod) map[string]int64
-	// Evict ends a pod within grace seconds, and returns when its containers have stopped
-	// or that takes too long.
+	// Evict ends a pod within grace seconds. It returns when its containers have stopped or that
+	// takes too long.
 	Evict(ctx context.Context, pod *corev1.Pod, grace int64, message string) error
-	// Gone reports whether nothing is left of a pod on the node.
+	// IsGone reports whether nothing is left of a pod on the node.
 	Gone(uid types.UID) bool
-	// Changed is told that there are other pressures.
+	// NodeChanged is called when the pressures have changed.
 	Changed()
 }
 
-// Events tells people; it never blocks.
+// Events sends events to users; it never blocks.
 type Events interface {
 	Event(about kinds.Object, kind, reason, message string)
 }
 
-// Parts are what a Manager works with.
+// Parts are what a Manager uses.
 type Parts struct {
 	Config
 	Node     Node
@@ -60,17 +60,17 @@ type Manager struct {
 	pressures []corev1.NodeConditionType
 }
 
-// New sees no pressure until Run.
+// New returns a manager that observes nothing until Run.
 func New(parts Parts) *Manager { return &Manager{parts: parts} }
 
-// Pressures are those that the node is under.
+// Pressures returns the pressures that the node is under.
 func (m *Manager) Pressures() []corev1.NodeConditionType {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.pressures
 }
 
-// Run looks, and evicts at most one pod a look, until ctx ends.
+// Run observes, and evicts at most one pod per observation, until ctx ends.
 func (m *Manager) Run(ctx context.Context) error {
 	for {
 		wait := m.parts.Period
@@ -84,7 +84,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	}
 }
 
-// await waits until an evicted pod is gone, but not for ever.
+// awaitGone waits until an evicted pod is gone, at most CleanUp.
 func (m *Manager) await(ctx context.Context, pod *corev1.Pod) {
 	ctx, cancel := m.parts.Clock.Timeout(ctx, m.parts.CleanUp)
 	defer cancel()
@@ -95,7 +95,7 @@ func (m *Manager) await(ctx context.Context, pod *corev1.Pod) {
 	}
 }
 
-// look observes once, and returns the pod that it has evicted.
+// observeAndEvict observes once, and returns the pod that it has evicted.
 func (m *Manager) look(ctx context.Context) *corev1.Pod {
 	var pods []Pod
 	for _, pod := range m.parts.Node.Active() {
@@ -134,8 +134,8 @@ func (m *Manager) evict(ctx context.Context, pod *corev1.Pod, grace int64, text 
 	return true
 }
 
-// observe is what is left: what there is less what pods use, and nothing of what a fault
-// has taken away.
+// observe returns what is available: the capacity less what pods use, and nothing of a resource
+// that a fault has taken away.
 func (m *Manager) observe(pods []Pod) map[Signal]Observation {
 	short := m.parts.Faults.Values(fault.NodePressure, fault.Attributes{})
 	observed := make(map[Signal]Observation)
@@ -152,7 +152,7 @@ func (m *Manager) observe(pods []Pod) map[Signal]Observation {
 	return observed
 }
 
-// allPIDs is how many process ids a node has.
+// pidCapacity is how many process ids a node has.
 const allPIDs = 1 << 15
 
 func (m *Manager) capacity(signal Signal) int64 {
@@ -162,7 +162,7 @@ func (m *Manager) capacity(signal Signal) int64 {
 	return m.parts.Capacity.Name(signal.resource(), resource.BinarySI).Value()
 }
 
-// report says what has changed of the pressures.
+// reportPressures reports changes of the pressures.
 func (m *Manager) report(now []corev1.NodeConditionType) {
 	m.mu.Lock()
 	was := m.pressures
@@ -182,7 +182,7 @@ func (m *Manager) report(now []corev1.NodeConditionType) {
 	m.parts.Node.Changed()
 }
 
-// word is the reason of an event about a pressure, as upstream's.
+// pressureReason returns the reason of an event about a pressure, as upstream's.
 func word(kind corev1.NodeConditionType, under bool) string {
 	switch {
 	case kind == corev1.NodeMemoryPressure && under:
@@ -199,7 +199,7 @@ func word(kind corev1.NodeConditionType, under bool) string {
 	return "NodeHasSufficientPID"
 }
 
-// node is who events about the node are about; as upstream, its UID is its name.
+// nodeReference returns the node for events; as in upstream's, its UID is its name.
 func (m *Manager) node() *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: m.parts.Name, UID: types.UID(m.parts.Name)}}
 }

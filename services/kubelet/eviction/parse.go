@@ -10,9 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// Parse reads thresholds as upstream's flags give them: signal<quantity or signal<percent%,
-// separated by commas; and, of soft ones, their graces, signal=duration. An empty text is
-// none.
+// Parse parses thresholds as upstream's flags give them: signal<quantity or signal<percent%,
+// separated by commas; and the graces of soft ones, signal=duration. An empty text has none.
 func Parse(hard, soft, graces string) ([]Threshold, error) {
 	thresholds, err := parse(hard)
 	if err != nil {
@@ -64,7 +63,7 @@ func parse(text string) ([]Threshold, error) {
 	return thresholds, nil
 }
 
-// limit reads how little there may be.
+// parseLimit parses how little there may be.
 func (t *Threshold) limit(text string) error {
 	if number, percent := strings.CutSuffix(text, "%"); percent {
 		value, err := strconv.ParseFloat(number, 64)

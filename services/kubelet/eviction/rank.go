@@ -9,13 +9,13 @@ import (
 	"github.com/podfall/podfall/services/kubelet/podstate"
 )
 
-// Pod is a pod that can be evicted, and what each of its containers uses.
+// Pod is a candidate for eviction, and what each of its containers uses.
 type Pod struct {
 	Spec *corev1.Pod
 	Uses map[string]corev1.ResourceList
 }
 
-// used is how much of the resource the pod uses.
+// used returns how much of the resource the pod uses.
 func (p Pod) used(name corev1.ResourceName) int64 {
 	var total int64
 	for _, uses := range p.Uses {
@@ -24,7 +24,7 @@ func (p Pod) used(name corev1.ResourceName) int64 {
 	return total
 }
 
-// asked is how much of the resource the pod asks for.
+// requested returns how much of the resource the pod requests.
 func (p Pod) asked(name corev1.ResourceName) int64 {
 	var total int64
 	for _, c := range p.Spec.Spec.Containers {
@@ -33,7 +33,7 @@ func (p Pod) asked(name corev1.ResourceName) int64 {
 	return total
 }
 
-// exceeds is 0 for a pod that uses more than it asks for, which goes first, and else 1.
+// excessRank returns 0 for a pod that uses more than it requests, which is evicted first, else 1.
 func (p Pod) exceeds(name corev1.ResourceName) int {
 	if p.used(name) > p.asked(name) {
 		return 0
@@ -41,9 +41,9 @@ func (p Pod) exceeds(name corev1.ResourceName) int {
 	return 1
 }
 
-// Rank orders pods for eviction, those to be evicted first first (upstream's
-// rankMemoryPressure, rankDiskPressureFunc and rankPIDPressure): who uses more than he asks
-// for, then who matters less, then who exceeds by more. Pids are not asked for.
+// Rank orders pods for eviction, the first to evict first (upstream's rankMemoryPressure,
+// rankDiskPressureFunc and rankPIDPressure): pods that use more than they request, then lower
+// priorities, then the largest excess. Pids have no requests.
 func Rank(pods []Pod, signal Signal) []Pod {
 	name := signal.resource()
 	ranked := slices.Clone(pods)
@@ -61,7 +61,7 @@ func Rank(pods []Pod, signal Signal) []Pod {
 	return ranked
 }
 
-// victim is the first pod that may be evicted: one that the system needs may not.
+// findVictim returns the first pod that may be evicted. Critical pods may not.
 func victim(pods []Pod, signal Signal) (Pod, bool) {
 	for _, pod := range Rank(pods, signal) {
 		if !podstate.Critical(pod.Spec) {

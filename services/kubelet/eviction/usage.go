@@ -8,12 +8,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// UsageAnnotation + a container's name says what the container uses, such as
-// "memory=500Mi,ephemeral-storage=2Gi,pids=30": a scripted container uses nothing by itself.
+// UsageAnnotation + a container's name is the annotation that says what the container uses, for
+// example "memory=500Mi,ephemeral-storage=2Gi,pids=30". A scripted container uses nothing by
+// itself.
 const UsageAnnotation = "usage.podfall.io/"
 
-// Use is what each of the pod's containers says that it uses. What is no quantity is
-// nothing.
+// UsageOf returns what each of the pod's containers uses according to its annotation. Invalid
+// quantities are ignored.
 func Use(pod *corev1.Pod) map[string]corev1.ResourceList {
 	var uses map[string]corev1.ResourceList
 	for key, text := range pod.Annotations {
@@ -36,10 +37,9 @@ func Use(pod *corev1.Pod) map[string]corev1.ResourceList {
 	return uses
 }
 
-// Exceeds is why a pod has to end which uses more of the disk than it may: an emptyDir
-// beyond its sizeLimit, the pod beyond its containers' limits, or one container beyond its
-// own. It is empty when the pod keeps within its limits. Volumes are the sizes of its
-// emptyDirs, by name.
+// FindExcess returns why a pod that uses too much disk must end: an emptyDir beyond its sizeLimit,
+// the pod beyond its containers' limits, or one container beyond its own. It returns "" if the pod
+// keeps its limits. Volumes are the sizes of its emptyDirs, by name.
 func Exceeds(pod Pod, volumes map[string]int64) string {
 	for _, v := range pod.Spec.Spec.Volumes {
 		if v.EmptyDir == nil || v.EmptyDir.SizeLimit == nil || v.EmptyDir.SizeLimit.Sign() <= 0 {

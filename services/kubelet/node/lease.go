@@ -13,7 +13,7 @@ import (
 	"github.com/podfall/podfall/internal/podapi"
 )
 
-// renew says that the kubelet lives (KBL-80).
+// renew renews the lease, which shows that the kubelet lives (KBL-80).
 func (n *Node) renew(ctx context.Context) error {
 	ctx, cancel := n.cfg.Clock.Timeout(ctx, n.cfg.Timing.LeaseRenew) // a late renewal is worth less than the next
 	defer cancel()
@@ -33,9 +33,10 @@ func (n *Node) renew(ctx context.Context) error {
 	return fmt.Errorf("renew lease of node %s: somebody else writes it", n.cfg.Name)
 }
 
-// overtaken reports whether the lease may be another than the kubelet knows. Of one that went with
-// its node, an update with a resourceVersion is an InternalError, as upstream's: updates create
-// leases, but not with that. Upstream's kubelet looks again after any failure (retryUpdateLease).
+// mayHaveChanged reports whether the lease may differ from the one that the kubelet knows. If the
+// lease was deleted with its node, an update with a resourceVersion is an InternalError, as
+// upstream's: updates create leases, but not with a resourceVersion. Upstream's kubelet fetches the
+// lease again after any failure (retryUpdateLease).
 func overtaken(err error) bool {
 	return apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err) || apierrors.IsInternalError(err)
 }
@@ -56,8 +57,8 @@ func (n *Node) renewOnce(ctx context.Context) error {
 	return n.takeLease(obj)
 }
 
-// Lease is the node's lease as it is renewed now; old is nil when there is none, and owner
-// when the node's object is not known.
+// Lease returns the node's renewed lease. Old is nil if there is none, and owner if the node's
+// object is not known.
 func (cfg Config) Lease(old *coordinationv1.Lease, owner *corev1.Node, now time.Time) *coordinationv1.Lease {
 	seconds := int32(cfg.Timing.LeaseDuration / time.Second)
 	lease := &coordinationv1.Lease{}

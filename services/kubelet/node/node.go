@@ -1,5 +1,5 @@
-// Package node registers the node, says how it is, and renews its lease. What it says
-// about the runtime it is told; it looks at nothing itself.
+// Package node registers the node, reports its status, and renews its lease. It is told the state
+// of the runtime, and checks nothing itself.
 package node
 
 import (
@@ -23,25 +23,25 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// API is what a node asks of the apiserver.
+// API is the part of the apiserver that a node uses.
 type API interface {
 	Create(ctx context.Context, target podapi.Target, obj kinds.Object, opts metav1.CreateOptions) (kinds.Object, error)
 	Get(ctx context.Context, target podapi.Target, opts metav1.GetOptions) (kinds.Object, error)
 	Update(ctx context.Context, target podapi.Target, obj kinds.Object, opts metav1.UpdateOptions) (kinds.Object, error)
 }
 
-// Timing is how often the node speaks.
+// Timing holds the intervals of reports.
 type Timing struct {
-	// LeaseDuration is how long a lease holds; it is renewed every LeaseRenew (KBL-80).
+	// LeaseDuration is how long a lease is valid; it is renewed every LeaseRenew (KBL-80).
 	LeaseDuration, LeaseRenew time.Duration
-	// Compute is between two looks at the node, Report between two updates of a status
-	// in which only the heartbeat has changed.
+	// Compute is the interval at which the status is computed. Report is the interval of updates in
+	// which only the heartbeat has changed.
 	Compute, Report time.Duration
-	// Retry is between two attempts to register.
+	// Retry is the time between two attempts to register.
 	Retry time.Duration
 }
 
-// Config is what a Node works with.
+// Config holds what a Node uses.
 type Config struct {
 	API API
 	Driver
@@ -66,22 +66,22 @@ type Driver struct {
 
 // Volumes are the attachable volumes of the node's pods.
 type Volumes interface {
-	// InUse are those that must not be taken away; InUseChanges is readable when they
-	// have changed, and Reported says that the API knows of them.
+	// InUse returns the volumes that must not be detached. InUseChanges is readable when they have
+	// changed. Reported says that the API knows them.
 	InUse() []corev1.UniqueVolumeName
 	InUseChanges() <-chan struct{}
 	Reported(names []corev1.UniqueVolumeName)
 }
 
-// Health is how the node is.
+// Health is the health of the node.
 type Health interface {
-	// Problems is why the node is not ready; nothing when it is.
+	// Problems returns why the node is not ready, or nothing.
 	Problems() []string
-	// Pressures are those that the node is under.
+	// Pressures returns the pressures that the node is under.
 	Pressures() []corev1.NodeConditionType
 }
 
-// Node speaks for one node.
+// Node reports one node.
 type Node struct {
 	cfg      Config
 	hurry    chan struct{}
@@ -94,7 +94,7 @@ type Node struct {
 // leaseNamespace is where the nodes' leases are.
 const leaseNamespace = "kube-node-lease"
 
-// New says nothing yet.
+// New returns a node that reports nothing yet.
 func New(cfg Config) *Node {
 	if cfg.Clock == nil {
 		cfg.Clock = clock.Clock{}
@@ -103,7 +103,7 @@ func New(cfg Config) *Node {
 	return &Node{cfg: cfg, hurry: make(chan struct{}, 1)}
 }
 
-// Hurry has the status reported at once. It never blocks.
+// ReportNow causes the status to be reported at once. It never blocks.
 func (n *Node) Hurry() {
 	select {
 	case n.hurry <- struct{}{}:
@@ -111,12 +111,11 @@ func (n *Node) Hurry() {
 	}
 }
 
-// Current is the node as the API has last shown it; nil before it is registered. It may be
-// asked by anyone, and is not to be changed.
+// Current returns the node as the API last showed it; nil before it is registered. It is safe for
+// concurrent use, and the result must not be changed.
 func (n *Node) Current() *corev1.Node { return n.shown.Load() }
 
-// Register creates the Node object, or takes over the one that is there. It tries until
-// it has, or ctx ends.
+// Register creates the Node object, or takes over an existing one. It retries until ctx ends.
 func (n *Node) Register(ctx context.Context) error {
 	for {
 		err := n.register(ctx)
@@ -191,9 +190,9 @@ func (n *Node) log(ctx context.Context, what string, err error) {
 	}
 }
 
-// look takes over what others have made of the node, as upstream's kubelet does by a watch:
-// once the node has been heard again, a Ready that the node lifecycle controller has made
-// Unknown differs from what the kubelet finds, and is reported at once.
+// fetch takes what others have written to the node, as upstream's kubelet does by a watch. Once the
+// node is connected again, a Ready that the node lifecycle controller has made Unknown differs from
+// the kubelet's, and is reported at once.
 func (n *Node) look(ctx context.Context) error {
 	obj, err := n.cfg.API.Get(ctx, n.target(""), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -205,8 +204,7 @@ func (n *Node) look(ctx context.Context) error {
 	return n.take(obj)
 }
 
-// Report updates the node's status if it has changed, or if it has not been reported
-// for long.
+// Report updates the node's status if it has changed, or if the last report is old.
 func (n *Node) Report(ctx context.Context) error {
 	now, shown := n.cfg.Clock.Steady(), n.cfg.Clock.Now()
 	for range 3 {
@@ -253,7 +251,7 @@ func (n *Node) target(subresource string) podapi.Target {
 	return podapi.Target{Kind: n.cfg.Nodes, Name: n.cfg.Name, Subresource: subresource}
 }
 
-// Fresh is the node as it registers itself.
+// NewObject returns the node as it registers itself.
 func (cfg Config) Fresh(now time.Time) *corev1.Node {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name: cfg.Name, Labels: cfg.Labels,
@@ -262,8 +260,8 @@ func (cfg Config) Fresh(now time.Time) *corev1.Node {
 	return node
 }
 
-// Status is the node's status now, and whether more than the heartbeat differs from
-// what the API has.
+// Status returns the node's present status, and whether more than the heartbeat differs from the
+// API's.
 func (cfg Config) Status(old corev1.NodeStatus, now time.Time) (corev1.NodeStatus, bool) {
 	status := *old.DeepCopy()
 	status.Capacity = cfg.Capacity.DeepCopy()
@@ -307,7 +305,7 @@ func (cfg Config) ready() corev1.NodeCondition {
 	}
 }
 
-// pressures are the three conditions of a node that can run short.
+// pressureConditions returns the three pressure conditions.
 func pressures(under []corev1.NodeConditionType) []corev1.NodeCondition {
 	conditions := []corev1.NodeCondition{
 		{
@@ -336,8 +334,8 @@ func pressures(under []corev1.NodeConditionType) []corev1.NodeCondition {
 	return conditions
 }
 
-// carry stamps a condition: the heartbeat is now, the transition the old one unless the
-// status has changed.
+// stampCondition sets the times of a condition: the heartbeat is now, the transition the old one
+// unless the status has changed.
 func carry(c corev1.NodeCondition, old []corev1.NodeCondition, now time.Time) corev1.NodeCondition {
 	c.LastHeartbeatTime = metav1.Time{Time: now.Truncate(time.Second)}
 	c.LastTransitionTime = c.LastHeartbeatTime
@@ -356,7 +354,7 @@ func find(conditions []corev1.NodeCondition, kind corev1.NodeConditionType) *cor
 	return nil
 }
 
-// quiet is a status without its heartbeats.
+// withoutHeartbeats returns a status without its heartbeats.
 func quiet(status corev1.NodeStatus) corev1.NodeStatus {
 	status.Conditions = slices.Clone(status.Conditions)
 	for i := range status.Conditions {

@@ -14,8 +14,8 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// copied is one object, or that there is none. Its fields are guarded by the cache's lock
-// but for the first four, which never change.
+// objectCopy is the copy of one object, or of its absence. The cache's lock guards all fields
+// except the first four, which never change.
 type copied struct {
 	cache *Cache
 	key   key
@@ -54,8 +54,8 @@ func (c *copied) Apply(event watch.Event) {
 	}
 }
 
-// set takes a version, and wakes the pods that use it. One that says it never changes is
-// no longer watched, as upstream does.
+// update takes a version, and wakes the pods that use the object. An immutable object is no longer
+// watched, as in upstream.
 func (c *copied) set(obj kinds.Object) {
 	c.cache.mu.Lock()
 	defer c.cache.mu.Unlock()
@@ -77,7 +77,7 @@ func (c *copied) set(obj kinds.Object) {
 	signal(c.cache.wake)
 }
 
-// revision tells versions apart; it is empty for no object.
+// revision distinguishes versions; it is empty for no object.
 func revision(obj kinds.Object) string {
 	if obj == nil {
 		return ""

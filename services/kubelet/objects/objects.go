@@ -28,12 +28,12 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// API is what the copies are followed with.
+// API follows objects.
 type API interface {
 	Follow(ctx context.Context, target podapi.Target, opts metav1.ListOptions, sink podapi.Sink) error
 }
 
-// Config is what a Cache works with.
+// Config holds what a Cache uses.
 type Config struct {
 	API   API
 	Clock clock.Clock
@@ -41,7 +41,7 @@ type Config struct {
 	Patience time.Duration
 }
 
-// Cache is the node's copies. It is safe for concurrent use.
+// Cache holds the node's copies. It is safe for concurrent use.
 type Cache struct {
 	cfg      Config
 	kinds    map[string]kinds.Kind
@@ -57,16 +57,16 @@ type Cache struct {
 	wake    chan struct{}
 }
 
-// key is an object that can be referred to.
+// key identifies an object that pods can refer to.
 type key struct{ resource, namespace, name string }
 
-// registered is a pod, and what it refers to.
+// registered is a pod, and the objects that it refers to.
 type registered struct {
 	pod  *corev1.Pod
 	keys []key
 }
 
-// New follows nothing yet. The error is a gap in the table of kinds.
+// New returns a cache that follows nothing. The error is a gap in the table of kinds.
 func New(cfg Config) (*Cache, error) {
 	c := &Cache{
 		cfg: cfg, kinds: map[string]kinds.Kind{}, services: newServices(), copies: map[key]*copied{},
@@ -82,7 +82,7 @@ func New(cfg Config) (*Cache, error) {
 	return c, nil
 }
 
-// Run follows the Services until ctx ends, and then waits for all copies' followers.
+// Run follows the Services until ctx ends, and then waits for the followers of all copies.
 func (c *Cache) Run(ctx context.Context) error {
 	err := c.cfg.API.Follow(ctx, podapi.Target{Kind: c.kinds["services"]}, metav1.ListOptions{}, c.services)
 	c.mu.Lock()
@@ -92,7 +92,7 @@ func (c *Cache) Run(ctx context.Context) error {
 	return err
 }
 
-// Register has what the pod refers to followed, until ctx ends or the pod is forgotten.
+// Register follows the objects that the pod refers to, until ctx ends or the pod is forgotten.
 func (c *Cache) Register(ctx context.Context, pod *corev1.Pod) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -134,7 +134,7 @@ func (c *Cache) Forget(uid types.UID) {
 	delete(c.changed, uid)
 }
 
-// follow makes a copy. The caller holds the lock.
+// follow creates a copy. The caller holds the lock.
 func (c *Cache) follow(ctx context.Context, k key) {
 	ctx, cancel := context.WithCancel(ctx)
 	made := &copied{cache: c, key: k, users: map[types.UID]bool{}, stop: cancel, listed: make(chan struct{})}
@@ -148,7 +148,7 @@ func (c *Cache) follow(ctx context.Context, k key) {
 	})
 }
 
-// release drops one pod's reference, and the copy with the last. The caller holds the
+// release drops one pod's reference, and the copy with the last reference. The caller holds the
 // lock.
 func (c *Cache) release(k key, uid types.UID) {
 	held := c.copies[k]
@@ -159,12 +159,12 @@ func (c *Cache) release(k key, uid types.UID) {
 	}
 }
 
-// ConfigMap is the copy of one that a registered pod refers to. Errors are upstream's.
+// ConfigMap returns the copy of a ConfigMap that a registered pod refers to. Errors are upstream's.
 func (c *Cache) ConfigMap(ctx context.Context, namespace, name string) (*corev1.ConfigMap, error) {
 	return get[*corev1.ConfigMap](ctx, c, key{podrefs.ConfigMaps, namespace, name})
 }
 
-// Secret is ConfigMap for Secrets.
+// Secret returns the copy of a Secret, as ConfigMap does.
 func (c *Cache) Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
 	return get[*corev1.Secret](ctx, c, key{podrefs.Secrets, namespace, name})
 }
@@ -188,7 +188,7 @@ func (c *Cache) RuntimeHandler(ctx context.Context, pod *corev1.Pod) (string, er
 	return class.Handler, nil
 }
 
-// get waits for the first list, but not for longer than a reader's patience.
+// get returns a copy. It waits for its first list, at most for the reader's patience.
 func get[T kinds.Object](ctx context.Context, c *Cache, k key) (T, error) {
 	var none T
 	c.mu.Lock()
@@ -218,8 +218,8 @@ func get[T kinds.Object](ctx context.Context, c *Cache, k key) (T, error) {
 	return obj, nil
 }
 
-// Services are those whose addresses a pod of the namespace may be told: all of its
-// namespace and kubernetes, which is in default, oldest first.
+// Services returns the Services whose addresses pods of the namespace may be told: all of the
+// namespace and kubernetes in default, oldest first.
 func (c *Cache) Services(ctx context.Context, namespace string) ([]*corev1.Service, error) {
 	waiting, cancel := c.cfg.Clock.Timeout(ctx, c.cfg.Patience)
 	defer cancel()
@@ -231,10 +231,10 @@ func (c *Cache) Services(ctx context.Context, namespace string) ([]*corev1.Servi
 	return c.services.of(namespace), nil
 }
 
-// Changes is readable when what registered pods refer to has changed; Take says which.
+// Changes is readable when objects of registered pods have changed; Take says whose.
 func (c *Cache) Changes() <-chan struct{} { return c.wake }
 
-// Take hands over the UIDs of the pods whose objects have changed since the last call.
+// Take returns the UIDs of the pods whose objects have changed since the last call.
 func (c *Cache) Take() []types.UID {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -243,7 +243,7 @@ func (c *Cache) Take() []types.UID {
 	return uids
 }
 
-// newer orders Services by age, and by name of one age.
+// compareAge orders Services by age, and by name if the ages are equal.
 func newer(a, b *corev1.Service) int {
 	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name))
 }

@@ -1,17 +1,16 @@
-// Package pleg knows what the runtime holds. It lists the whole node at a fixed period,
-// tells which pods' containers started or died, and keeps the newest view of each pod
-// for those who ask (CRI-13). It changes nothing in the runtime. views.go is what it
-// makes of the answers, pure.
+// Package pleg keeps what the runtime holds. It lists the whole node at a fixed period, reports
+// whose containers started or died, and keeps the newest view of each pod (CRI-13). It changes
+// nothing in the runtime. views.go handles the answers, and is pure.
 //
 // # Order
 //
-// A view never goes back: an answer whose question was asked before that of the view
-// already kept is thrown away.
+// A view never goes back: an answer is dropped if its question is older than that of the present
+// view.
 //
 // # Blocking
 //
-// [Relister.NewerThan] waits for a later listing; nothing else waits for anybody but the
-// runtime. [Relister.Changes] holds one wake-up; what changed is fetched with Take.
+// [Relister.NewerThan] waits for a later listing; everything else waits at most for the runtime.
+// [Relister.Changes] holds one wake-up; Take returns what changed.
 package pleg
 
 import (
@@ -34,13 +33,13 @@ type Runtime interface {
 	ListContainers(ctx context.Context, podUID string) ([]*proto.Container, error)
 }
 
-// Timing is how often, and how long without, the runtime is listed.
+// Timing holds the intervals of listings.
 type Timing struct {
-	// Period is between two listings.
+	// Period is the interval of listings.
 	Period time.Duration
 	// Threshold is the age of the last good listing above which the node is not ready.
 	Threshold time.Duration
-	// Down is for how long listings may fail before the runtime counts as down.
+	// Down is how long listings may fail before the runtime counts as down.
 	Down time.Duration
 }
 
@@ -57,7 +56,7 @@ type Relister struct {
 	wake  chan struct{}
 }
 
-// New lists nothing yet.
+// New returns a relister that has listed nothing.
 func New(runtime Runtime, clk clock.Clock, timing Timing, log *slog.Logger) *Relister {
 	return &Relister{
 		runtime: runtime, clock: clk, timing: timing, log: log,
@@ -65,8 +64,8 @@ func New(runtime Runtime, clk clock.Clock, timing Timing, log *slog.Logger) *Rel
 	}
 }
 
-// starting is between two attempts of a listing until the first has succeeded: a node
-// starts its kubelet and its runtime together.
+// startRetry is the time between two attempts until the first listing has succeeded: a node starts
+// its kubelet and its runtime together.
 const starting = 50 * time.Millisecond
 
 // Run lists at once and then every period until ctx ends.
@@ -136,8 +135,8 @@ func (r *Relister) fail() {
 	r.views.Fail(r.clock.Steady())
 }
 
-// Read asks the runtime about one pod now and keeps the answer. With known sandboxes,
-// of whose state the caller is sure, only the containers are asked for.
+// Read asks the runtime about one pod now and keeps the answer. If the caller is sure of the
+// sandboxes it passes them, and only the containers are listed.
 func (r *Relister) Read(ctx context.Context, uid types.UID, known []*proto.Sandbox) (podstate.Pod, error) {
 	question := r.ask()
 	if known == nil {
@@ -155,9 +154,8 @@ func (r *Relister) Read(ctx context.Context, uid types.UID, known []*proto.Sandb
 	return r.views.Read(question, uid, known, containers), nil
 }
 
-// NewerThan waits until a listing has been begun after the given time, and returns what
-// is known of the pod then (KBL-20); with the zero time any listing of this process
-// will do. The error is ctx's.
+// NewerThan waits for a listing begun after the given time, and returns the view of the pod
+// (KBL-20). The zero time accepts any listing of this process. The error is ctx's.
 func (r *Relister) NewerThan(ctx context.Context, uid types.UID, than time.Time) (podstate.Pod, error) {
 	for {
 		r.mu.Lock()
@@ -180,15 +178,15 @@ func (r *Relister) Wait(ctx context.Context) {
 	_, _ = r.NewerThan(ctx, "", time.Time{})
 }
 
-// Last is the newest view of a pod, empty for one that the runtime does not hold; listed
-// is false before the first listing, when nothing is known of any pod.
+// Last returns the newest view of a pod, empty if the runtime does not have it. Listed is false
+// before the first listing.
 func (r *Relister) Last(uid types.UID) (pod podstate.Pod, listed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.views.Last(uid)
 }
 
-// All are the pods that the runtime held at the last listing, by UID.
+// All returns the pods of the last listing, by UID.
 func (r *Relister) All() []podstate.Pod {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -198,7 +196,7 @@ func (r *Relister) All() []podstate.Pod {
 // Changes is readable when Take has something.
 func (r *Relister) Changes() <-chan struct{} { return r.wake }
 
-// Take are the pods of which a container started or died since the last Take.
+// Take returns the pods of which a container started or died since the last Take.
 func (r *Relister) Take() []types.UID {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -212,8 +210,7 @@ func (r *Relister) Forget(uid types.UID) {
 	r.views.Forget(uid)
 }
 
-// Problems is why the runtime makes the node not ready (KBL-07); empty when it does
-// not.
+// Problems returns why the runtime makes the node not ready (KBL-07), or nothing.
 func (r *Relister) Problems() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -12,9 +12,8 @@ import (
 	"github.com/podfall/podfall/services/kubelet/podstate"
 )
 
-// Views are what is known of a runtime: the newest view of each pod, and which pods'
-// containers started or died. It is pure: who has it asks the runtime, and says when.
-// A Relister is one with a lock.
+// Views are the newest view of each pod, and the pods whose containers started or died. They are
+// pure: the caller asks the runtime and passes the time. A Relister adds a lock.
 type Views struct {
 	views   map[types.UID]view
 	changed map[types.UID]bool
@@ -29,14 +28,13 @@ type view struct {
 	at    time.Time
 }
 
-// Question is one that the runtime is asked; answers are kept in the order of their
-// questions.
+// Question is a question to the runtime. Answers are kept in the order of their questions.
 type Question struct {
 	number uint64
 	at     time.Time
 }
 
-// NewViews knows nothing.
+// NewViews returns empty views.
 func NewViews() *Views {
 	return &Views{views: map[types.UID]view{}, changed: map[types.UID]bool{}}
 }
@@ -47,8 +45,8 @@ func (v *Views) Ask(now time.Time) Question {
 	return Question{v.asked, now}
 }
 
-// List takes in the whole node's sandboxes and containers, and reports whether a
-// container of any pod has started or died since.
+// RecordListing takes a listing of the whole node, and reports whether a container of any pod has
+// started or died since.
 func (v *Views) List(q Question, sandboxes []*proto.Sandbox, containers []*proto.Container) (news bool) {
 	fresh := group(sandboxes, containers)
 	for uid, held := range fresh {
@@ -64,8 +62,8 @@ func (v *Views) List(q Question, sandboxes []*proto.Sandbox, containers []*proto
 	return news
 }
 
-// keep replaces a view by a newer one and notes the pod if a container of it started or
-// died since, which it reports.
+// update replaces a view by a newer one. It records and reports whether a container of the pod
+// started or died.
 func (v *Views) keep(now view) (news bool) {
 	old := v.views[now.pod.UID]
 	if old.asked >= now.asked {
@@ -79,15 +77,15 @@ func (v *Views) keep(now view) (news bool) {
 	return true
 }
 
-// Fail takes in that a listing has failed.
+// RecordFailure records that a listing has failed.
 func (v *Views) Fail(now time.Time) {
 	if v.failing.IsZero() {
 		v.failing = now
 	}
 }
 
-// Read takes in one pod's sandboxes and containers, and returns them as a view. The
-// asker knows: it is no news.
+// RecordRead takes one pod's sandboxes and containers, and returns them as a view. The caller knows
+// them, so that the pod is not recorded as changed.
 func (v *Views) Read(q Question, uid types.UID, sandboxes []*proto.Sandbox, containers []*proto.Container) podstate.Pod {
 	pod := podstate.New(uid, sandboxes, containers)
 	if v.views[uid].asked < q.number {
@@ -96,23 +94,23 @@ func (v *Views) Read(q Question, uid types.UID, sandboxes []*proto.Sandbox, cont
 	return pod
 }
 
-// NewerThan is what is known of a pod, if a listing or a look at it has been begun after
-// the given time (KBL-20); with the zero time any will do.
+// NewerThan returns the view of a pod, if a listing or a read was begun after the given time
+// (KBL-20). The zero time accepts any.
 func (v *Views) NewerThan(uid types.UID, than time.Time) (pod podstate.Pod, fresh bool) {
 	known := v.views[uid]
 	known.pod.UID = uid
 	return known.pod, !v.listed.IsZero() && (v.listed.After(than) || known.at.After(than))
 }
 
-// Last is the newest view of a pod, empty for one that the runtime does not hold; listed
-// is false before the first listing, when nothing is known of any pod.
+// Last returns the newest view of a pod, empty if the runtime does not have it. Listed is false
+// before the first listing.
 func (v *Views) Last(uid types.UID) (pod podstate.Pod, listed bool) {
 	pod = v.views[uid].pod
 	pod.UID = uid
 	return pod, !v.listed.IsZero()
 }
 
-// All are the pods that the runtime held at the last listing, by UID.
+// All returns the pods of the last listing, by UID.
 func (v *Views) All() []podstate.Pod {
 	pods := make([]podstate.Pod, 0, len(v.views))
 	for _, uid := range slices.Sorted(maps.Keys(v.views)) {
@@ -121,7 +119,7 @@ func (v *Views) All() []podstate.Pod {
 	return pods
 }
 
-// Take are the pods of which a container started or died since the last Take.
+// Take returns the pods of which a container started or died since the last Take.
 func (v *Views) Take() []types.UID {
 	if len(v.changed) == 0 {
 		return nil
@@ -134,8 +132,7 @@ func (v *Views) Take() []types.UID {
 // Forget drops the view of a pod that is gone for good.
 func (v *Views) Forget(uid types.UID) { delete(v.views, uid) }
 
-// Problems is why the runtime makes the node not ready (KBL-07); empty when it does
-// not.
+// Problems returns why the runtime makes the node not ready (KBL-07), or nothing.
 func (v *Views) Problems(now time.Time, timing Timing) []string {
 	var problems []string
 	if !v.failing.IsZero() && now.Sub(v.failing) >= timing.Down {
@@ -151,7 +148,7 @@ func (v *Views) Problems(now time.Time, timing Timing) []string {
 	return problems
 }
 
-// phase is what of the state of a container, or of a sandbox, is news.
+// phase is the part of the state of a container or sandbox whose change is reported.
 type phase struct{ alive, ended bool }
 
 func phaseOf(c *proto.Container) phase {
@@ -163,8 +160,8 @@ func phaseOfSandbox(s *proto.Sandbox) phase {
 	return phase{up, !up}
 }
 
-// Differs reports whether a container of a pod, or its sandbox, started or died between
-// two views. A removal is no news (CRI-13).
+// Differs reports whether a container of a pod, or its sandbox, started or died between two views.
+// A removal does not count (CRI-13).
 func Differs(before, after podstate.Pod) bool {
 	if unchanged(before, after) {
 		return false
@@ -196,8 +193,8 @@ func Differs(before, after podstate.Pod) bool {
 	return false
 }
 
-// unchanged reports whether two views are of the same containers and sandboxes in the same
-// phases, as most are.
+// unchanged reports whether two views have the same containers and sandboxes in the same phases, as
+// most do.
 func unchanged(before, after podstate.Pod) bool {
 	return slices.EqualFunc(before.Containers, after.Containers, func(a, b *proto.Container) bool {
 		return a.GetId() == b.GetId() && phaseOf(a) == phaseOf(b)
@@ -206,7 +203,7 @@ func unchanged(before, after podstate.Pod) bool {
 	})
 }
 
-// lists are what a runtime has listed of one pod.
+// lists are the sandboxes and containers of one pod in a listing.
 type lists struct {
 	sandboxes  []*proto.Sandbox
 	containers []*proto.Container

@@ -31,7 +31,7 @@ const (
 	Reconcile
 )
 
-// String is the verb as upstream's log spells it.
+// String returns the verb as upstream's log spells it.
 func (v Verb) String() string {
 	switch v {
 	case Remove:
@@ -95,7 +95,7 @@ func Change(before, after *corev1.Pod) (Op, bool) {
 	return Op{}, false
 }
 
-// differs reports whether a worker has to know of the change.
+// mustTellWorker reports whether a worker has to know of the change.
 func differs(before, after *corev1.Pod) bool {
 	return !before.DeletionTimestamp.Equal(after.DeletionTimestamp) ||
 		!kinds.Equal(before.DeletionGracePeriodSeconds, after.DeletionGracePeriodSeconds) ||
@@ -104,7 +104,7 @@ func differs(before, after *corev1.Pod) bool {
 		!sameSpec(before, after)
 }
 
-// sameSpec looks at the specs only where generations do not tell (API-73).
+// sameSpec compares the specs only if the generations do not tell (API-73).
 func sameSpec(before, after *corev1.Pod) bool {
 	if before.Generation != 0 && before.Generation == after.Generation {
 		return true
@@ -112,7 +112,7 @@ func sameSpec(before, after *corev1.Pod) bool {
 	return kinds.Equal(before.Spec, after.Spec)
 }
 
-// Sorted are the pods by creation time, namespace, name and UID.
+// Sorted returns the pods by creation time, namespace, name and UID.
 func Sorted(pods map[types.UID]*corev1.Pod) []*corev1.Pod {
 	return slices.SortedFunc(maps.Values(pods), compare)
 }
@@ -122,8 +122,7 @@ func compare(a, b *corev1.Pod) int {
 		cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
 }
 
-// Newer is whichever of two copies of one pod has the higher revision; either may be
-// nil.
+// Newer returns the copy of a pod with the higher revision; either may be nil.
 func Newer(a, b *corev1.Pod) *corev1.Pod {
 	if a == nil || (b != nil && revision(b) > revision(a)) {
 		return b

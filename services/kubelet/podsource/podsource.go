@@ -13,20 +13,20 @@ import (
 	"github.com/podfall/podfall/services/kubelet/podset"
 )
 
-// Set is the node's pods as the API last showed them, and the operations that nobody
-// has taken yet. It is a sink for podapi's Follow.
+// Set is the node's pods as the API last showed them, and the operations not taken yet. It is a
+// sink for podapi's Follow.
 //
 // # Order
 //
-// Operations of one UID are taken in the order in which the API showed them. One that
-// has not been taken when the next arrives is replaced by it (newest wins), except that
-// a removal never hides the change before it: a kubelet that was too busy to look still
-// learns that the grace was shortened before the pod went (KBL-17).
+// Operations of one UID are taken in the order in which the API showed them. The next operation
+// replaces one that has not been taken (newest wins), except that a removal never hides the change
+// before it: a kubelet that was too busy still learns that the grace was shortened before the pod
+// was removed (KBL-17).
 //
 // # Blocking
 //
-// Replace and Apply never block, so a loop that has stopped (KBL-07) does not stall the
-// watch; at most three operations wait for each UID.
+// Replace and Apply never block, so that a paused loop (KBL-07) does not stall the watch. At most
+// three operations wait for each UID.
 type Set struct {
 	mu     sync.Mutex
 	pods   map[types.UID]*corev1.Pod
@@ -34,12 +34,12 @@ type Set struct {
 	synced bool
 	wake   chan struct{}
 	first  chan struct{} // closed when the first list has come
-	// heard is the resourceVersion of what the API showed last, and taken what it was when
-	// the operations were taken last.
+	// seenRevision is the resourceVersion that the API showed last. takenRevision is its value when
+	// the operations were last taken.
 	heard, taken string
 }
 
-// New is an empty set.
+// New returns an empty set.
 func New() *Set {
 	return &Set{pods: map[types.UID]*corev1.Pod{}, wake: make(chan struct{}, 1), first: make(chan struct{})}
 }
@@ -91,7 +91,7 @@ func (s *Set) Apply(event watch.Event) {
 	}
 }
 
-// upsert also removes an older UID of the same name, first (KBL-03).
+// upsert adds or updates a pod. It first removes an older UID of the same name (KBL-03).
 func (s *Set) upsert(pod *corev1.Pod) {
 	if s.pods[pod.UID] == nil {
 		for _, other := range s.pods { // at most one: the API has each name once
@@ -153,8 +153,8 @@ func (s *Set) Wake() <-chan struct{} { return s.wake }
 // Synced is closed when the first list has come.
 func (s *Set) Synced() <-chan struct{} { return s.first }
 
-// Take hands over the waiting operations, and says whether a complete list has been
-// seen since the start (KBL-05).
+// Take returns the waiting operations. Ready says whether a complete list has been seen since the
+// start (KBL-05).
 func (s *Set) Take() (ops []podset.Op, ready bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -162,8 +162,8 @@ func (s *Set) Take() (ops []podset.Op, ready bool) {
 	return ops, s.synced
 }
 
-// Taken is the resourceVersion up to which all operations have been taken; empty before the
-// first list. What was removed before it is no longer to come.
+// TakenRevision returns the resourceVersion up to which all operations have been taken; empty
+// before the first list. No removal before it is still to come.
 func (s *Set) Taken() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -173,15 +173,15 @@ func (s *Set) Taken() string {
 	return s.taken
 }
 
-// Get is the pod of the UID as the API last showed it. It reports false until the
-// first list has come; after that a nil pod means that the API has no such UID.
+// Get returns the pod of the UID as the API last showed it. It reports false until the first list
+// has come. After that a nil pod means that the API has no such UID.
 func (s *Set) Get(uid types.UID) (pod *corev1.Pod, known bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.pods[uid], s.synced
 }
 
-// All are the pods as the API last showed them, oldest first.
+// All returns the pods as the API last showed them, oldest first.
 func (s *Set) All() []*corev1.Pod {
 	s.mu.Lock()
 	defer s.mu.Unlock()

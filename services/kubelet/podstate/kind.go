@@ -8,7 +8,7 @@ import (
 
 // The annotations that tell static pods and their mirrors (KBL-82).
 const (
-	// AnnotationSource is where a kubelet has a pod from: SourceFile, or the API.
+	// AnnotationSource says where a kubelet has a pod from: SourceFile, or the API.
 	AnnotationSource = "kubernetes.io/config.source"
 	// AnnotationHash is the hash of a static pod's file, which is its UID too.
 	AnnotationHash = "kubernetes.io/config.hash"
@@ -18,19 +18,19 @@ const (
 	SourceFile = "file"
 )
 
-// Static reports whether the pod comes from a file of the node and not from the API.
+// IsStatic reports whether the pod comes from a file of the node and not from the API.
 func Static(pod *corev1.Pod) bool {
 	source := pod.Annotations[AnnotationSource]
 	return source != "" && source != "api" && !Mirror(pod)
 }
 
-// Mirror reports whether the pod stands in the API for a static pod.
+// IsMirror reports whether the pod is the mirror of a static pod.
 func Mirror(pod *corev1.Pod) bool {
 	_, is := pod.Annotations[corev1.MirrorPodAnnotationKey]
 	return is
 }
 
-// MirrorOf reports whether the mirror stands for this static pod and no earlier form of it.
+// IsMirrorOf reports whether the mirror belongs to this version of the static pod.
 func MirrorOf(mirror, static *corev1.Pod) bool {
 	return mirror.Namespace == static.Namespace && mirror.Name == static.Name &&
 		mirror.Annotations[corev1.MirrorPodAnnotationKey] == static.Annotations[AnnotationHash]
@@ -39,7 +39,7 @@ func MirrorOf(mirror, static *corev1.Pod) bool {
 // criticalPriority is the least priority of pods that the system needs.
 const criticalPriority int32 = 2_000_000_000
 
-// Priority is the pod's; 0 when it has none.
+// Priority returns the pod's priority; 0 if it has none.
 func Priority(pod *corev1.Pod) int32 {
 	if pod.Spec.Priority == nil {
 		return 0
@@ -47,13 +47,13 @@ func Priority(pod *corev1.Pod) int32 {
 	return *pod.Spec.Priority
 }
 
-// Critical reports whether the node may not evict the pod.
+// IsCritical reports whether the node must not evict the pod.
 func Critical(pod *corev1.Pod) bool {
 	return Static(pod) || Mirror(pod) || Priority(pod) >= criticalPriority
 }
 
-// QOS is the pod's quality of service: as the API says, or, for a pod that it has not
-// completed, as it would say.
+// QOS returns the pod's quality of service: the API's value, or the value that the API would set if
+// it is missing.
 func QOS(pod *corev1.Pod) corev1.PodQOSClass {
 	if pod.Status.QOSClass != "" {
 		return pod.Status.QOSClass
@@ -76,8 +76,7 @@ func QOS(pod *corev1.Pod) corev1.PodQOSClass {
 	return corev1.PodQOSBurstable
 }
 
-// Container is what the pod's spec says of a regular or an init container; nil for none of
-// that name.
+// Container returns the spec of a regular or an init container, or nil.
 func Container(pod *corev1.Pod, name string) *corev1.Container {
 	for _, list := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
 		for i := range list {

@@ -1,6 +1,6 @@
-// Package podstate is plain data: what a runtime holds of one pod. The relister fills
-// it, and the worker's and the status's decisions read it. The few things that all of
-// them ask of the API's object are here too.
+// Package podstate holds what a runtime has of one pod, as plain data. The relister fills it; the
+// decisions of worker and status read it. Small questions about the API's object that all of them
+// ask are here too.
 package podstate
 
 import (
@@ -21,8 +21,8 @@ const (
 	LabelContainerName = "io.kubernetes.container.name"
 )
 
-// Pod is what the runtime holds of one pod. Its slices are never written once the value
-// has been handed on.
+// Pod is what the runtime has of one pod. Its slices are never written once the value has been
+// passed on.
 type Pod struct {
 	UID       types.UID
 	Namespace string
@@ -33,7 +33,7 @@ type Pod struct {
 	Containers []*proto.Container
 }
 
-// New orders what a runtime listed.
+// New sorts what a runtime listed.
 func New(uid types.UID, sandboxes []*proto.Sandbox, containers []*proto.Container) Pod {
 	pod := Pod{UID: uid, Sandboxes: slices.Clone(sandboxes), Containers: slices.Clone(containers)}
 	slices.SortFunc(pod.Sandboxes, func(a, b *proto.Sandbox) int {
@@ -53,10 +53,10 @@ func New(uid types.UID, sandboxes []*proto.Sandbox, containers []*proto.Containe
 	return pod
 }
 
-// Latest is the newest container of the name, or nil.
+// Latest returns the newest container of the name, or nil.
 func (p Pod) Latest(name string) *proto.Container { return p.nth(name, 0) }
 
-// Previous is the container before the newest of the name, or nil.
+// Previous returns the container before the newest of the name, or nil.
 func (p Pod) Previous(name string) *proto.Container { return p.nth(name, 1) }
 
 func (p Pod) nth(name string, n int) *proto.Container {
@@ -72,8 +72,8 @@ func (p Pod) nth(name string, n int) *proto.Container {
 	return nil
 }
 
-// Running are the containers that may have a live process: RUNNING, and UNKNOWN, which
-// nobody has seen end.
+// Running returns the containers that may have a live process: RUNNING, and UNKNOWN, whose end was
+// not seen.
 func (p Pod) Running() []*proto.Container {
 	var running []*proto.Container
 	for _, c := range p.Containers {
@@ -95,7 +95,7 @@ func Alive(c *proto.Container) bool {
 	return false
 }
 
-// Sandbox is the newest sandbox if it is ready, else nil.
+// Sandbox returns the newest sandbox if it is ready, else nil.
 func (p Pod) Sandbox() *proto.Sandbox {
 	if len(p.Sandboxes) == 0 || p.Sandboxes[0].GetState() != proto.SandboxState_SANDBOX_STATE_READY {
 		return nil
@@ -105,6 +105,7 @@ func (p Pod) Sandbox() *proto.Sandbox {
 
 // The messages that say why a pod needs a new sandbox.
 const (
+	// Messages that say why a pod needs a new sandbox.
 	MessageNoSandbox        = "no pod sandbox exists"
 	MessageManySandboxes    = "multiple pod sandboxes are ready and need to be reconciled"
 	MessageSandboxNotReady  = "pod sandbox is not ready"
@@ -133,7 +134,7 @@ func (p Pod) NeedsSandbox() (needs bool, attempt uint32, why string) {
 	return false, p.Sandboxes[0].GetAttempt(), ""
 }
 
-// Active is the newest container of the name in the ready sandbox, or nil.
+// Active returns the newest container of the name in the ready sandbox, or nil.
 func (p Pod) Active(name string) *proto.Container {
 	sandbox := p.Sandbox()
 	if sandbox == nil {
@@ -147,24 +148,24 @@ func (p Pod) Active(name string) *proto.Container {
 	return nil
 }
 
-// Begun reports whether a regular container of the pod has been made in the ready sandbox, which
-// proves that the pod has been initialized (upstream's HasAnyActiveRegularContainerStarted).
+// HasStartedRegular reports whether a regular container was created in the ready sandbox, which
+// proves that the pod was initialized (upstream's HasAnyActiveRegularContainerStarted).
 func (p Pod) Begun(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool { return p.Active(c.Name) != nil })
 }
 
-// Idle reports whether the runtime holds nothing alive of the pod: no container that
-// may run and no ready sandbox.
+// IsIdle reports whether the runtime has nothing alive of the pod: no container that may run and no
+// ready sandbox.
 func (p Pod) Idle() bool {
 	return len(p.Running()) == 0 && !slices.ContainsFunc(p.Sandboxes, func(s *proto.Sandbox) bool {
 		return s.GetState() == proto.SandboxState_SANDBOX_STATE_READY
 	})
 }
 
-// Key is the pod as logs and errors name it, "namespace/name".
+// Key returns the pod's name in logs and errors, "namespace/name".
 func Key(pod *corev1.Pod) string { return pod.Namespace + "/" + pod.Name }
 
-// Terminal reports whether the API's object says that the pod has ended for good.
+// IsTerminal reports whether the API's object says that the pod has ended for good.
 func Terminal(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }

@@ -10,13 +10,13 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// Sidecar reports whether an init container is a sidecar (KEP-753): one that starts in
-// its turn and then runs on beside the others.
+// IsSidecar reports whether an init container is a sidecar (KEP-753), which keeps running beside
+// the others.
 func Sidecar(c *corev1.Container) bool {
 	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }
 
-// HTTPRequest is an HTTP hook or probe of a container.
+// HTTPRequest returns the request of a container's HTTP hook or probe.
 func HTTPRequest(spec *corev1.Container, id string, get *corev1.HTTPGetAction) (*proto.ReachRequest, error) {
 	port, err := Port(spec, get.Port)
 	if err != nil {
@@ -32,7 +32,7 @@ func HTTPRequest(spec *corev1.Container, id string, get *corev1.HTTPGetAction) (
 	return request, nil
 }
 
-// Port is a port by its number, or by the name that the container gives it.
+// Port returns a port by its number, or by the name that the container gives it.
 func Port(spec *corev1.Container, port intstr.IntOrString) (int32, error) {
 	if port.Type == intstr.Int {
 		return port.IntVal, nil
@@ -44,7 +44,7 @@ func Port(spec *corev1.Container, port intstr.IntOrString) (int32, error) {
 	return spec.Ports[named].ContainerPort, nil
 }
 
-// Ports are those of TCP that the containers of a pod declare.
+// Ports returns the TCP ports that the containers of a pod declare.
 func Ports(pod *corev1.Pod) []int32 {
 	var ports []int32
 	for _, container := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {

@@ -12,9 +12,9 @@ import (
 // the pod restart.
 const ReasonRestartingAll = "RestartingAllContainers"
 
-// Restarts reports whether a container that has ended with the exit code runs again (upstream's
-// ContainerShouldRestart): its first matching rule decides, then its policy, then the pod's.
-// Rules count only beside a policy of the container's own.
+// ShouldRestart reports whether a container that ended with the exit code runs again (upstream's
+// ContainerShouldRestart): the first matching rule decides, then the container's policy, then the
+// pod's. Rules count only beside a policy of the container's own.
 func Restarts(pod *corev1.Pod, spec *corev1.Container, code int32) bool {
 	policy := pod.Spec.RestartPolicy
 	if spec.RestartPolicy != nil {
@@ -34,8 +34,8 @@ func Restarts(pod *corev1.Pod, spec *corev1.Container, code int32) bool {
 	return true
 }
 
-// Startable reports whether a container is to be started or restarted, of which last is the
-// newest run (upstream's ShouldContainerBeRestarted).
+// ShouldStart reports whether a container must be started or restarted. Last is its newest run
+// (upstream's ShouldContainerBeRestarted).
 func Startable(pod *corev1.Pod, spec *corev1.Container, last *proto.Container) bool {
 	switch {
 	case pod.DeletionTimestamp != nil:
@@ -82,9 +82,9 @@ func MayRestartAll(pod *corev1.Pod) bool {
 	})
 }
 
-// RestartsAll reports whether all containers of the pod are to restart (upstream's
-// ShouldAllContainersRestart): the old status says so already, or the exit of a container
-// matches such a rule.
+// RestartsAll reports whether all containers of the pod must restart (upstream's
+// ShouldAllContainersRestart): the old status says so already, or a container's exit matches such a
+// rule.
 func RestartsAll(pod *corev1.Pod, seen Pod, old *corev1.PodStatus) bool {
 	if !MayRestartAll(pod) {
 		return false
@@ -117,13 +117,13 @@ func TriggersRestartAll(spec *corev1.Container, code int32) bool {
 	return ruleFor(spec, code) == corev1.ContainerRestartRuleActionRestartAllContainers
 }
 
-// Cleared reports whether the runtime has no container of the pod's spec (upstream's
+// HasNoContainers reports whether the runtime has no container of the pod's spec (upstream's
 // AllContainersRestartCleanedUp).
 func Cleared(pod *corev1.Pod, seen Pod) bool {
 	return !slices.ContainsFunc(specs(pod), func(spec *corev1.Container) bool { return seen.Latest(spec.Name) != nil })
 }
 
-// specs are the init containers and the regular containers of a pod.
+// specs returns the init containers and the regular containers of a pod.
 func specs(pod *corev1.Pod) []*corev1.Container {
 	all := make([]*corev1.Container, 0, len(pod.Spec.InitContainers)+len(pod.Spec.Containers))
 	for i := range pod.Spec.InitContainers {

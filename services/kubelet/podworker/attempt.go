@@ -46,8 +46,9 @@ const (
 	stopFailed
 )
 
-// Work is what an attempt wants done. Each is answered by the Outcome of the same name,
-// in any order.
+// Work is one thing that an attempt wants done. Each is answered by an Outcome, in any order:
+// RunHook by HookEnded, AwaitTurn by TurnTimedOut, StopContainer by ContainerStopped, StopSandbox
+// by SandboxStopped.
 //
 //sumtype:decl
 type Work interface{ isWork() }
@@ -76,7 +77,7 @@ func (AwaitTurn) isWork()     {}
 func (StopContainer) isWork() {}
 func (StopSandbox) isWork()   {}
 
-// Outcome is what came of a Work.
+// Outcome is the result of a Work.
 //
 //sumtype:decl
 type Outcome interface{ isOutcome() }

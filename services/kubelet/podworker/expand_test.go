@@ -116,8 +116,10 @@ func TestVerifyRunAsNonRoot(t *testing.T) {
 		{"the image runs as root", &corev1.PodSecurityContext{RunAsNonRoot: yes}, nil, "x", `container has runAsNonRoot and image will run as root (pod: "p_default(u)", container: main)`},
 		{"the container may", &corev1.PodSecurityContext{RunAsNonRoot: yes}, &corev1.SecurityContext{RunAsNonRoot: no}, "x", ""},
 		{"the pod has a user", &corev1.PodSecurityContext{RunAsNonRoot: yes, RunAsUser: user}, nil, "x", ""},
-		{"the container's is root", &corev1.PodSecurityContext{RunAsNonRoot: yes, RunAsUser: user}, &corev1.SecurityContext{RunAsUser: root}, "x",
-			`container's runAsUser breaks non-root policy (pod: "p_default(u)", container: main)`},
+		{
+			"the container's is root", &corev1.PodSecurityContext{RunAsNonRoot: yes, RunAsUser: user}, &corev1.SecurityContext{RunAsUser: root}, "x",
+			`container's runAsUser breaks non-root policy (pod: "p_default(u)", container: main)`,
+		},
 		{"the image has a user", nil, &corev1.SecurityContext{RunAsNonRoot: yes}, "gcr.io/distroless/static:nonroot", ""},
 	} {
 		pod := graced(30, -1)

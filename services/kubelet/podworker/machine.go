@@ -69,7 +69,7 @@ func (s State) String() string {
 	return fmt.Sprintf("State(%d)", int(s))
 }
 
-// Event is what can happen to a machine.
+// Event is something that happened to a pod.
 //
 //sumtype:decl
 type Event interface{ isEvent() }
@@ -134,8 +134,8 @@ type Cause struct {
 	Expired bool
 }
 
-// Action is what a machine wants done. Sync, Stop and Clean are answered by Synced,
-// Ended and Cleaned; never are two of them out at once.
+// Action is something that a machine wants done. Sync, Stop and Clean are answered by Synced, Ended
+// and Cleaned; two of them are never under way at once.
 //
 //sumtype:decl
 type Action interface{ isAction() }

@@ -16,8 +16,8 @@ import (
 	"github.com/podfall/podfall/services/kubelet/podstate"
 )
 
-// ask carries a probe out. The output is what the event says of a failure, in upstream's words. An
-// error says that the probe has found nothing.
+// runProbe runs a probe. The output is the text of the failure event, in upstream's words. An error
+// says that the probe has no result.
 func (p *Prober) ask(ctx context.Context, object *corev1.Pod, spec *corev1.Container, id string, what *corev1.Probe) (Result, string, error) {
 	ctx, cancel := p.cfg.Clock.Timeout(ctx, Timeout(what))
 	defer cancel()
@@ -48,18 +48,17 @@ func (p *Prober) ask(ctx context.Context, object *corev1.Pod, spec *corev1.Conta
 	return Unknown, "", fmt.Errorf("missing probe handler for %s:%s", podstate.Key(object), spec.Name)
 }
 
-// maxOutput is how many bytes of what a command writes are told (upstream's
-// maxReadLength).
+// maxOutput is how many bytes of a command's output are reported (upstream's maxReadLength).
 const maxOutput = 10 << 10
 
-// askExec gives the runtime the timeout as well: only the runtime can end the command.
+// runExec also passes the timeout to the runtime: only the runtime can end the command.
 func (p *Prober) askExec(ctx context.Context, id string, what *corev1.Probe) (Result, string, error) {
 	answer, err := p.cfg.Runtime.ExecSync(ctx, &proto.ExecSyncRequest{
 		ContainerId: id, Command: what.Exec.Command, TimeoutSeconds: int64(Timeout(what) / time.Second),
 	})
 	switch {
 	case err != nil && (ctx.Err() != nil || timedOut(err)):
-		return Failure, fmt.Sprintf("command timed out: %q timed out after %v", strings.Join(what.Exec.Command, " "), Timeout(what)), nil
+		return Failure, fmt.Sprintf("command timed out: %q timed out after %v", strings.Join(what.Exec.Command, " "), Timeout(what)), nil //nolint:nilerr // a timeout is the result
 	case err != nil:
 		return Unknown, "", err
 	case answer.GetExitCode() != 0:
@@ -69,7 +68,7 @@ func (p *Prober) askExec(ctx context.Context, id string, what *corev1.Probe) (Re
 	return Success, "", nil
 }
 
-// timedOut reports whether a runtime has ended a command because its time was up.
+// timedOut reports whether a runtime ended a command because its time was up.
 func timedOut(err error) bool {
 	refused, ok := errors.AsType[*proto.RuntimeError](err)
 	return ok && refused.Code == proto.CodeDeadlineExceeded
@@ -92,12 +91,12 @@ func (p *Prober) askHTTP(ctx context.Context, host string, request *proto.ReachR
 
 // The answers of a gRPC health service.
 const (
+	// Answers of a gRPC health service.
 	serving    = 1
 	notServing = 2
 )
 
-// askGRPC fails when there is no answer in time: a connection that is refused is tried again until
-// then.
+// runGRPC fails if there is no answer in time: a refused connection is retried until then.
 func (p *Prober) askGRPC(ctx context.Context, id, at string, what *corev1.Probe) (Result, string) {
 	request := &proto.ReachRequest{ContainerId: id, Scheme: "grpc", Port: what.GRPC.Port}
 	if what.GRPC.Service != nil {
@@ -116,10 +115,10 @@ func (p *Prober) askGRPC(ctx context.Context, id, at string, what *corev1.Probe)
 	return Failure, `service unhealthy (responded with "UNKNOWN")`
 }
 
-// join is an address as a dialer names it.
+// joinHostPort returns an address as a dialer names it.
 func join(host string, port int32) string { return net.JoinHostPort(host, strconv.Itoa(int(port))) }
 
-// address is where a probe goes, as messages name it.
+// probeHost returns the host that a probe connects to, for messages.
 func address(cache Cache, object *corev1.Pod, host string) string {
 	if host != "" {
 		return host
@@ -128,11 +127,11 @@ func address(cache Cache, object *corev1.Pod, host string) string {
 	return seen.Sandbox().GetIp()
 }
 
-// refused is what a dialer says of a port on which nobody listens.
+// connectionRefused is a dialer's error for a port without a listener.
 const refused = "connect: connection refused"
 
-// cause is why there was no connection, as a dialer says it. A container that does not run listens on
-// no port, whatever its runtime says.
+// dialError returns why there was no connection, as a dialer says it. A container that does not run
+// has no listener, whatever its runtime says.
 func cause(ctx context.Context, err error) string {
 	if ctx.Err() != nil || timedOut(err) {
 		return "i/o timeout"

@@ -18,38 +18,38 @@ import (
 	"github.com/podfall/podfall/services/kubelet/podstate"
 )
 
-// Runtime is the part of CRI that asks a container.
+// Runtime is the part of CRI that probes use.
 type Runtime interface {
 	ExecSync(ctx context.Context, req *proto.ExecSyncRequest) (*proto.ExecSyncResponse, error)
 	Reach(ctx context.Context, req *proto.ReachRequest) (*proto.ReachResponse, error)
 }
 
-// Cache is what is known of the runtime.
+// Cache is the known state of the runtime.
 type Cache interface {
 	Last(uid types.UID) (pod podstate.Pod, listed bool)
 }
 
-// Events tells people; it never blocks.
+// Events sends events to users; it never blocks.
 type Events interface {
 	ContainerEvent(pod *corev1.Pod, container, kind, reason, message string)
 }
 
-// Config is what probes work with.
+// Config holds what probes use.
 type Config struct {
 	Runtime Runtime
 	Cache   Cache
 	Events  Events
-	// Clock is the wall's if it is nil, and Tasks are goroutines.
+	// Clock defaults to the wall clock, Tasks to goroutines.
 	Clock task.Clock
 	Tasks task.Scheduler
 	Log   *slog.Logger
 }
 
-// Prober runs the probes of a node's pods, a task each.
+// Prober runs the probes of a node's pods, each in a task.
 //
 // # Blocking
 //
-// Nothing but Run waits.
+// Only Run waits.
 type Prober struct {
 	cfg Config
 
@@ -80,7 +80,7 @@ type probe struct {
 	nudge chan struct{}
 }
 
-// New probes nothing yet.
+// New returns a prober that runs nothing yet.
 func New(cfg Config) *Prober {
 	if cfg.Clock == nil {
 		cfg.Clock = clock.Clock{}
@@ -91,10 +91,10 @@ func New(cfg Config) *Prober {
 	}
 }
 
-// Changes has a token when the result of some probe has changed; see Take.
+// Changes has a token when the result of a probe has changed; see Take.
 func (p *Prober) Changes() <-chan struct{} { return p.wake }
 
-// Take are the pods of which the result of some probe has changed since the last Take.
+// Take returns the pods of which a probe's result has changed since the last Take.
 func (p *Prober) Take() []types.UID {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -103,7 +103,7 @@ func (p *Prober) Take() []types.UID {
 	return uids
 }
 
-// Run lets probes begin, and when ctx ends waits for all.
+// Run starts the probes, and waits for all of them when ctx ends.
 func (p *Prober) Run(ctx context.Context) error {
 	p.mu.Lock()
 	p.ctx = ctx
@@ -119,7 +119,7 @@ func (p *Prober) Run(ctx context.Context) error {
 	return nil
 }
 
-// Watch probes a pod that is to run, or takes up its newer version.
+// Watch probes a pod that should run, or takes its newer version.
 func (p *Prober) Watch(object *corev1.Pod) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -145,8 +145,7 @@ func (p *Prober) Watch(object *corev1.Pod) {
 	}
 }
 
-// begin starts the probes that a pod has and that do not run yet. It is called under the
-// lock.
+// startProbes starts the probes of a pod that do not run yet. The caller holds the lock.
 func (p *Prober) begin(probed *pod) {
 	if p.ctx == nil || p.ctx.Err() != nil {
 		return
@@ -179,7 +178,7 @@ func (p *Prober) Forget(uid types.UID) {
 	delete(p.pods, uid)
 }
 
-// Container is what is known of a running container.
+// Container returns the state of a running container's probes.
 func (p *Prober) Container(uid types.UID, name, id string) State {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -192,7 +191,7 @@ func (p *Prober) Container(uid types.UID, name, id string) State {
 	})
 }
 
-// run is one probe's life.
+// run runs one probe until it ends.
 func (p *Prober) run(ctx context.Context, uid types.UID, at key) {
 	for {
 		object, one := p.look(uid, at)
@@ -213,10 +212,11 @@ func (p *Prober) run(ctx context.Context, uid types.UID, at key) {
 	}
 }
 
-// nudged is how soon a nudged probe asks. In it the status that the nudge came from is sent.
+// nudgeDelay is the time from a nudge to the probe. In that time the status of the nudge's cause is
+// sent.
 const nudged = 10 * time.Millisecond
 
-// pause waits for the next tick; false means that there is none.
+// pause waits for the next tick. It returns false if there is none.
 func (p *Prober) pause(ctx context.Context, period time.Duration, nudge <-chan struct{}) bool {
 	waiting, cancel := p.cfg.Clock.Timeout(ctx, period)
 	defer cancel()
@@ -236,7 +236,7 @@ func (p *Prober) look(uid types.UID, at key) (*corev1.Pod, *probe) {
 	return probed.object, probed.probes[at]
 }
 
-// tick is one look at a container; false ends the probe.
+// tick probes a container once. It returns false if the probe ends.
 func (p *Prober) tick(ctx context.Context, object *corev1.Pod, spec *corev1.Container, at key) bool {
 	target := p.target(object, spec)
 	what := Of(spec, at.kind)
@@ -268,13 +268,13 @@ func (p *Prober) tick(ctx context.Context, object *corev1.Pod, spec *corev1.Cont
 	return true
 }
 
-// target is a container as the runtime shows it now.
+// target returns a container as the runtime shows it now.
 func (p *Prober) target(object *corev1.Pod, spec *corev1.Container) Target {
 	seen, _ := p.cfg.Cache.Last(object.UID)
 	return TargetOf(object, spec, seen.Latest(spec.Name), func(id string) State { return p.Container(object.UID, spec.Name, id) })
 }
 
-// change steps a tracker, and tells when its result is another one.
+// stepTracker steps a tracker, and wakes the reader of Changes if its result changed.
 func (p *Prober) change(uid types.UID, at key, step func(Tracker) Tracker) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -9,16 +9,16 @@ import (
 	"github.com/podfall/podfall/services/kubelet/podstate"
 )
 
-// State is what probes say of one container.
+// State is the state of one container's probes.
 type State struct {
-	// Started and Ready are true where there is no probe of the kind.
+	// Started and Ready are true if there is no probe of the kind.
 	Started, Ready bool
-	// Failed is the probe for which the container is to be killed; nil if none is.
+	// Failed is the probe for which the container must be killed, or nil.
 	Failed *Kind
 }
 
-// StateOf is what the trackers of a container's probes say of its run with that id; find
-// reports false for a kind of which it has none.
+// StateOf returns the state of a container's probes for its run with that id. Find reports false
+// for a kind without a tracker.
 func StateOf(id string, find func(Kind) (Tracker, bool)) State {
 	result := func(kind Kind) Result {
 		tracker, there := find(kind)
@@ -40,8 +40,8 @@ func StateOf(id string, find func(Kind) (Tracker, bool)) State {
 	return state
 }
 
-// TargetOf is a container of a pod as the runtime shows its latest run, nil for none; known
-// is what its probes say of the run with an id.
+// TargetOf returns a container as the target of a probe. Latest is its newest run in the runtime,
+// or nil. Known returns the state of the probes of a run.
 func TargetOf(pod *corev1.Pod, spec *corev1.Container, latest *proto.Container, known func(id string) State) Target {
 	if latest == nil {
 		return Target{}
@@ -52,7 +52,7 @@ func TargetOf(pod *corev1.Pod, spec *corev1.Container, latest *proto.Container, 
 	}
 }
 
-// Kinds are all of them, in the order in which they begin.
+// Kinds returns all kinds, in the order in which they begin.
 func Kinds() []Kind { return []Kind{Startup, Readiness, Liveness} }
 
 // HasAny reports whether a pod has a probe.
@@ -67,7 +67,7 @@ func HasAny(pod *corev1.Pod) bool {
 	return false
 }
 
-// Probed are the containers of a pod that may have probes: the sidecars and the regular
+// Containers returns the containers of a pod that may have probes: the sidecars and the regular
 // ones.
 func Probed(pod *corev1.Pod) []*corev1.Container {
 	var found []*corev1.Container
@@ -82,7 +82,7 @@ func Probed(pod *corev1.Pod) []*corev1.Container {
 	return found
 }
 
-// containerOf is the one of that name; nil for none.
+// containerOf returns the container of that name, or nil.
 func containerOf(pod *corev1.Pod, name string) *corev1.Container {
 	for _, c := range Probed(pod) {
 		if c.Name == name {

@@ -1,9 +1,9 @@
-// Package probes asks the containers of a node's pods how they are: whether they have
-// started, are ready, and live. What an answer means is decided in tracker.go, which is
-// pure; prober.go asks, and keeps what was found.
+// Package probes probes the containers of a node's pods: whether they have started, are ready, and
+// live. tracker.go decides what an answer means, and is pure; prober.go runs the probes, and keeps
+// the results.
 //
 //	startup    until it succeeds the other two wait; when it fails the container is killed
-//	readiness  whether the container takes requests; goes on while the pod is stopped
+//	readiness  whether the container takes requests; continues while the pod is stopped
 //	liveness   when it fails the container is killed
 package probes
 
@@ -13,7 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Kind is what a probe is for.
+// Kind is the purpose of a probe.
 type Kind int
 
 // The kinds.
@@ -23,7 +23,7 @@ const (
 	Liveness
 )
 
-// String is the kind as upstream's events name it.
+// String returns the kind as upstream's events name it.
 func (k Kind) String() string {
 	switch k {
 	case Startup:
@@ -36,19 +36,19 @@ func (k Kind) String() string {
 	return ""
 }
 
-// Result is what a probe has found.
+// Result is the result of a probe.
 type Result int
 
 // The results. Unknown is only a startup probe's, before it has found anything.
 const (
+	// Results. Unknown is the result of a startup probe that has not finished.
 	Unknown Result = iota
 	Success
 	Failure
 )
 
-// initial is the result for a container of which nothing is known (upstream's
-// newWorker): it lives until it is found not to, and is not ready until it is found to
-// be.
+// initialResult returns the result before the first probe (upstream's newWorker): a container
+// counts as live, and as not ready.
 func (k Kind) initial() Result {
 	switch k {
 	case Liveness:
@@ -60,30 +60,30 @@ func (k Kind) initial() Result {
 	return Unknown
 }
 
-// Tracker is what a probe knows of one container. It is a value: each method returns the
-// next one (upstream's prober worker).
+// Tracker is the state of one container's probe. It is a value: each method returns the next one
+// (upstream's prober worker).
 type Tracker struct {
 	kind Kind
-	// container is the id that was seen last; each new one begins anew.
+	// container is the id seen last; a new id starts anew.
 	container string
 	result    Result
-	// last and run are the last outcome, and how often it has come in a row.
+	// last is the last outcome, run how often it came in a row.
 	last Result
 	run  int32
-	// held means that a failure was told and the container is to be killed.
+	// onHold means that a failure was reported and the container must be killed.
 	held bool
 }
 
-// NewTracker knows nothing yet.
+// NewTracker returns a tracker before its first probe.
 func NewTracker(kind Kind) Tracker { return Tracker{kind: kind, result: kind.initial()} }
 
-// Result is what is known now.
+// Result returns the present result.
 func (t Tracker) Result() Result { return t.result }
 
-// Container is the container of which that is known.
+// Container returns the id of the container of that result.
 func (t Tracker) Container() string { return t.container }
 
-// Target is the container that is to be probed, as the runtime shows it.
+// Target is the container to probe, as the runtime shows it.
 type Target struct {
 	ID      string
 	Running bool
@@ -94,17 +94,18 @@ type Target struct {
 	Deleted bool
 }
 
-// Decision is what to do at one tick of a probe.
+// Decision says what to do at one tick of a probe.
 type Decision int
 
 // The decisions: leave it for this tick, ask, or never ask again.
 const (
+	// Decisions: skip this tick, probe, or never probe again.
 	Leave Decision = iota
 	Ask
 	End
 )
 
-// Tick decides what to do about the target now. A container that does not run has failed.
+// Tick decides what to do with the target now. A container that does not run has failed.
 func (t Tracker) Tick(target Target, probe *corev1.Probe, now time.Time) (Tracker, Decision) {
 	if target.ID == "" {
 		return t, Leave
@@ -129,7 +130,7 @@ func (t Tracker) Tick(target Target, probe *corev1.Probe, now time.Time) (Tracke
 	return t, Ask
 }
 
-// Answer takes in one outcome. A threshold of 0 counts as its default.
+// RecordOutcome takes one outcome. A threshold of 0 counts as its default.
 func (t Tracker) Answer(outcome Result, probe *corev1.Probe) Tracker {
 	if outcome == t.last {
 		t.run++
@@ -150,17 +151,17 @@ func (t Tracker) Answer(outcome Result, probe *corev1.Probe) Tracker {
 	return t
 }
 
-// Period is between two ticks.
+// Period returns the time between two ticks.
 func Period(probe *corev1.Probe) time.Duration {
 	return time.Duration(or(probe.PeriodSeconds, 10)) * time.Second
 }
 
-// Timeout is how long one answer may take.
+// Timeout returns how long one answer may take.
 func Timeout(probe *corev1.Probe) time.Duration {
 	return time.Duration(or(probe.TimeoutSeconds, 1)) * time.Second
 }
 
-// or is n, or what upstream fills in for a field that nobody has set.
+// orDefault returns n, or upstream's default for a field that is not set.
 func or(n, otherwise int32) int32 {
 	if n <= 0 {
 		return otherwise
@@ -168,7 +169,7 @@ func or(n, otherwise int32) int32 {
 	return n
 }
 
-// Of is a container's probe of a kind; nil if it has none.
+// ProbeOf returns a container's probe of a kind, or nil.
 func Of(c *corev1.Container, kind Kind) *corev1.Probe {
 	switch kind {
 	case Startup:

@@ -27,34 +27,34 @@ const (
 	ReasonNeverHad = "ErrImageNeverPull"
 )
 
-// Error says why a container's image is not there.
+// Error says why a container's image is not on the node.
 type Error struct {
 	Reason, Message string
-	// After is how long until the next pull may be tried; 0 unless it is held back.
+	// After is the time until the next pull; 0 unless it is in back-off.
 	After time.Duration
 }
 
 // Error implements error.
 func (e *Error) Error() string { return e.Message }
 
-// Images is what is asked of the runtime.
+// Images is the part of the runtime that a Puller uses.
 type Images interface {
 	ImageStatus(ctx context.Context, image string) (present bool, err error)
 	PullImage(ctx context.Context, image string) (size int64, err error)
 }
 
-// Events tells people; it never blocks.
+// Events sends events to users; it never blocks.
 type Events interface {
 	ContainerEvent(pod *corev1.Pod, container, kind, reason, message string)
 }
 
-// Config is what a Puller works with.
+// Config holds what a Puller uses.
 type Config struct {
 	Images Images
 	Events Events
 	Clock  clock.Clock
 	Timing Timing
-	// Parallel is how many images are pulled at a time; 1 when it is 0, as upstream.
+	// Parallel is how many images are pulled at a time; 0 means 1, as upstream.
 	Parallel int
 	Faults   *fault.Table
 }
@@ -66,25 +66,25 @@ type Puller struct {
 
 	mu       sync.Mutex
 	backoffs map[key]backoff
-	// had are the images that are known to be on the node.
+	// known are the images that are known to be on the node.
 	had map[string]bool
 }
 
-// key is what back-offs are told apart by.
+// key identifies a back-off.
 type key struct {
 	uid   types.UID
 	image string
 }
 
-// New has pulled nothing yet.
+// New returns a puller that has pulled nothing.
 func New(cfg Config) *Puller {
 	return &Puller{
 		cfg: cfg, lanes: make(chan struct{}, max(cfg.Parallel, 1)), backoffs: map[key]backoff{}, had: map[string]bool{},
 	}
 }
 
-// Ensure returns when the image of a container is on the node, or with an [*Error] that
-// says why it is not. It waits for as long as the pull takes.
+// Ensure returns when the image of a container is on the node, or with an [*Error] that says why it
+// is not. It waits as long as the pull takes.
 func (p *Puller) Ensure(ctx context.Context, pod *corev1.Pod, spec *corev1.Container) error {
 	image, err := complete(spec.Image)
 	if err != nil {
@@ -105,14 +105,14 @@ func (p *Puller) Ensure(ctx context.Context, pod *corev1.Pod, spec *corev1.Conta
 	return nil
 }
 
-// refuse tells of an image that cannot be had, and says so.
+// refuse sends an event about an image that is unavailable, and returns the error.
 func (p *Puller) refuse(pod *corev1.Pod, spec *corev1.Container, reason, event, message string) error {
 	p.cfg.Events.ContainerEvent(pod, spec.Name, corev1.EventTypeWarning, event, message)
 	return &Error{Reason: reason, Message: message}
 }
 
-// present reports whether the image is on the node. What this kubelet has once seen there
-// stays; what pulls of it are to suffer, has to be pulled first.
+// isPresent reports whether the image is on the node. An image that this kubelet has seen stays. An
+// image whose pulls have a fault must be pulled first.
 func (p *Puller) present(ctx context.Context, pod *corev1.Pod, spec *corev1.Container, image string) (bool, error) {
 	if p.has(image) {
 		return true, nil
@@ -131,7 +131,7 @@ func about(pod *corev1.Pod, spec *corev1.Container) fault.Attributes {
 	return fault.Attributes{Namespace: pod.Namespace, Pod: pod.Name, Container: spec.Name, Image: spec.Image}
 }
 
-// pull pulls the image, unless that failed a short time ago.
+// pull pulls the image, unless a pull failed a short time ago.
 func (p *Puller) pull(ctx context.Context, pod *corev1.Pod, spec *corev1.Container, image string) error {
 	k := key{pod.UID, image}
 	if last := p.backoff(k); last.left(p.cfg.Clock.Steady()) > 0 {
@@ -159,7 +159,7 @@ func (p *Puller) pull(ctx context.Context, pod *corev1.Pod, spec *corev1.Contain
 	return nil
 }
 
-// inTurn pulls when it is this pull's turn, and says how long that took.
+// pullInTurn pulls when a lane is free, and returns how long the pull took.
 func (p *Puller) inTurn(ctx context.Context, pod *corev1.Pod, spec *corev1.Container, image string) (took time.Duration, size int64, err error) {
 	select {
 	case p.lanes <- struct{}{}:
@@ -178,7 +178,7 @@ func (p *Puller) inTurn(ctx context.Context, pod *corev1.Pod, spec *corev1.Conta
 	return p.cfg.Clock.Steady().Sub(began), size, err
 }
 
-// Forget lets go of what a pod's pulls have come to.
+// Forget drops the back-offs of a pod.
 func (p *Puller) Forget(uid types.UID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -15,11 +15,11 @@ var (
 	digestPattern = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9]*([-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9A-Fa-f]{32,}$`)
 )
 
-// longestName is how long a registry and path may be together.
+// maxName is the longest registry and path together.
 const longestName = 255
 
-// complete is the image's name with the tag that it has by default, or an error in the
-// words of upstream when it is no name of an image.
+// withDefaultTag returns the image's name with its default tag, or an error in upstream's words if
+// the name is invalid.
 func complete(image string) (string, error) {
 	fail := func(what string) (string, error) {
 		return "", fmt.Errorf("couldn't parse image name %q: %s", image, what)
@@ -52,8 +52,7 @@ func complete(image string) (string, error) {
 	return image, nil
 }
 
-// isDomain reports whether the first word of a name is a registry rather than a part of
-// the path.
+// isDomain reports whether the first word of a name is a registry, not a part of the path.
 func isDomain(word string) bool {
 	return strings.ContainsAny(word, ".:") || word == "localhost" || strings.ToLower(word) != word
 }

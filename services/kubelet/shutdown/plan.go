@@ -22,19 +22,19 @@ type Level struct {
 // criticalPriority is the least priority of pods that the system needs.
 const criticalPriority int32 = 2_000_000_000
 
-// Levels are those of a node that takes total to go down, of which the last part is kept for
+// Levels returns the levels of a node that shuts down within total. The last part of it is kept for
 // critical pods.
 func Levels(total, critical time.Duration) []Level {
 	return []Level{{0, total - critical}, {criticalPriority, critical}}
 }
 
-// Batch is the pods of one level, which are ended together.
+// Batch is the pods of one level, which end together.
 type Batch struct {
 	Grace time.Duration
 	Pods  []*corev1.Pod
 }
 
-// Plan is the batches, in the order in which they are ended.
+// Plan returns the batches, in the order in which they end.
 func Plan(pods []*corev1.Pod, levels []Level) []Batch {
 	levels = slices.SortedFunc(slices.Values(levels), func(a, b Level) int { return cmp.Compare(a.Priority, b.Priority) })
 	batches := make([]Batch, len(levels))
@@ -53,7 +53,7 @@ func Plan(pods []*corev1.Pod, levels []Level) []Batch {
 	return slices.DeleteFunc(batches, func(b Batch) bool { return len(b.Pods) == 0 })
 }
 
-// grace is how many seconds a pod of the batch has: its own, or the batch's if that is less.
+// grace returns the grace of a pod in seconds: its own, or the batch's if that is less.
 func (b Batch) grace(pod *corev1.Pod) int64 {
 	most := int64(b.Grace / time.Second)
 	if own := pod.Spec.TerminationGracePeriodSeconds; own != nil && *own < most {

@@ -14,43 +14,43 @@ import (
 	"github.com/podfall/podfall/services/kubelet/podstate"
 )
 
-// Node is what a Manager asks of the kubelet that it belongs to.
+// Node is the part of the kubelet that a Manager uses.
 type Node interface {
-	// Active are the pods whose containers may run, oldest first.
+	// ActivePods returns the pods whose containers may run, oldest first.
 	Active() []*corev1.Pod
-	// Leave ends a pod within grace seconds, and returns when its containers have stopped
-	// or that takes too long.
+	// EndPod ends a pod within grace seconds. It returns when its containers have stopped or that
+	// takes too long.
 	Leave(ctx context.Context, pod *corev1.Pod, grace int64) error
-	// Changed is told that the node begins to go down, or goes on after all.
+	// NodeChanged is called when the node begins to shut down, or when its shutdown is cancelled.
 	Changed()
 }
 
-// Config is what a Manager works with.
+// Config holds what a Manager uses.
 type Config struct {
 	Node   Node
 	Levels []Level
-	// Period is between two looks whether the node is to go down.
+	// Period is the interval of checks whether the node shuts down.
 	Period time.Duration
 	Faults *fault.Table
 	Clock  clock.Clock
 	Log    *slog.Logger
 }
 
-// Manager ends pods when the node is to go down.
+// Manager ends pods when the node shuts down.
 type Manager struct {
 	cfg    Config
 	going  atomic.Bool
 	ending sync.WaitGroup
 }
 
-// New waits for nothing until Run.
+// New returns a manager that does nothing until Run.
 func New(cfg Config) *Manager { return &Manager{cfg: cfg} }
 
-// Going reports whether the node is going down.
+// IsShuttingDown reports whether the node is shutting down.
 func (m *Manager) Going() bool { return m.going.Load() }
 
-// Run ends the pods each time the node is to go down, until ctx ends. When the word is taken
-// back, the node takes pods again.
+// Run ends the pods each time the node shuts down, until ctx ends. If the shutdown is cancelled,
+// the node takes pods again.
 func (m *Manager) Run(ctx context.Context) error {
 	ticker := m.cfg.Clock.Ticker(m.cfg.Period)
 	defer ticker.Stop()
@@ -73,8 +73,8 @@ func (m *Manager) Run(ctx context.Context) error {
 	}
 }
 
-// end ends the pods, a batch after the other. A batch that takes longer than it may goes on
-// beside the next one.
+// endPods ends the pods, one batch after the other. A batch that takes too long continues beside
+// the next one.
 func (m *Manager) end(ctx context.Context) {
 	for _, batch := range Plan(m.cfg.Node.Active(), m.cfg.Levels) {
 		ended := make(chan struct{}, len(batch.Pods))
@@ -88,7 +88,7 @@ func (m *Manager) end(ctx context.Context) {
 	}
 }
 
-// await waits until the pods of the batch have ended, or its time is up.
+// awaitBatch waits until the pods of the batch have ended, or its time is up.
 func (m *Manager) await(ctx context.Context, batch Batch, ended <-chan struct{}) {
 	limit := m.cfg.Clock.Timer(batch.Grace)
 	defer limit.Stop()

@@ -10,25 +10,24 @@ import (
 	"github.com/podfall/podfall/services/kubelet/podstate"
 )
 
-// View is what the node's static pods and their mirrors are like.
+// View is the state of the node's static pods and their mirrors.
 type View struct {
 	// Running are the static pods that are to run, by [podstate.Key].
 	Running map[string]*corev1.Pod
-	// Ending are the names of static pods that are being ended: their mirrors stay until
-	// that is done.
+	// Ending are the names of static pods that are being ended. Their mirrors stay until then.
 	Ending map[string]bool
 	// Mirrors are the mirror pods in the API, by name.
 	Mirrors map[string]*corev1.Pod
-	// Node is the node's object: the mirrors' owner. Without it no mirror is made.
+	// Node is the node's object, which owns the mirrors. Without it no mirror is created.
 	Node *corev1.Node
 }
 
-// Step is one thing to be done in the API: Delete removes a mirror, Create makes one.
+// Step is one request to the API: Delete removes a mirror, Create creates one.
 type Step struct{ Delete, Create *corev1.Pod }
 
-// Decide is what is to be done so that each static pod that runs has a mirror, and no
-// mirror is without one (KBL-82). A mirror that is being deleted, or that is of an earlier
-// form of its pod, is removed and made anew.
+// Decide returns the steps after which each running static pod has a mirror, and no mirror is
+// without a pod (KBL-82). A mirror that is being deleted, or that belongs to an earlier version of
+// its pod, is removed and created anew.
 func Decide(view View) []Step {
 	var steps []Step
 	for _, name := range slices.Sorted(maps.Keys(view.Mirrors)) {
@@ -53,7 +52,7 @@ func Decide(view View) []Step {
 	return steps
 }
 
-// mirrorFor is what stands for a static pod in the API. The node owns it.
+// mirrorFor returns the mirror of a static pod. The node owns it.
 func mirrorFor(static *corev1.Pod, node *corev1.Node) *corev1.Pod {
 	mirror := static.DeepCopy()
 	hash := static.Annotations[podstate.AnnotationHash]

@@ -9,7 +9,7 @@ import (
 // The defaults that the API gives a pod and a kubelet relies on.
 const defaultGrace int64 = 30
 
-// complete fills in what the API would: a static pod never comes by there.
+// setDefaults sets what the API would default: a static pod never passes through the API.
 func complete(spec *corev1.PodSpec) {
 	fill(&spec.RestartPolicy, corev1.RestartPolicyAlways)
 	fill(&spec.DNSPolicy, corev1.DNSClusterFirst)
@@ -27,7 +27,7 @@ func complete(spec *corev1.PodSpec) {
 	}
 }
 
-// priorityOf is the priority of the two classes that every cluster has: a static pod is not
+// priorityOf returns the priority of the two classes that every cluster has: static pods are not
 // looked up in the API.
 func priorityOf(class string) *int32 {
 	switch class {
@@ -67,7 +67,8 @@ func completeProbe(p *corev1.Probe) {
 	}
 }
 
-// pullPolicy pulls an image of the tag latest each time, which an image without a tag has.
+// pullPolicy returns the default policy: Always for the tag latest, which an image without a tag
+// has.
 func pullPolicy(image string) corev1.PullPolicy {
 	name, _, digested := strings.Cut(image, "@")
 	colon := strings.LastIndexByte(name, ':')

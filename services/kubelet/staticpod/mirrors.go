@@ -13,13 +13,13 @@ import (
 	"github.com/podfall/podfall/services/kubelet/podstate"
 )
 
-// API is what mirrors ask of the apiserver.
+// API is the part of the apiserver that mirrors use.
 type API interface {
 	Create(ctx context.Context, target podapi.Target, obj kinds.Object, opts metav1.CreateOptions) (kinds.Object, error)
 	Delete(ctx context.Context, target podapi.Target, opts metav1.DeleteOptions) (runtime.Object, error)
 }
 
-// Mirrors keeps the mirror pods. It waits for the API; whoever has news for it does not.
+// Mirrors keeps the mirror pods. It waits for the API; its callers do not.
 type Mirrors struct {
 	api  API
 	pods kinds.Kind
@@ -27,19 +27,19 @@ type Mirrors struct {
 	news chan View
 }
 
-// NewMirrors keeps none until Run.
+// NewMirrors returns a keeper that does nothing until Run.
 func NewMirrors(api API, pods kinds.Kind, log *slog.Logger) *Mirrors {
 	return &Mirrors{api: api, pods: pods, log: log, news: make(chan View, 1)}
 }
 
-// Tell says what there is now. It never blocks: only the latest view counts. The caller is
-// one goroutine, and tells again now and then.
+// SetView passes the present state. It never blocks: only the latest view counts. The caller is one
+// goroutine, and repeats the view from time to time.
 func (m *Mirrors) Tell(view View) {
 	m.skip()
 	m.news <- view
 }
 
-// Run does what views ask for until ctx ends. What fails is done at the next view.
+// Run carries out what views ask for until ctx ends. Failures are retried with the next view.
 func (m *Mirrors) Run(ctx context.Context) error {
 	for {
 		select {
@@ -57,7 +57,7 @@ func (m *Mirrors) Run(ctx context.Context) error {
 	}
 }
 
-// skip drops a view from before something was done: the watch had not shown it yet.
+// dropView drops a view from before a step was carried out: the watch had not shown its result.
 func (m *Mirrors) skip() {
 	select {
 	case <-m.news:

@@ -6,15 +6,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Turns sees to it that of static pods of one name one runs at a time, and the others in
-// the order in which they came (KBL-22). Its zero value has nobody.
+// NameQueue lets one static pod of each name run at a time, and the others in the order in which
+// they came (KBL-22). Its zero value is empty.
 type Turns struct {
 	running map[string]types.UID
 	waiting map[string][]types.UID
 }
 
-// Ask reports whether the static pod of the name may run now. If not, it has a place in the
-// queue. Wanted says whether a pod is to run at all; those that are not lose their places.
+// Acquire reports whether the static pod may run now under the name. If not, it gets a place in the
+// queue. Wanted reports whether a pod should run at all; pods that should not lose their places.
 func (t *Turns) Ask(name string, uid types.UID, wanted func(types.UID) bool) bool {
 	if !wanted(uid) {
 		return false
@@ -44,7 +44,7 @@ func (t *Turns) Ask(name string, uid types.UID, wanted func(types.UID) bool) boo
 	return true
 }
 
-// Done says that the pod has ended and been cleaned up after.
+// Release frees the name of a pod that has ended and been cleaned up.
 func (t *Turns) Done(uid types.UID) {
 	for name, running := range t.running {
 		if running == uid {

@@ -1,13 +1,13 @@
-// Package staticpod is the pods that a node has from files of its own, and not from the API
-// (KBL-82): a directory of manifests, each a pod that runs for as long as its file is there.
-// In the API a mirror pod stands for each, so that people see it; the API cannot end it.
+// Package staticpod runs the pods that a node has from its own files and not from the API (KBL-82):
+// a directory of manifests, each a pod that runs while its file is there. In the API each has a
+// mirror pod, so that users see it; the API cannot end it.
 //
 //	directory ─ source.go ─▶ podset ─▶ the kubelet's loop
-//	                                    │ turns.go    one of a name at a time
-//	                                    │ decide.go   what mirrors lack, or are too many
+//	                                    │ names.go    one pod of a name at a time
+//	                                    │ decide.go   mirrors to create and to remove
 //	                          API ◀─ mirrors.go
 //
-// pod.go, defaults.go, turns.go and decide.go are pure.
+// pod.go, defaults.go, names.go and decide.go are pure.
 package staticpod
 
 import (
@@ -28,8 +28,8 @@ import (
 	"github.com/podfall/podfall/services/kubelet/podstate"
 )
 
-// Parse is the pod that a file of the node describes: of a name that is the node's own, with
-// a UID that changes when the file does.
+// Parse returns the pod that a file of the node describes. The node's name is part of its name, and
+// its UID changes with the file.
 func Parse(file string, data []byte, node string) (*corev1.Pod, error) {
 	pod := &corev1.Pod{}
 	if err := aliases.Check(data, largest); err != nil {
@@ -72,7 +72,7 @@ func Parse(file string, data []byte, node string) (*corev1.Pod, error) {
 	return pod, nil
 }
 
-// check refuses what is no pod at all; what else is wrong, the mirror's creation says.
+// check refuses a file that is not a pod. The creation of the mirror reports other mistakes.
 func check(pod *corev1.Pod) error {
 	switch {
 	case pod.APIVersion != "v1" || pod.Kind != "Pod":

@@ -21,18 +21,18 @@ import (
 	"github.com/podfall/podfall/services/kubelet/podstate"
 )
 
-// Config is what a Source works with.
+// Config holds what a Source uses.
 type Config struct {
-	// Dir is the directory of manifests; one that is not there is empty.
+	// Dir is the directory of manifests; a missing directory counts as empty.
 	Dir   string
 	Node  string
 	Clock clock.Clock
-	// Period is between two looks at the directory.
+	// Period is the interval at which the directory is read.
 	Period time.Duration
-	// Replace is told the complete set of pods, first of all and whenever it changes.
+	// Replace is called with the complete set of pods, at first and whenever it changes.
 	Replace func(pods []kinds.Object)
-	// Refused is told what is wrong with a file, or with the directory: once, until that
-	// changes. The error names the field, where it is one.
+	// Refused is called with what is wrong with a file or the directory, once until that changes.
+	// The error names the field, if there is one.
 	Refused func(path string, err error)
 	Log     *slog.Logger
 }
@@ -41,27 +41,26 @@ type Config struct {
 type Source struct {
 	cfg   Config
 	files map[string]manifest
-	// wrong is why the directory could not be read when that was last tried; empty when it
-	// was.
+	// readErr is why the last reading of the directory failed; empty if it succeeded.
 	wrong string
 }
 
-// manifest is a file as it was read last, if it could ever be.
+// manifest is a file as last read.
 type manifest struct {
 	read bool
 	text string
 	pod  *corev1.Pod // nil for one that is wrong
-	// wrong is why the file could not be read when that was last tried; empty when it was.
+	// readErr is why the last reading of the file failed; empty if it succeeded.
 	wrong string
 }
 
-// largest is the most that a manifest may hold, in bytes.
+// maxManifest is the largest size of a manifest, in bytes.
 const largest = 1 << 20
 
-// NewSource has read nothing yet.
+// NewSource returns a source that has read nothing.
 func NewSource(cfg Config) *Source { return &Source{cfg: cfg} }
 
-// Run looks at the directory until ctx ends.
+// Run reads the directory until ctx ends.
 func (s *Source) Run(ctx context.Context) error {
 	ticker := s.cfg.Clock.Ticker(s.cfg.Period)
 	defer ticker.Stop()
@@ -75,7 +74,7 @@ func (s *Source) Run(ctx context.Context) error {
 	}
 }
 
-// look reads what has changed. A file that cannot be read now stays as it was.
+// scan reads what has changed. A file that cannot be read now stays as it was.
 func (s *Source) look(ctx context.Context) {
 	names, err := s.list()
 	if s.wrong = s.refuse(ctx, "", s.wrong, err); err != nil && s.files != nil {
@@ -105,8 +104,8 @@ func (s *Source) look(ctx context.Context) {
 	}
 }
 
-// refuse says what is wrong with a file, or with the directory when it has no name, if that
-// was not said before, and returns what was said.
+// reportRefused reports what is wrong with a file, or with the directory if name is empty, unless
+// it was reported before. It returns what was reported.
 func (s *Source) refuse(ctx context.Context, name, before string, err error) string {
 	if err == nil {
 		return ""
@@ -119,7 +118,8 @@ func (s *Source) refuse(ctx context.Context, name, before string, err error) str
 	return err.Error()
 }
 
-// list is the manifests' names. Files whose names begin with a dot are being written.
+// listFiles returns the names of the manifests. Files whose names begin with a dot are being
+// written.
 func (s *Source) list() ([]string, error) {
 	entries, err := os.ReadDir(s.cfg.Dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -159,7 +159,7 @@ func (s *Source) parse(ctx context.Context, name, text string) manifest {
 	return manifest{read: true, text: text, pod: pod}
 }
 
-// pods are those of all files; of two with one UID the first counts.
+// pods returns the pods of all files; if two have one UID the first counts.
 func (s *Source) pods() []kinds.Object {
 	pods := []kinds.Object{}
 	for _, name := range slices.Sorted(maps.Keys(s.files)) {

@@ -7,6 +7,7 @@ package status
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -171,8 +172,8 @@ func markLost(c *corev1.ContainerStatus) {
 // begunInits returns the init containers up to the last one that has run; at least the first
 // (upstream's initializedContainers).
 func begunInits(statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
-	for i := len(statuses) - 1; i >= 0; i-- {
-		if statuses[i].State.Waiting == nil || statuses[i].LastTerminationState.Terminated != nil {
+	for i, status := range slices.Backward(statuses) {
+		if status.State.Waiting == nil || status.LastTerminationState.Terminated != nil {
 			return statuses[:i+1]
 		}
 	}

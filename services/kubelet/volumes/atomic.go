@@ -20,11 +20,19 @@ import (
 //
 // What a kubelet leaves that is killed in between is put right by the next write.
 const (
+	// A volume made of objects changes all at once, as with upstream's kubelet, so that a program
+	// may watch the link:
+	//
+	//	..2026_01_02_15_04_05.0/    the files
+	//	..data -> ..2026_01_02_15_04_05.0
+	//	key    -> ..data/key
+	//
+	// If a kubelet is killed in between, the next write repairs the rest.
 	dataLink  = "..data"
 	draftLink = "..data_tmp"
 )
 
-// replace makes files the content of dir, unless it is that already.
+// replaceFiles makes files the content of dir, unless they are already.
 func replace(dir *os.Root, files payload, now time.Time) error {
 	current, err := dir.Readlink(dataLink)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -41,7 +49,7 @@ func replace(dir *os.Root, files payload, now time.Time) error {
 	return tidy(dir, files, current)
 }
 
-// content is the files below a directory.
+// readFiles returns the files below a directory.
 func content(dir *os.Root, below string) (payload, error) {
 	files := payload{}
 	err := fs.WalkDir(dir.FS(), below, func(name string, entry fs.DirEntry, err error) error {
@@ -62,7 +70,7 @@ func content(dir *os.Root, below string) (payload, error) {
 	return files, err
 }
 
-// swap writes the files to a new directory, and has the link lead there. It returns the
+// writeAndSwap writes the files to a new directory and points the link to it. It returns the
 // directory's name.
 func swap(dir *os.Root, files payload, number int, now time.Time) (string, error) {
 	fresh, err := stamped(dir, number, now)
@@ -96,8 +104,8 @@ func swap(dir *os.Root, files payload, number int, now time.Time) (string, error
 	return fresh, dir.Rename(draftLink, dataLink)
 }
 
-// after is the number behind that of a directory, so that none has the name of one that a
-// reader may still be at.
+// nextNumber returns the number after that of a directory, so that no new directory has the name of
+// one that a reader may still use.
 func after(current string) int {
 	_, text, _ := strings.Cut(strings.TrimPrefix(current, ".."), ".")
 	number, err := strconv.Atoi(text)
@@ -107,7 +115,7 @@ func after(current string) int {
 	return number + 1
 }
 
-// stamped makes a directory called after the time, and numbered.
+// makeStampedDir creates a directory named after the time, and numbered.
 func stamped(dir *os.Root, number int, now time.Time) (string, error) {
 	for n := number; ; n++ {
 		name := fmt.Sprintf("..%s.%d", now.UTC().Format("2006_01_02_15_04_05"), n)
@@ -117,8 +125,8 @@ func stamped(dir *os.Root, number int, now time.Time) (string, error) {
 	}
 }
 
-// mkdirAll makes the directories of a path that are not there, with exactly that mode:
-// programs may run as other users than the kubelet, whose umask does not count.
+// mkdirAll creates the missing directories of a path with the given mode, whatever the umask:
+// programs may run as other users than the kubelet.
 func mkdirAll(dir *os.Root, name string, mode fs.FileMode) error {
 	if _, err := dir.Stat(name); name == "." || !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -132,7 +140,7 @@ func mkdirAll(dir *os.Root, name string, mode fs.FileMode) error {
 	return dir.Chmod(name, mode)
 }
 
-// tidy makes the links that lack, and removes what no longer belongs.
+// repairLinks creates missing links, and removes what no longer belongs.
 func tidy(dir *os.Root, files payload, current string) error {
 	entries, err := fs.ReadDir(dir.FS(), ".")
 	if err != nil {
@@ -158,7 +166,7 @@ func tidy(dir *os.Root, files payload, current string) error {
 	return errors.Join(errs...)
 }
 
-// leads reports whether a name is the link to the file of that name.
+// isDataLink reports whether a name is the link to the file of that name.
 func leads(dir *os.Root, name string) bool {
 	to, err := dir.Readlink(name)
 	return err == nil && to == path.Join(dataLink, name)

@@ -17,7 +17,7 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// table are the kinds that volumes speak of.
+// kindTable holds the kinds that volumes use.
 type table struct{ claims, volumes, attachments, nodes, accounts kinds.Kind }
 
 func loadTable() (table, error) {
@@ -51,12 +51,12 @@ func (e *unprocessedError) Unwrap() error { return e.err }
 // errUnattached says that a volume is not attached to the node yet.
 var errUnattached = errors.New("volume is not attached to the node")
 
-// ErrUnreported says that the node has not said yet that it uses a volume.
+// ErrUnreported says that the node's status does not list a volume as in use yet.
 var ErrUnreported = fmt.Errorf("%w: it is not in the node's volumesInUse", errUnattached)
 
-// attach follows a claim to its volume and waits for that to be attached, if it needs to:
-// the node says first that it uses it, so that it is not taken away again, and mounts it
-// when the attachment says so (CTL-20).
+// attach finds a claim's volume and, if needed, waits for its attachment. The node first reports
+// the volume in use, so that it is not detached, and mounts it when the attachment says so
+// (CTL-20).
 func (m *Manager) attach(
 	ctx context.Context, pod *corev1.Pod, v *corev1.Volume, claim string, r *record,
 ) (*corev1.PersistentVolume, error) {
@@ -93,10 +93,10 @@ func (m *Manager) attach(
 	return bound, nil
 }
 
-// Told says what keeps a volume from being mounted by what the API has of the node: it has to
-// say that it uses the volume, and to be told at the same time or later that it has it. Who
-// detaches takes the second away first, and then looks at the first: one of the two sees the
-// other (verifyControllerAttachedVolume). It is nil for nothing.
+// CheckNode returns why a volume must not be mounted according to the API's object of the node, or
+// nil. The node must list the volume as in use and, at the same time or later, as attached. A
+// detaching controller removes the second first and then checks the first: one of the two sees the
+// other (verifyControllerAttachedVolume).
 func Told(node *corev1.Node, device corev1.UniqueVolumeName) error {
 	switch {
 	case node == nil:
@@ -109,8 +109,8 @@ func Told(node *corev1.Node, device corev1.UniqueVolumeName) error {
 	return nil
 }
 
-// Attached says what keeps a volume from being mounted by what the API answered when it was
-// asked for the attachment to the node; nil for nothing.
+// CheckAttachment returns why a volume must not be mounted according to the API's answer about its
+// VolumeAttachment, or nil.
 func Attached(attachment *storagev1.VolumeAttachment, err error) error {
 	switch {
 	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
@@ -125,7 +125,7 @@ func Attached(attachment *storagev1.VolumeAttachment, err error) error {
 	return nil
 }
 
-// boundTo is the volume that a claim is bound to.
+// volumeOfClaim returns the volume that a claim is bound to.
 func (m *Manager) boundTo(ctx context.Context, pod *corev1.Pod, v *corev1.Volume, name string) (*corev1.PersistentVolume, error) {
 	obj, err := m.API.Get(ctx, podapi.Target{Kind: m.kinds.claims, Namespace: pod.Namespace, Name: name}, metav1.GetOptions{})
 	if err != nil {
@@ -149,7 +149,7 @@ func (m *Manager) boundTo(ctx context.Context, pod *corev1.Pod, v *corev1.Volume
 	return volume, BoundTo(volume, claim)
 }
 
-// Usable says why a pod cannot have a volume by a claim; nil when it can.
+// CheckClaim returns why a pod cannot use a claim, or nil.
 func Usable(pod *corev1.Pod, v *corev1.Volume, claim *corev1.PersistentVolumeClaim) error {
 	switch {
 	case v.Ephemeral != nil && !metav1.IsControlledBy(claim, pod):
@@ -162,7 +162,7 @@ func Usable(pod *corev1.Pod, v *corev1.Volume, claim *corev1.PersistentVolumeCla
 	return nil
 }
 
-// BoundTo says why a volume is not the one of a claim that names it; nil when it is.
+// CheckBound returns why a volume does not belong to a claim that names it, or nil.
 func BoundTo(volume *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) error {
 	if ref := volume.Spec.ClaimRef; ref == nil || ref.UID != claim.UID {
 		return fmt.Errorf("PV %s is not bound to this PVC", volume.Name)
@@ -173,9 +173,9 @@ func BoundTo(volume *corev1.PersistentVolume, claim *corev1.PersistentVolumeClai
 	return nil
 }
 
-// storage is where the files of a persistent volume are. What a CSI driver would serve from
-// elsewhere, podfall's own among them, is a directory of the cluster by the driver's name
-// and the volume's handle, the same for all nodes; it is made here the first time.
+// storageDir returns the directory of a persistent volume's files. What a CSI driver would serve
+// from elsewhere is a directory of the cluster, by the driver's name and the volume's handle, the
+// same for all nodes. It is created at first use.
 func (m *Manager) storage(v *corev1.PersistentVolume) (string, error) {
 	switch source := v.Spec.PersistentVolumeSource; {
 	case source.CSI != nil:

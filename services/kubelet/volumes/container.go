@@ -15,9 +15,9 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// Mounts are what a container sees of the pod's volumes. SubPaths are the container's
-// volumeMounts' own, with their variables already expanded, in the same order; one is
-// made if it is not there, and never lies outside its volume. Errors are upstream's.
+// Mounts returns a container's mounts of the pod's volumes. SubPaths belong to the container's
+// volumeMounts, expanded and in the same order. A missing subPath is created, and never lies
+// outside its volume. Errors are upstream's.
 func (m *Manager) Mounts(ctx context.Context, pod *corev1.Pod, spec *corev1.Container, subPaths []string) ([]*proto.Mount, error) {
 	var mounts []*proto.Mount
 	for i, mount := range spec.VolumeMounts {
@@ -45,7 +45,7 @@ func (m *Manager) Mounts(ctx context.Context, pod *corev1.Pod, spec *corev1.Cont
 	return mounts, nil
 }
 
-// mounted is the record of a volume of the pod; nil when there is none.
+// mountRecord returns the record of a volume of the pod, or nil.
 func (m *Manager) mounted(pod *corev1.Pod, volume string) (*record, error) {
 	if err := errors.Join(segment("metadata.uid", string(pod.UID)), segment("spec.volumes.name", volume)); err != nil {
 		return nil, err
@@ -53,11 +53,11 @@ func (m *Manager) mounted(pod *corev1.Pod, volume string) (*record, error) {
 	return m.read(pod.UID, volume)
 }
 
-// errHidden is what is logged and not told: whoever wrote the manifest is not to learn
-// about the machine's files.
+// errHidden marks an error that is logged but not sent to users: the author of a manifest must not
+// learn about the machine's files.
 var errHidden = errors.New("not to be told")
 
-// subPathOf is a place inside a volume.
+// resolveSubPath returns a path inside a volume.
 func subPathOf(volume, subPath string) (string, error) {
 	switch {
 	case filepath.IsAbs(subPath):
@@ -72,7 +72,7 @@ func subPathOf(volume, subPath string) (string, error) {
 	return host, nil
 }
 
-// prepare makes a directory inside a volume, unless there is something.
+// makeSubPath creates a directory inside a volume, unless something is there.
 func prepare(volume, inside string) (string, error) {
 	root, err := os.OpenRoot(volume)
 	if err != nil {
@@ -91,11 +91,11 @@ func prepare(volume, inside string) (string, error) {
 	return resolve(volume, inside)
 }
 
-// maxEnvFile is how many bytes of a file of variables are read.
+// maxEnvFile is the largest size of a file of variables, in bytes.
 const maxEnvFile = 64 << 10
 
-// EnvFile is the value of a key in a file of variables in a volume of the pod: lines of
-// KEY=value, with comments behind a #. It is empty when the file has no such key.
+// EnvFile returns the value of a key in a file of variables in a volume of the pod: lines of
+// KEY=value, with comments after a #. It is empty if the file has no such key.
 func (m *Manager) EnvFile(pod *corev1.Pod, ref *corev1.FileKeySelector) (string, error) {
 	r, err := m.mounted(pod, ref.VolumeName)
 	if err != nil || r == nil {
@@ -120,7 +120,7 @@ func (m *Manager) EnvFile(pod *corev1.Pod, ref *corev1.FileKeySelector) (string,
 	return variable(data, ref.Key), nil
 }
 
-// variable is the first value of a key in a file of variables.
+// findVariable returns the first value of a key in a file of variables.
 func variable(file []byte, wanted string) string {
 	for line := range strings.Lines(string(file)) {
 		line, _, _ = strings.Cut(strings.TrimRight(line, "\r\n"), "#")
@@ -131,5 +131,5 @@ func variable(file []byte, wanted string) string {
 	return ""
 }
 
-// errEnvFile is upstream's text, which says nothing of the file.
+// errEnvFile is upstream's text, which says nothing about the file.
 var errEnvFile = errors.New("couldn't parse env file")

@@ -12,8 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// freshen writes the files of a volume that is made of objects, if they differ from what
-// is there.
+// refresh writes the files of a volume made of objects, if they differ.
 func (m *Manager) freshen(ctx context.Context, pod *corev1.Pod, v *corev1.Volume) error {
 	if !changing(v) {
 		return nil
@@ -32,7 +31,7 @@ func (m *Manager) freshen(ctx context.Context, pod *corev1.Pod, v *corev1.Volume
 	return errors.Join(replace(dir, files, m.Clock.Now()), dir.Close())
 }
 
-// payload is what a volume's files are to be now.
+// currentFiles returns the files that a volume should have now.
 func (m *Manager) payload(ctx context.Context, pod *corev1.Pod, v *corev1.Volume) (payload, error) {
 	switch {
 	case v.ConfigMap != nil:
@@ -71,7 +70,7 @@ func (m *Manager) secret(ctx context.Context, pod *corev1.Pod, wanted selection)
 	return wanted.keys(secret.Data, "references non-existent secret key")
 }
 
-// projected is all sources of a projected volume in one; all that is wrong is said.
+// projected returns the files of all sources of a projected volume, or all their errors.
 func (m *Manager) projected(ctx context.Context, pod *corev1.Pod, v *corev1.Volume) (payload, error) {
 	files, mode := payload{}, orUsual(v.Projected.DefaultMode)
 	var wrong []string
@@ -111,7 +110,7 @@ func (m *Manager) source(ctx context.Context, pod *corev1.Pod, v *corev1.Volume,
 		"want secret, configMap, downwardAPI or serviceAccountToken", index)
 }
 
-// equal reports whether two payloads are the same files.
+// equal reports whether two payloads have the same files.
 func (p payload) equal(other payload) bool {
 	return maps.EqualFunc(p, other, func(a, b file) bool { return a.mode == b.mode && string(a.data) == string(b.data) })
 }

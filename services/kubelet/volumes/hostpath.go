@@ -10,9 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// hostPath is a path of the machine that may be mounted: inside the directory that the
-// one who started the cluster has named, and of the kind that the volume asks for. It is
-// returned without symbolic links.
+// hostPath returns a path of the machine that may be mounted, without symbolic links: inside the
+// allowed directory, and of the type that the volume asks for.
 func (m *Manager) hostPath(name string, kind *corev1.HostPathType) (string, error) {
 	if m.HostPaths == nil {
 		return "", fmt.Errorf("hostPath %q is not allowed: podfall mounts no directory of this machine unless --host-path-root names it "+
@@ -32,7 +31,7 @@ func (m *Manager) hostPath(name string, kind *corev1.HostPathType) (string, erro
 	return resolve(m.HostPaths.Name(), inside)
 }
 
-// ofKind makes what is to be made, and looks at what is there.
+// checkHostPath creates a missing path if its type says so, and checks the type of an existing one.
 func ofKind(root *os.Root, inside, name string, wanted corev1.HostPathType) error {
 	info, err := root.Stat(inside)
 	missing := errors.Is(err, fs.ErrNotExist)
@@ -72,8 +71,8 @@ func ofKind(root *os.Root, inside, name string, wanted corev1.HostPathType) erro
 	return nil
 }
 
-// resolve is the path of something in a directory, without symbolic links. It fails when a
-// link leads out of the directory.
+// resolveInside returns a path in a directory, without symbolic links. It fails if a link leads out
+// of the directory.
 func resolve(dir, inside string) (string, error) {
 	base, err := filepath.EvalSymlinks(dir)
 	if err != nil {

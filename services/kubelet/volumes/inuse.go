@@ -9,9 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Devices are the attachable volumes that pods of the node use, or are about to. A
-// volume is mounted only when the node has said so in its status, and is no longer said
-// to be used only when it is unmounted. It is safe for concurrent use.
+// Devices are the attachable volumes that pods of the node use or will use. A volume is mounted
+// only after the node's status lists it, and leaves the status only after it is unmounted. Devices
+// is safe for concurrent use.
 type Devices struct {
 	mu    sync.Mutex
 	known map[corev1.UniqueVolumeName]*device
@@ -23,19 +23,19 @@ type device struct {
 	reported bool
 }
 
-// use is a volume of a pod.
+// use is one volume of one pod.
 type use struct {
 	uid    types.UID
 	volume string
 }
 
-// NewDevices are none.
+// NewDevices returns no devices.
 func NewDevices() *Devices {
 	return &Devices{known: map[corev1.UniqueVolumeName]*device{}, wake: make(chan struct{}, 1)}
 }
 
-// Add notes that a pod uses a device as one of its volumes; reported says whether the node's
-// status has it.
+// Add records that a pod uses a device as one of its volumes. Reported says whether the node's
+// status lists it.
 func (d *Devices) Add(name corev1.UniqueVolumeName, uid types.UID, volume string) (reported bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -70,17 +70,17 @@ func (d *Devices) signal() {
 	}
 }
 
-// InUse are the attachable volumes that the node uses, for its status.
+// InUse returns the attachable volumes in use, for the node's status.
 func (d *Devices) InUse() []corev1.UniqueVolumeName {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Sorted(maps.Keys(d.known))
 }
 
-// InUseChanges is readable when InUse differs from what it was.
+// InUseChanges is readable when InUse has changed.
 func (d *Devices) InUseChanges() <-chan struct{} { return d.wake }
 
-// Reported says that the API has names in the node's status: they may be mounted.
+// Reported records that the API has names in the node's status: they may be mounted.
 func (d *Devices) Reported(names []corev1.UniqueVolumeName) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -89,11 +89,11 @@ func (d *Devices) Reported(names []corev1.UniqueVolumeName) {
 	}
 }
 
-// InUse are the attachable volumes that the node uses, for its status.
+// InUse returns the attachable volumes in use, for the node's status.
 func (m *Manager) InUse() []corev1.UniqueVolumeName { return m.inUse.InUse() }
 
-// InUseChanges is readable when InUse differs from what it was.
+// InUseChanges is readable when InUse has changed.
 func (m *Manager) InUseChanges() <-chan struct{} { return m.inUse.InUseChanges() }
 
-// Reported says that the API has names in the node's status: they may be mounted.
+// Reported records that the API has names in the node's status: they may be mounted.
 func (m *Manager) Reported(names []corev1.UniqueVolumeName) { m.inUse.Reported(names) }

@@ -13,17 +13,16 @@ import (
 	"github.com/podfall/podfall/services/kubelet/downward"
 )
 
-// payload is the files of a volume that is made of objects, by their path in it.
+// payload is the files of a volume made of objects, by their path in it.
 type payload map[string]file
 
-// file is one of them.
+// file is one file of a payload.
 type file struct {
 	data []byte
 	mode fs.FileMode
 }
 
-// selection is which of an object's values become files, and how: all of them when there
-// are no items.
+// selection says which values of an object become files; all of them without items.
 type selection struct {
 	name  string
 	items []corev1.KeyToPath
@@ -32,8 +31,8 @@ type selection struct {
 	optional *bool
 }
 
-// keys are an object's values as files. Missing is the message for a key that is named and
-// not there.
+// selectFiles returns an object's values as files. Missing is the message for a named key that does
+// not exist.
 func (s selection) keys(values map[string][]byte, missing string) (payload, error) {
 	files := payload{}
 	if len(s.items) == 0 {
@@ -55,7 +54,7 @@ func (s selection) keys(values map[string][]byte, missing string) (payload, erro
 	return files, nil
 }
 
-// usualMode is that of files whose volume gives none.
+// defaultMode is the mode of files if the volume gives none.
 const usualMode = 0o644
 
 func modeOf(own *int32, usual int32) fs.FileMode {
@@ -72,7 +71,7 @@ func orUsual(mode *int32) int32 {
 	return *mode
 }
 
-// values are all of a ConfigMap's.
+// configMapValues returns all values of a ConfigMap.
 func values(config *corev1.ConfigMap) map[string][]byte {
 	all := make(map[string][]byte, len(config.Data)+len(config.BinaryData))
 	for key, text := range config.Data {
@@ -82,7 +81,7 @@ func values(config *corev1.ConfigMap) map[string][]byte {
 	return all
 }
 
-// fieldsOf are fields of the pod as files.
+// downwardFiles returns fields of the pod as files.
 func fieldsOf(pod *corev1.Pod, items []corev1.DownwardAPIVolumeFile, mode int32, allocatable corev1.ResourceList) (payload, error) {
 	files := payload{}
 	for _, item := range items {
@@ -102,8 +101,8 @@ func fieldsOf(pod *corev1.Pod, items []corev1.DownwardAPIVolumeFile, mode int32,
 	return files, nil
 }
 
-// check refuses paths that are none, or that lead out of the volume, or into what the
-// atomic update keeps for itself.
+// check refuses invalid paths, paths that lead out of the volume, and names that the atomic update
+// uses.
 func (p payload) check() error {
 	for name := range p {
 		switch {
@@ -120,7 +119,7 @@ func (p payload) check() error {
 	return nil
 }
 
-// tops are the first elements of the paths: what a directory listing shows.
+// topNames returns the first elements of the paths, as a directory listing shows them.
 func (p payload) tops() map[string]bool {
 	tops := map[string]bool{}
 	for name := range p {

@@ -19,25 +19,25 @@ const (
 	mountsDir  = "mounts"
 )
 
-// record says that a volume is mounted. It is a file of its own.
+// record says that a volume is mounted. Each record is a file.
 type record struct {
 	Namespace string `json:"namespace"`
 	Pod       string `json:"pod"`
-	// Plugin names the kind of volume, as its directory is called.
+	// Plugin names the kind of volume as its directory is named.
 	Plugin string `json:"plugin"`
-	// Path is where its files are; empty for the volume's own directory.
+	// Path is the directory of the files; empty for the volume's own directory.
 	Path string `json:"path,omitempty"`
-	// ReadOnly says that no container may write to it.
+	// ReadOnly says that no container may write to the volume.
 	ReadOnly bool `json:"readOnly,omitempty"`
-	// Device is what was attached to the node for it, if anything was.
+	// Device is the device attached for the volume, if any.
 	Device corev1.UniqueVolumeName `json:"device,omitempty"`
-	// Medium is an emptyDir's, as it was asked for: both are directories here.
+	// Medium is an emptyDir's medium as requested: here all are directories.
 	Medium corev1.StorageMedium `json:"medium,omitempty"`
-	// Mounts is how often it is mounted: once, but by a driver that is not idempotent.
+	// Mounts counts the mounts: 1, or more with a driver that is not idempotent.
 	Mounts int `json:"mounts"`
 }
 
-// segment refuses what cannot be one element of a path: field is what is to be named.
+// checkName refuses names that cannot be one element of a path. Field is named in the error.
 func segment(field, name string) error {
 	if name == "" || name == "." || name == ".." || len(name) > 253 || strings.ContainsAny(name, "/\\\x00") {
 		return fmt.Errorf("%s: %q: want a name without slashes", field, name)
@@ -55,7 +55,7 @@ func volumeDir(uid types.UID, plugin, volume string) string {
 	return path.Join(podDir(uid), volumesDir, plugin, volume)
 }
 
-// read is the record of a volume; nil when it is not mounted.
+// readRecord returns the record of a volume; nil if it is not mounted.
 func (m *Manager) read(uid types.UID, volume string) (*record, error) {
 	data, err := m.Root.ReadFile(recordPath(uid, volume))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -75,7 +75,7 @@ func (m *Manager) read(uid types.UID, volume string) (*record, error) {
 	return &r, nil
 }
 
-// check refuses a record by which files would be looked for where none are a volume's.
+// check refuses a record that would lead outside the volumes' directories.
 func (r *record) check() error {
 	if r.Path != "" && !path.IsAbs(r.Path) {
 		return fmt.Errorf("path: %q: want an absolute one", r.Path)
@@ -83,7 +83,7 @@ func (r *record) check() error {
 	return segment("plugin", r.Plugin)
 }
 
-// write replaces a record as a whole.
+// writeRecord replaces a record atomically.
 func (m *Manager) write(uid types.UID, volume string, r *record) error {
 	data, err := json.Marshal(r)
 	if err != nil {
@@ -100,7 +100,7 @@ func (m *Manager) write(uid types.UID, volume string, r *record) error {
 	return m.Root.Rename(draft, target)
 }
 
-// records are all of a pod, by volume. One that cannot be read counts as a mount.
+// records returns all records of a pod, by volume. An unreadable record counts as a mount.
 func (m *Manager) records(uid types.UID) map[string]*record {
 	found := map[string]*record{}
 	for _, name := range m.names(path.Join(podDir(uid), mountsDir)) {
@@ -115,7 +115,7 @@ func (m *Manager) records(uid types.UID) map[string]*record {
 	return found
 }
 
-// Pods are the UIDs that have a directory.
+// Pods returns the UIDs that have a directory.
 func (m *Manager) Pods() []types.UID {
 	var uids []types.UID
 	for _, name := range m.names(podsDir) {
@@ -124,8 +124,8 @@ func (m *Manager) Pods() []types.UID {
 	return uids
 }
 
-// names are the entries of a directory but the drafts. What cannot be read is not known to
-// be empty: the error is a name.
+// listNames returns the entries of a directory without drafts. An unreadable directory may not be
+// empty: its error is returned as a name.
 func (m *Manager) names(dir string) []string {
 	f, err := m.Root.Open(dir)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -10,15 +10,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Attempt is the last failure to mount a volume, and when it is to be tried again. It is a
-// value; the zero one is of a volume that has not failed.
+// Attempt is the last failure to mount a volume, and when it is retried. It is a value; the zero
+// value has not failed.
 type Attempt struct {
 	Err   error
 	Delay time.Duration
 	Next  time.Time
 }
 
-// Failed is the attempt that follows, after one that failed with err at now.
+// AfterFailure returns the attempt that follows a failure with err at now.
 func (a Attempt) Failed(err error, now time.Time, t Timing) Attempt {
 	next := Attempt{Err: err, Delay: t.RetryFirst}
 	switch {
@@ -33,10 +33,10 @@ func (a Attempt) Failed(err error, now time.Time, t Timing) Attempt {
 
 // NotReadyError says that not all of a pod's volumes are mounted.
 type NotReadyError struct {
-	// Unmounted are the volumes that are not, and Unattached those of them that wait for
-	// the attach/detach controller.
+	// Unmounted are the missing volumes. Unattached are those of them that wait for the
+	// attach/detach controller.
 	Unmounted, Unattached []string
-	// After is when to try again.
+	// After is the time until the next attempt.
 	After time.Duration
 	err   error
 }
@@ -49,8 +49,8 @@ func (e *NotReadyError) Error() string {
 
 func (e *NotReadyError) Unwrap() error { return e.err }
 
-// Lacking is what a pod lacks whose volumes came to these errors, in the order of its spec,
-// and have failed by these attempts; nil when it lacks nothing.
+// FindMissing returns which volumes a pod lacks, or nil. Errs are the results in the order of the
+// pod's spec.
 func Lacking(pod *corev1.Pod, errs []error, attempts map[string]Attempt, now time.Time) *NotReadyError {
 	var missing NotReadyError
 	for i, err := range errs {
@@ -75,8 +75,8 @@ func Lacking(pod *corev1.Pod, errs []error, attempts map[string]Attempt, now tim
 	return &missing
 }
 
-// LeftError is the error of a pod of which these volumes are still mounted when the wait for
-// their end is over.
+// LeftError is the error of a pod whose volumes are still mounted when the wait for unmounting is
+// over.
 func LeftError(left []string, err error) error {
 	return fmt.Errorf("mounted volumes=[%s]: %w", strings.Join(left, " "), err)
 }

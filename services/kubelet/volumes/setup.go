@@ -15,12 +15,12 @@ import (
 	"github.com/podfall/podfall/internal/podrefs"
 )
 
-// changing reports whether a volume's files are made of objects that change.
+// isMadeOfObjects reports whether a volume's files are made of objects that can change.
 func changing(v *corev1.Volume) bool {
 	return v.ConfigMap != nil || v.Secret != nil || v.DownwardAPI != nil || v.Projected != nil
 }
 
-// plugin is the directory name of a volume's kind, as upstream names it.
+// pluginName returns the directory name of a volume's kind, as upstream names it.
 func plugin(v *corev1.Volume) string {
 	kind := "other"
 	switch {
@@ -42,7 +42,7 @@ func plugin(v *corev1.Volume) string {
 	return "kubernetes.io~" + kind
 }
 
-// setUp mounts a volume: its directory, what is in it, and the record, last.
+// setUp mounts a volume: its directory, the content and, last, the record.
 func (m *Manager) setUp(ctx context.Context, pod *corev1.Pod, v *corev1.Volume) error {
 	r := &record{Namespace: pod.Namespace, Pod: pod.Name, Plugin: plugin(v), Mounts: 1}
 	var bound *corev1.PersistentVolume
@@ -68,7 +68,7 @@ func (m *Manager) setUp(ctx context.Context, pod *corev1.Pod, v *corev1.Volume) 
 	return err
 }
 
-// boundError is the failure of a volume that messages know by its PersistentVolume's name.
+// boundError is the failure of a volume that messages call by its PersistentVolume's name.
 type boundError struct {
 	volume string
 	error
@@ -76,7 +76,7 @@ type boundError struct {
 
 func (e *boundError) Unwrap() error { return e.error }
 
-// nameFor is what messages call a volume.
+// nameFor returns the name of a volume in messages.
 func nameFor(v *corev1.Volume, err error) string {
 	if bound, is := errors.AsType[*boundError](err); is {
 		return bound.volume
@@ -84,7 +84,7 @@ func nameFor(v *corev1.Volume, err error) string {
 	return v.Name
 }
 
-// fill makes a volume what it is.
+// fill creates a volume's content.
 func (m *Manager) fill(ctx context.Context, pod *corev1.Pod, v *corev1.Volume, bound *corev1.PersistentVolume, r *record) (err error) {
 	dir := volumeDir(pod.UID, r.Plugin, v.Name)
 	switch {
@@ -105,7 +105,7 @@ func (m *Manager) fill(ctx context.Context, pod *corev1.Pod, v *corev1.Volume, b
 		"persistentVolumeClaim or ephemeral")
 }
 
-// path is where the files of a mounted volume are on the machine.
+// volumePath returns the directory of a mounted volume's files on the machine.
 func (m *Manager) path(pod *corev1.Pod, volume string, r *record) string {
 	if r.Path != "" {
 		return r.Path
@@ -113,8 +113,8 @@ func (m *Manager) path(pod *corev1.Pod, volume string, r *record) string {
 	return filepath.Join(m.Root.Name(), volumeDir(pod.UID, r.Plugin, volume))
 }
 
-// Place is where the files of a mounted volume are below the manager's directory; empty when
-// they are elsewhere, and belong to no pod, and when it is not mounted.
+// RelativePath returns the directory of a mounted volume's files below the manager's directory. It
+// is empty if the volume is not mounted, or if its files are elsewhere and belong to no pod.
 func (m *Manager) Place(uid types.UID, volume string) string {
 	r, err := m.read(uid, volume)
 	if err != nil || r == nil || r.Path != "" {
@@ -123,8 +123,8 @@ func (m *Manager) Place(uid types.UID, volume string) string {
 	return volumeDir(uid, r.Plugin, volume)
 }
 
-// Device is what was attached to the node for a mounted volume; empty for nothing, and when it
-// is not mounted.
+// Device returns the device attached for a mounted volume; empty if there is none or the volume is
+// not mounted.
 func (m *Manager) Device(uid types.UID, volume string) corev1.UniqueVolumeName {
 	r, err := m.read(uid, volume)
 	if err != nil || r == nil {
@@ -133,5 +133,5 @@ func (m *Manager) Device(uid types.UID, volume string) corev1.UniqueVolumeName {
 	return r.Device
 }
 
-// Mounted are a pod's mounted volumes, by name.
+// Mounted returns the names of a pod's mounted volumes, sorted.
 func (m *Manager) Mounted(uid types.UID) []string { return slices.Sorted(maps.Keys(m.records(uid))) }

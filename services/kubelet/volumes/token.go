@@ -15,7 +15,7 @@ import (
 	"github.com/podfall/podfall/internal/podrefs"
 )
 
-// tokens are those of the pods' service accounts that are still good.
+// tokens are the valid tokens of the pods' service accounts.
 type tokens struct {
 	mu   *sync.Mutex
 	kept map[tokenKey]token
@@ -35,11 +35,11 @@ type token struct {
 
 func newTokens() tokens { return tokens{mu: &sync.Mutex{}, kept: map[tokenKey]token{}} }
 
-// oldest is how long a token is used at most, however long it lasts.
+// maxTokenUse is the longest time that a token is used, however long it is valid.
 const oldest = 24 * time.Hour
 
-// token is a token of the pod's service account, bound to the pod. It is asked for anew
-// when four fifths of its time have passed.
+// token returns a token of the pod's service account, bound to the pod. It is renewed when four
+// fifths of its time have passed.
 func (m *Manager) token(ctx context.Context, pod *corev1.Pod, volume string, wanted *corev1.ServiceAccountTokenProjection) (string, error) {
 	key := tokenKey{pod.UID, volume, wanted.Audience, wanted.Path}
 	m.tokens.mu.Lock()

@@ -17,8 +17,8 @@ import (
 	"github.com/podfall/podfall/internal/fault"
 )
 
-// Unmount unmounts all volumes of the pod, trying again until all are, or until the
-// wait is over; its error then names those left (KBL-60(2)).
+// Unmount unmounts all volumes of the pod. It retries until all are unmounted or the wait is over;
+// then its error names the rest (KBL-60(2)).
 func (m *Manager) Unmount(ctx context.Context, pod *corev1.Pod) error {
 	uid := pod.UID
 	if err := segment("metadata.uid", string(uid)); err != nil {
@@ -42,8 +42,8 @@ func (m *Manager) Unmount(ctx context.Context, pod *corev1.Pod) error {
 	}
 }
 
-// unmount tries once to unmount all volumes of the pod, at the same time, so that one that
-// hangs keeps no other.
+// unmountOnce tries once to unmount all volumes of the pod, at the same time, so that a hanging
+// volume delays no other.
 func (m *Manager) unmount(ctx context.Context, uid types.UID) (left []string, last error) {
 	records := m.records(uid)
 	m.mu.Lock()
@@ -67,8 +67,8 @@ func (m *Manager) unmount(ctx context.Context, uid types.UID) (left []string, la
 	return left, last
 }
 
-// tearDown unmounts a volume once. A mount too many stays on the machine, and the kubelet
-// does not know of it (STK-16).
+// tearDown unmounts a volume once. A duplicate mount stays on the machine, unknown to the kubelet
+// (STK-16).
 func (m *Manager) tearDown(ctx context.Context, uid types.UID, name string, r *record) error {
 	if err := m.Faults.Inject(ctx, fault.VolumeUnmount, about(r.Namespace, r.Pod, name)); err != nil {
 		return err
@@ -90,8 +90,8 @@ func (m *Manager) tearDown(ctx context.Context, uid types.UID, name string, r *r
 	return nil
 }
 
-// RemoveDirs removes the pod's volume directories, trying until they are gone or ctx
-// ends (KBL-60(3)).
+// RemoveDirs removes the pod's volume directories. It retries until they are gone or ctx ends
+// (KBL-60(3)).
 func (m *Manager) RemoveDirs(ctx context.Context, pod *corev1.Pod) error {
 	uid := pod.UID
 	if err := segment("metadata.uid", string(uid)); err != nil {
@@ -117,8 +117,7 @@ func (m *Manager) RemoveDirs(ctx context.Context, pod *corev1.Pod) error {
 	}
 }
 
-// Stays is why the pod's directories are not removed yet; nil when nothing is known to keep
-// them.
+// RemoveDirsError returns why the pod's directories are not removed yet, or nil.
 func (m *Manager) Stays(uid types.UID) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -142,8 +141,8 @@ func (m *Manager) removeDirs(ctx context.Context, uid types.UID) error {
 	return m.Root.RemoveAll(path.Join(podDir(uid), volumesDir))
 }
 
-// RemovePod removes the directory of a pod that nobody knows any more, unless a volume
-// is still mounted in it (KBL-76). It tries once.
+// RemovePod removes the directory of an unknown pod, unless a volume is still mounted in it
+// (KBL-76). It tries once.
 func (m *Manager) RemovePod(ctx context.Context, uid types.UID) error {
 	if err := segment("metadata.uid", string(uid)); err != nil {
 		return err
@@ -161,7 +160,7 @@ func (m *Manager) RemovePod(ctx context.Context, uid types.UID) error {
 	return m.Root.RemoveAll(podDir(uid))
 }
 
-// forget drops what is remembered of a pod whose volumes are gone.
+// forget drops the memory of a pod whose volumes are gone.
 func (m *Manager) forget(uid types.UID) {
 	m.mu.Lock()
 	delete(m.pods, uid)

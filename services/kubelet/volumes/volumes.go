@@ -40,64 +40,64 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// Timing is how long a pod waits for its volumes, at both ends.
+// Timing holds the intervals of mounting and unmounting.
 type Timing struct {
-	// MountWait is the longest that one attempt may take.
+	// MountWait is the longest time of one attempt.
 	MountWait time.Duration
-	// RetryFirst, doubled to RetryMost, is between two attempts to mount a volume.
+	// RetryFirst, doubled up to RetryMost, is the time between two attempts to mount a volume.
 	RetryFirst, RetryMost time.Duration
-	// AttachPoll is between two looks whether a volume is attached.
+	// AttachPoll is the interval of checks whether a volume is attached.
 	AttachPoll time.Duration
 	// UnmountWait is the longest wait for all unmounts before an error.
 	UnmountWait time.Duration
-	// UnmountPoll is between two attempts to unmount.
+	// UnmountPoll is the interval of attempts to unmount.
 	UnmountPoll time.Duration
-	// DirPoll is between two looks whether the directories are gone.
+	// DirPoll is the interval of checks whether the directories are gone.
 	DirPoll time.Duration
 }
 
-// API is what volumes ask of the apiserver.
+// API is the part of the apiserver that volumes use.
 type API interface {
 	Get(ctx context.Context, target podapi.Target, opts metav1.GetOptions) (kinds.Object, error)
 	Create(ctx context.Context, target podapi.Target, obj kinds.Object, opts metav1.CreateOptions) (kinds.Object, error)
 }
 
-// Objects are the copies of what pods refer to.
+// Objects are copies of the objects that pods refer to.
 type Objects interface {
 	ConfigMap(ctx context.Context, namespace, name string) (*corev1.ConfigMap, error)
 	Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error)
 }
 
-// Events tells people; it never blocks.
+// Events sends events to users; it never blocks.
 type Events interface {
 	Event(about kinds.Object, kind, reason, message string)
 }
 
-// Config is what a Manager works with.
+// Config holds what a Manager uses.
 type Config struct {
 	// Root is the kubelet's directory. The caller closes it.
 	Root *os.Root
-	// Storage holds the persistent volumes of the cluster, which all nodes share. The
-	// caller closes it.
+	// Storage holds the persistent volumes of the cluster, shared by all nodes. The caller closes
+	// it.
 	Storage *os.Root
-	// HostPaths is the directory of the machine inside which hostPath volumes may be;
-	// nil allows none. The caller closes it.
+	// HostPaths is the directory of the machine that contains all hostPath volumes; nil allows
+	// none. The caller closes it.
 	HostPaths *os.Root
 	Node      string
-	// Allocatable is what the node gives containers that have no limit.
+	// Allocatable is the limit of containers that set none.
 	Allocatable corev1.ResourceList
 	API         API
 	Objects     Objects
 	Events      Events
 	Clock       clock.Clock
 	Timing      Timing
-	// Faults break the points volume.*; nil breaks nothing.
+	// Faults holds the fault points volume.*; nil injects nothing.
 	Faults *fault.Table
 	Log    *slog.Logger
 }
 
-// Manager mounts and unmounts. It is safe for concurrent use, but one pod is mounted or
-// unmounted by one at a time.
+// Manager mounts and unmounts. It is safe for concurrent use, but each pod is mounted or unmounted
+// by one caller at a time.
 type Manager struct {
 	Config
 	kinds  table
@@ -108,19 +108,19 @@ type Manager struct {
 	pods map[types.UID]*podMemory
 }
 
-// podMemory is what this life of the kubelet knows of a pod's volumes.
+// podMemory is what this run of the kubelet knows of a pod's volumes.
 type podMemory struct {
 	namespace, name string
-	// mounted are the volumes that this kubelet holds to be mounted; false says that it
-	// has unmounted them.
+	// mounted are the volumes that this kubelet believes mounted; false says that it has unmounted
+	// them.
 	mounted map[string]bool
-	// attempts are of the volumes that could not be mounted or freshened.
+	// attempts are the failures to mount or refresh volumes.
 	attempts map[string]Attempt
-	// stays is why the pod's directories could not be removed when that was last tried.
+	// removeDirsErr is why the last removal of the pod's directories failed.
 	stays error
 }
 
-// New makes the directory of all pods, and finds what an earlier kubelet has mounted.
+// New creates the directory of all pods, and finds what an earlier kubelet has mounted.
 func New(cfg Config) (*Manager, error) {
 	if err := cfg.Root.MkdirAll(podsDir, 0o755); err != nil {
 		return nil, fmt.Errorf("make the pods' directory: %w", err)
@@ -142,7 +142,7 @@ func New(cfg Config) (*Manager, error) {
 	return m, nil
 }
 
-// memory is what is known of the pod. The caller holds the lock, or is New.
+// memoryOf returns what is known of the pod. The caller holds the lock, or is New.
 func (m *Manager) memory(uid types.UID) *podMemory {
 	known := m.pods[uid]
 	if known == nil {
@@ -152,7 +152,7 @@ func (m *Manager) memory(uid types.UID) *podMemory {
 	return known
 }
 
-// meet remembers what a pod is called.
+// rememberName remembers the name of a pod.
 func (m *Manager) meet(pod *corev1.Pod) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -160,10 +160,9 @@ func (m *Manager) meet(pod *corev1.Pod) {
 	memory.namespace, memory.name = pod.Namespace, pod.Name
 }
 
-// Mount mounts all volumes of the pod that are not, and brings the files of the others up
-// to date. It tries each once, all at the same time, and not before its turn after a
-// failure: a *NotReadyError says which are missing, and when to come again. To fail to freshen
-// what is mounted holds nothing up.
+// Mount mounts the missing volumes of the pod, and refreshes the files of the others. It tries each
+// once, all at the same time, and not during a back-off. A *NotReadyError says which are missing,
+// and when to retry. A failure to refresh a mounted volume delays nothing.
 func (m *Manager) Mount(ctx context.Context, pod *corev1.Pod) error {
 	if len(pod.Spec.Volumes) == 0 {
 		return nil
@@ -187,7 +186,7 @@ func (m *Manager) Mount(ctx context.Context, pod *corev1.Pod) error {
 	return m.summary(pod, errs)
 }
 
-// settled reports whether a volume is mounted for good.
+// isMounted reports whether a volume is mounted and never changes.
 func (m *Manager) settled(uid types.UID, volume *corev1.Volume) bool {
 	if changing(volume) {
 		return false
@@ -197,7 +196,7 @@ func (m *Manager) settled(uid types.UID, volume *corev1.Volume) bool {
 	return m.memory(uid).mounted[volume.Name]
 }
 
-// summary is what a pod still lacks.
+// missingVolumes returns a *NotReadyError if the pod lacks volumes, else nil.
 func (m *Manager) summary(pod *corev1.Pod, errs []error) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -207,7 +206,7 @@ func (m *Manager) summary(pod *corev1.Pod, errs []error) error {
 	return nil
 }
 
-// mount mounts or freshens one volume.
+// mountOne mounts or refreshes one volume.
 func (m *Manager) mount(ctx context.Context, pod *corev1.Pod, volume *corev1.Volume) error {
 	if err := segment("spec.volumes.name", volume.Name); err != nil {
 		return err
@@ -242,8 +241,8 @@ func (m *Manager) mount(ctx context.Context, pod *corev1.Pod, volume *corev1.Vol
 	return err
 }
 
-// reconstruct takes over a mount that an earlier life of the kubelet has left. Here a
-// driver that is not idempotent mounts it once more (STK-16).
+// reconstruct takes over a mount of an earlier run of the kubelet. Here a driver that is not
+// idempotent mounts it a second time (STK-16).
 func (m *Manager) reconstruct(pod *corev1.Pod, volume *corev1.Volume, present *record) error {
 	m.mu.Lock()
 	memory := m.memory(pod.UID)
@@ -260,7 +259,7 @@ func (m *Manager) reconstruct(pod *corev1.Pod, volume *corev1.Volume, present *r
 	return m.write(pod.UID, volume.Name, present)
 }
 
-// note remembers a failure and says it, or forgets those before.
+// recordResult remembers a failure and reports it by an event; a success clears earlier failures.
 func (m *Manager) note(ctx context.Context, pod *corev1.Pod, volume *corev1.Volume, err error) {
 	m.mu.Lock()
 	memory := m.memory(pod.UID)
@@ -283,7 +282,7 @@ func (m *Manager) note(ctx context.Context, pod *corev1.Pod, volume *corev1.Volu
 	m.Events.Event(pod, corev1.EventTypeWarning, "FailedMount", message)
 }
 
-// about is what a fault is asked with.
+// attributesOf returns the attributes of a volume for faults.
 func about(namespace, pod, volume string) fault.Attributes {
 	return fault.Attributes{Namespace: namespace, Pod: pod, Volume: volume}
 }
