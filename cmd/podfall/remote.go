@@ -67,7 +67,7 @@ func dialRemote(ctx context.Context, driver *clock.Driver, missing error) (*clie
 	return &client.Session{API: f, Inspect: f.Inspect, Past: f, Close: f.http.CloseIdleConnections}, nil
 }
 
-func (f *remote) info(ctx context.Context) (info gateway.Asked, err error) {
+func (f *remote) info(ctx context.Context) (info gateway.ProcessList, err error) {
 	data, _, err := f.get(ctx, gateway.AskPath, nil)
 	if err == nil {
 		err = json.Unmarshal(data, &info)

@@ -44,7 +44,7 @@ func TestAnnouncesWhatIsServed(t *testing.T) {
 		}
 		announced := map[string]metav1.Verbs{}
 		doors := []string{""}
-		for _, list := range discovery.Lists(dir.All()) {
+		for _, list := range discovery.ResourceLists(dir.All()) {
 			for _, resource := range list.APIResources {
 				announced[list.GroupVersion+" "+resource.Name] = resource.Verbs
 				_, door, _ := strings.Cut(resource.Name, "/")

@@ -12,30 +12,30 @@ import (
 	"github.com/podfall/podfall/internal/clock"
 )
 
-// AskPath is where podfall's own client asks, who has no other way into the cluster: below
-// it each process by its name, with the parameter question, as package mgmt has them. They
-// are asked over the management connection, so that a node that is cut off answers too.
+// AskPath is where podfall's own client asks processes: it has no other access to the cluster.
+// Below it is each process by its name, with the parameter question of package mgmt. The answers
+// come over the management connection, so that a disconnected node answers too.
 const AskPath = "/podfall/processes"
 
-// Asked is the answer to who asks nobody in particular.
-type Asked struct {
+// ProcessList is the answer without a process's name.
+type ProcessList struct {
 	// Processes are those that can be asked.
 	Processes []string `json:"processes"`
-	// Clock is what the cluster's clock shows.
+	// Clock is the cluster's clock.
 	Clock clock.Schedule `json:"clock"`
 }
 
-func (g *gateway) ask(w http.ResponseWriter, r *http.Request) error {
+func (g *gateway) serveAsk(w http.ResponseWriter, r *http.Request) error {
 	if r.Method != http.MethodGet {
 		return notAllowed()
 	}
 	process := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, AskPath), "/")
-	others := g.others()
+	others := g.otherProcesses()
 	var answer []byte
 	var err error
 	switch {
 	case process == "" && g.cfg.Processes != nil:
-		answer, err = json.Marshal(Asked{others, g.cfg.Processes.Clock()})
+		answer, err = json.Marshal(ProcessList{others, g.cfg.Processes.Clock()})
 	case process == "" || !slices.Contains(others, process):
 		return apierrors.NewNotFound(schema.GroupResource{Resource: "processes"}, process)
 	default:

@@ -16,10 +16,10 @@ import (
 	"github.com/podfall/podfall/internal/aliases"
 )
 
-// maxBody is the greatest size of a request's body in bytes.
+// maxBody is the largest request body in bytes.
 const maxBody = 3 << 20
 
-// readBody reads the whole body of a request; a 413 when it is too large.
+// readBody reads a request's whole body, or returns a 413.
 func readBody(r *http.Request) ([]byte, error) {
 	if r.Body == nil {
 		return nil, nil
@@ -34,26 +34,26 @@ func readBody(r *http.Request) ([]byte, error) {
 	return body, nil
 }
 
-// mediaOf is the media type of a request's body; JSON when it does not say.
-func mediaOf(r *http.Request) (string, error) {
+// mediaType is the media type of a request's body; JSON by default.
+func mediaType(r *http.Request) (string, error) {
 	header := r.Header.Get("Content-Type")
 	if header == "" {
 		return mediaJSON, nil
 	}
 	media, _, err := mime.ParseMediaType(header)
 	if err != nil {
-		return "", unsupported(mediaJSON, mediaYAML, mediaProtobuf)
+		return "", unsupportedMediaType(mediaJSON, mediaYAML, mediaProtobuf)
 	}
 	return media, nil
 }
 
-// objectBody is the object that a request carries, still encoded.
-func objectBody(r *http.Request) (media string, body []byte, err error) {
-	if media, err = mediaOf(r); err != nil {
+// readObjectBody reads an encoded object.
+func readObjectBody(r *http.Request) (media string, body []byte, err error) {
+	if media, err = mediaType(r); err != nil {
 		return "", nil, err
 	}
 	if media != mediaJSON && media != mediaYAML && media != mediaProtobuf {
-		return "", nil, unsupported(mediaJSON, mediaYAML, mediaProtobuf)
+		return "", nil, unsupportedMediaType(mediaJSON, mediaYAML, mediaProtobuf)
 	}
 	if body, err = readBody(r); err != nil {
 		return "", nil, err
@@ -61,7 +61,7 @@ func objectBody(r *http.Request) (media string, body []byte, err error) {
 	return media, body, checkYAML(media, body)
 }
 
-// checkYAML refuses YAML that would become too large with its aliases written out.
+// checkYAML refuses YAML that is too large with its aliases expanded.
 func checkYAML(media string, body []byte) error {
 	if media != mediaYAML {
 		return nil
@@ -75,7 +75,7 @@ func checkYAML(media string, body []byte) error {
 	return nil
 }
 
-func unsupported(accepted ...string) error {
+func unsupportedMediaType(accepted ...string) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusUnsupportedMediaType, Reason: metav1.StatusReasonUnsupportedMediaType,
 		Message: "the body of the request was in an unknown format - accepted media types include: " + strings.Join(accepted, ", "),
@@ -84,9 +84,9 @@ func unsupported(accepted ...string) error {
 
 var errNotDeleteOptions = errors.New("decoded object cannot be converted to DeleteOptions")
 
-// deleteBody is the DeleteOptions of a DELETE: from its body, in any group version that
-// has them, or, where there is no body, from the query.
-func deleteBody(r *http.Request) (metav1.DeleteOptions, error) {
+// readDeleteOptions reads a DELETE's options: from its body, in any group version that has them, or
+// without a body from the query.
+func readDeleteOptions(r *http.Request) (metav1.DeleteOptions, error) {
 	body, err := readBody(r)
 	if err != nil {
 		return metav1.DeleteOptions{}, err
@@ -94,7 +94,7 @@ func deleteBody(r *http.Request) (metav1.DeleteOptions, error) {
 	if len(body) == 0 {
 		return deleteOptions(r.URL.Query())
 	}
-	media, err := mediaOf(r)
+	media, err := mediaType(r)
 	if err != nil {
 		return metav1.DeleteOptions{}, err
 	}
@@ -103,7 +103,7 @@ func deleteBody(r *http.Request) (metav1.DeleteOptions, error) {
 	}
 	info, ok := runtime.SerializerInfoForMediaType(metainternalversion.Codecs.SupportedMediaTypes(), media)
 	if !ok {
-		return metav1.DeleteOptions{}, unsupported(mediaJSON, mediaYAML, mediaProtobuf)
+		return metav1.DeleteOptions{}, unsupportedMediaType(mediaJSON, mediaYAML, mediaProtobuf)
 	}
 	opts, kind := metav1.DeleteOptions{}, metav1.SchemeGroupVersion.WithKind("DeleteOptions")
 	decoded, _, err := metainternalversion.Codecs.DecoderToVersion(info.Serializer, kind.GroupVersion()).Decode(body, &kind, &opts)

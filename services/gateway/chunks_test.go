@@ -23,7 +23,7 @@ func (d *deadlined) SetWriteDeadline(until time.Time) error {
 // when nothing is being written, so that a quiet watch would break every 30 s.
 func TestAnIdleWatchHasNoDeadline(t *testing.T) {
 	w := &deadlined{ResponseRecorder: httptest.NewRecorder()}
-	s := &chunks{ctx: t.Context(), w: w, control: http.NewResponseController(w)}
+	s := &responseSink{ctx: t.Context(), w: w, control: http.NewResponseController(w)}
 	if err := s.write([]byte("{}")); err != nil {
 		t.Fatal(err)
 	}

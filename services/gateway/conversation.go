@@ -14,80 +14,79 @@ import (
 )
 
 const (
-	// pingEvery is how often, on the wall, a client is asked whether it is there.
-	pingEvery = 5 * time.Second
-	// lastWords is how long a client may take to say goodbye. Until then it is listened to:
-	// a connection that is closed on unread data takes back what was sent.
-	lastWords = time.Second
-	// longSession is how long a ping may wait for a client that reads slowly.
-	longSession = 24 * time.Hour
-	// maxMessage is how long a client's message may be.
+	// pingInterval is the wall-clock time between two pings of a client.
+	pingInterval = 5 * time.Second
+	// closeTimeout is how long a client may take to close. Until then its messages are read:
+	// closing a connection with unread data discards what was sent.
+	closeTimeout = time.Second
+	// maxPingWait is how long a ping may wait for a client that reads slowly.
+	maxPingWait = 24 * time.Hour
+	// maxMessage is the longest message from a client in bytes.
 	maxMessage = 1 << 20
 )
 
-// conversation is a client's end of exec or attach: the frames are the messages of a
+// clientStream is the client's end of an exec or attach session. Frames are messages of a
 // WebSocket. It is a remote.Conn.
-type conversation struct {
+type clientStream struct {
 	conn *websocket.Conn
-	// lowest is the first channel on which the client hears anything.
-	lowest proto.Channel
-	// heard are the channels on which the client may speak.
-	heard   []proto.Channel
-	in      chan []byte
-	gone    chan struct{}
-	leaving sync.Once
-	closing chan struct{}
-	reading sync.WaitGroup
-	helpers sync.WaitGroup
+	// greetingChannel is the first channel that the client reads.
+	greetingChannel proto.Channel
+	// acceptedChannels are the channels that the client may write to.
+	acceptedChannels []proto.Channel
+	in               chan []byte
+	gone             chan struct{}
+	goneOnce         sync.Once
+	closing          chan struct{}
+	reading          sync.WaitGroup
+	helpers          sync.WaitGroup
 }
 
-// upgradeConversation makes a WebSocket of the connection. What prevents it has been
-// answered.
-func (c *call) upgradeConversation(request proto.StreamRequest) (*conversation, error) {
+// upgradeToStream upgrades the connection to a WebSocket. If that fails, the upgrader has answered.
+func (c *call) upgradeToStream(request proto.StreamRequest) (*clientStream, error) {
 	conn, err := newUpgrader(remoteCommand5, remoteCommand4).Upgrade(c.w, c.r, nil)
 	if err != nil {
 		return nil, err
 	}
 	conn.SetReadLimit(maxMessage)
-	s := &conversation{
-		conn: conn, lowest: proto.ChannelError,
+	s := &clientStream{
+		conn: conn, greetingChannel: proto.ChannelError,
 		in: make(chan []byte), gone: make(chan struct{}), closing: make(chan struct{}),
 	}
 	switch {
 	case request.Stdout:
-		s.lowest = proto.ChannelStdout
+		s.greetingChannel = proto.ChannelStdout
 	case request.Stderr:
-		s.lowest = proto.ChannelStderr
+		s.greetingChannel = proto.ChannelStderr
 	}
 	if request.Stdin {
-		s.heard = append(s.heard, proto.ChannelStdin)
+		s.acceptedChannels = append(s.acceptedChannels, proto.ChannelStdin)
 	}
 	if request.TTY {
-		s.heard = append(s.heard, proto.ChannelResize)
+		s.acceptedChannels = append(s.acceptedChannels, proto.ChannelResize)
 	}
 	if conn.Subprotocol() == remoteCommand5 {
-		s.heard = append(s.heard, proto.ChannelClose)
+		s.acceptedChannels = append(s.acceptedChannels, proto.ChannelClose)
 	}
-	s.reading.Go(s.read)
-	s.helpers.Go(s.ping)
+	s.reading.Go(s.readLoop)
+	s.helpers.Go(s.pingLoop)
 	return s, nil
 }
 
-// greet tells the client that the connection stands, as upstream does.
-func (s *conversation) greet(ctx context.Context) error {
-	return s.Send(ctx, proto.StreamFrame(s.lowest, nil))
+// greet sends an empty frame when the connection is established, as upstream does.
+func (s *clientStream) greet(ctx context.Context) error {
+	return s.Send(ctx, proto.StreamFrame(s.greetingChannel, nil))
 }
 
-// read takes in what the client says, also what nobody wants to hear any more.
-func (s *conversation) read() {
-	defer s.leave()
+// readLoop reads the client's messages until it leaves, and drops those on other channels.
+func (s *clientStream) readLoop() {
+	defer s.markGone()
 	for {
 		_, message, err := s.conn.ReadMessage()
 		if err != nil {
 			return
 		}
 		channel, data, err := proto.ParseStreamFrame(message)
-		if err != nil || !slices.Contains(s.heard, channel) {
+		if err != nil || !slices.Contains(s.acceptedChannels, channel) {
 			continue
 		}
 		for part := range slices.Chunk(data, proto.MaxStreamFrame) {
@@ -100,15 +99,15 @@ func (s *conversation) read() {
 	}
 }
 
-// ping finds out that the client has left also while nothing is read from it.
-func (s *conversation) ping() {
-	again := clock.Clock{}.Ticker(pingEvery)
+// pingLoop detects that the client has left even if nothing is read from it.
+func (s *clientStream) pingLoop() {
+	again := clock.Clock{}.Ticker(pingInterval)
 	defer again.Stop()
 	for {
 		select {
 		case <-again.C:
-			if s.conn.WriteControl(websocket.PingMessage, nil, clock.Clock{}.Now().Add(longSession)) != nil {
-				s.leave()
+			if s.conn.WriteControl(websocket.PingMessage, nil, clock.Clock{}.Now().Add(maxPingWait)) != nil {
+				s.markGone()
 				_ = s.conn.Close() // and so reading ends
 				return
 			}
@@ -120,10 +119,10 @@ func (s *conversation) ping() {
 	}
 }
 
-func (s *conversation) leave() { s.leaving.Do(func() { close(s.gone) }) }
+func (s *clientStream) markGone() { s.goneOnce.Do(func() { close(s.gone) }) }
 
-// Send implements remote.Conn. A client that does not read makes it wait, as a pipe does.
-func (s *conversation) Send(ctx context.Context, frame []byte) error {
+// Send implements remote.Conn. It blocks while the client does not read.
+func (s *clientStream) Send(ctx context.Context, frame []byte) error {
 	stop := context.AfterFunc(ctx, func() { _ = s.conn.NetConn().SetWriteDeadline(clock.Clock{}.Now()) })
 	defer stop()
 	if err := s.conn.SetWriteDeadline(time.Time{}); err != nil {
@@ -133,7 +132,7 @@ func (s *conversation) Send(ctx context.Context, frame []byte) error {
 }
 
 // Receive implements remote.Conn.
-func (s *conversation) Receive(ctx context.Context) ([]byte, error) {
+func (s *clientStream) Receive(ctx context.Context) ([]byte, error) {
 	select {
 	case frame := <-s.in:
 		return frame, nil
@@ -145,15 +144,15 @@ func (s *conversation) Receive(ctx context.Context) ([]byte, error) {
 }
 
 // Done implements remote.Conn.
-func (s *conversation) Done() <-chan struct{} { return s.gone }
+func (s *clientStream) Done() <-chan struct{} { return s.gone }
 
-// close says goodbye, and listens until the client has.
-func (s *conversation) close() {
+// close sends a close message, and reads until the client has closed.
+func (s *clientStream) close() {
 	close(s.closing)
 	now := clock.Clock{}.Now()
 	end := websocket.FormatCloseMessage(websocket.CloseNormalClosure, "")
-	_ = s.conn.WriteControl(websocket.CloseMessage, end, now.Add(lastWords)) // it may be gone
-	_ = s.conn.SetReadDeadline(now.Add(lastWords))
+	_ = s.conn.WriteControl(websocket.CloseMessage, end, now.Add(closeTimeout)) // it may be gone
+	_ = s.conn.SetReadDeadline(now.Add(closeTimeout))
 	s.reading.Wait()
 	_ = s.conn.Close() // there is no more to say
 	s.helpers.Wait()

@@ -23,11 +23,11 @@ type (
 	}
 )
 
-// deprecation is what whoever uses a kind is warned of in a release ("v1.37"); empty for
-// most kinds. Crd is the definition of a custom one.
-func deprecation(kind kinds.Kind, crd *apiextensionsv1.CustomResourceDefinition, release string) string {
+// deprecationWarning warns about a kind in a release ("v1.37"); empty for most kinds. crd is the
+// definition of a custom kind.
+func deprecationWarning(kind kinds.Kind, crd *apiextensionsv1.CustomResourceDefinition, release string) string {
 	if crd != nil {
-		return customDeprecation(kind, crd)
+		return customDeprecationWarning(kind, crd)
 	}
 	obj, err := kinds.NewOf(kind)
 	if err != nil {
@@ -38,7 +38,7 @@ func deprecation(kind kinds.Kind, crd *apiextensionsv1.CustomResourceDefinition,
 		return ""
 	}
 	major, minor := since.APILifecycleDeprecated()
-	if newer(major, minor, release) {
+	if isNewerThan(major, minor, release) {
 		return ""
 	}
 	text := fmt.Sprintf("%s %s is deprecated in v%d.%d+", kind.GroupVersion(), kind.Kind, major, minor)
@@ -55,8 +55,8 @@ func deprecation(kind kinds.Kind, crd *apiextensionsv1.CustomResourceDefinition,
 	return text
 }
 
-// newer reports whether a version came after a release.
-func newer(major, minor int, release string) bool {
+// isNewerThan reports whether a version came after a release.
+func isNewerThan(major, minor int, release string) bool {
 	var inMajor, inMinor int
 	if _, err := fmt.Sscanf(release, "v%d.%d", &inMajor, &inMinor); err != nil {
 		return false
@@ -64,9 +64,9 @@ func newer(major, minor int, release string) bool {
 	return cmp.Or(cmp.Compare(major, inMajor), cmp.Compare(minor, inMinor)) > 0
 }
 
-// customDeprecation is the definition's own warning of a version, or one that names the
-// best version there is (upstream's defaultDeprecationWarning).
-func customDeprecation(kind kinds.Kind, crd *apiextensionsv1.CustomResourceDefinition) string {
+// customDeprecationWarning is the definition's own warning about a version, or one that names the
+// best version (upstream's defaultDeprecationWarning).
+func customDeprecationWarning(kind kinds.Kind, crd *apiextensionsv1.CustomResourceDefinition) string {
 	at := slices.IndexFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == kind.Version })
 	if at < 0 || !crd.Spec.Versions[at].Deprecated {
 		return ""

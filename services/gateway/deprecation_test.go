@@ -44,7 +44,7 @@ func TestDeprecation(t *testing.T) {
 		{custom("v1beta1"), shirts, "v1.37", "example.com/v1beta1 Shirt is deprecated; use example.com/v2 Shirt"},
 		{custom("v1"), shirts, "v1.37", ""},
 	} {
-		if got := deprecation(c.kind, c.crd, c.release); got != c.want {
+		if got := deprecationWarning(c.kind, c.crd, c.release); got != c.want {
 			t.Errorf("%s in %s: %q, want %q", c.kind.GroupVersionKind, c.release, got, c.want)
 		}
 	}

@@ -9,16 +9,16 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 )
 
-// encode writes obj, whose apiVersion and kind are set, as f wants it. A list is written
-// item by item.
+// encode writes obj in the form f. The apiVersion and kind of obj are set. A list is written item
+// by item.
 func encode(w io.Writer, obj runtime.Object, f form) error {
-	if err := encoderOf(f).Encode(obj, w); err != nil {
+	if err := newEncoder(f).Encode(obj, w); err != nil {
 		return fmt.Errorf("encode %T as %s: %w", obj, f.media, err)
 	}
 	return nil
 }
 
-func encoderOf(f form) runtime.Encoder {
+func newEncoder(f form) runtime.Encoder {
 	switch f.media {
 	case mediaProtobuf:
 		return protobuf.NewSerializerWithOptions(nil, nil, protobuf.SerializerOptions{StreamingCollectionsEncoding: true})

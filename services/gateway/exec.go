@@ -21,54 +21,55 @@ import (
 // The subprotocols of exec and attach: remotecommand's versions whose end is a Status. The
 // fifth lets a client close its stdin.
 const (
+	// remoteCommand5 and remoteCommand4 are the subprotocols of exec and attach that end with a
+	// Status. With version 5 a client can close its stdin.
 	remoteCommand5 = "v5.channel.k8s.io"
 	remoteCommand4 = "v4.channel.k8s.io"
 )
 
-// converse lets a client talk with a command in a container, or with the container's own
-// program. Whether it may, and how it ends, is the kubelet's to say.
-func (c *call) converse() error {
+// serveStream serves exec and attach. The kubelet authorizes the session and decides its result.
+func (c *call) serveStream() error {
 	if c.r.Method != http.MethodGet && c.r.Method != http.MethodPost {
 		return notAllowed()
 	}
-	pod, err := c.pod(c.r.Context())
+	pod, err := c.getPod(c.r.Context())
 	if err != nil {
 		return err
 	}
-	container, err := containerOf(pod, c.query.Get("container"))
+	container, err := selectContainer(pod, c.query.Get("container"))
 	if err != nil {
 		return err
 	}
 	if pod.Spec.NodeName == "" {
 		return apierrors.NewBadRequest(fmt.Sprintf("pod %s does not have a host assigned", pod.Name))
 	}
-	if err := c.mayUpgrade(); err != nil {
+	if err := c.checkUpgrade(); err != nil {
 		return err
 	}
 	request := proto.StreamRequest{
-		Namespace: pod.Namespace, Pod: pod.Name, UID: pod.UID, Container: container, TTY: truth(c.query, "tty"),
-		Stdin: truth(c.query, "stdin"), Stdout: truth(c.query, "stdout"), Stderr: truth(c.query, "stderr"),
+		Namespace: pod.Namespace, Pod: pod.Name, UID: pod.UID, Container: container, TTY: isTrue(c.query, "tty"),
+		Stdin: isTrue(c.query, "stdin"), Stdout: isTrue(c.query, "stdout"), Stderr: isTrue(c.query, "stderr"),
 	}
 	if c.route.subresource == "exec" {
 		request.Command = c.query["command"]
 	}
-	server, refused := c.openProcess(pod.Spec.NodeName, request)
+	server, refused := c.openKubeletStream(pod.Spec.NodeName, request)
 	if server != nil {
 		defer server.Close()
 	}
-	if refused != nil && (!webSocket(c.r) || unspoken(refused)) {
+	if refused != nil && (!wantsWebSocket(c.r) || isRefusedBeforeUpgrade(refused)) {
 		return refused
 	}
-	if !webSocket(c.r) {
+	if !wantsWebSocket(c.r) {
 		return errOnlyWebSocket()
 	}
-	client, err := c.upgradeConversation(request)
+	client, err := c.upgradeToStream(request)
 	if err != nil {
 		return nil // the upgrader has answered
 	}
 	defer client.close()
 	if refused == nil {
-		refused = c.talk(client, server, pod.Spec.NodeName)
+		refused = c.relayStream(client, server, pod.Spec.NodeName)
 	}
 	if refused != nil {
 		_ = remote.SendStatus(c.r.Context(), client, proto.StatusFrom(refused)) // it may have left
@@ -76,12 +77,12 @@ func (c *call) converse() error {
 	return nil
 }
 
-// mayUpgrade refuses what is no upgrade, or to nothing that is spoken here.
-func (c *call) mayUpgrade() error {
+// checkUpgrade refuses requests without an upgrade, and upgrades to an unknown protocol.
+func (c *call) checkUpgrade() error {
 	if !strings.Contains(strings.ToLower(c.r.Header.Get("Connection")), "upgrade") || c.r.Header.Get("Upgrade") == "" {
 		return apierrors.NewBadRequest("Upgrade request required")
 	}
-	if !webSocket(c.r) {
+	if !wantsWebSocket(c.r) {
 		return nil // refused later, so that first it is said what is wrong with the container
 	}
 	if c.r.Method != http.MethodGet {
@@ -95,23 +96,24 @@ func (c *call) mayUpgrade() error {
 	return nil
 }
 
-// errOnlyWebSocket refuses the protocol that WebSockets have replaced.
+// errOnlyWebSocket refuses SPDY, which WebSockets have replaced.
 func errOnlyWebSocket() error {
 	return apierrors.NewBadRequest(fmt.Sprintf(
 		"unable to upgrade: this server speaks WebSocket (%s, %s) and not SPDY: want a client that does, such as kubectl 1.31 or later",
 		remoteCommand5, remoteCommand4))
 }
 
-// unspoken reports whether a refusal is told before the upgrade. Upstream tells what a
-// kubelet says only after it; that there is no process is ours to say.
-func unspoken(refused error) bool {
+// isRefusedBeforeUpgrade reports whether a refusal is sent before the upgrade. Upstream sends a
+// kubelet's refusal after the upgrade. Only the refusal of containers without a process comes
+// before.
+func isRefusedBeforeUpgrade(refused error) bool {
 	var status apierrors.APIStatus
 	return errors.As(refused, &status) && status.Status().Code == http.StatusNotImplemented
 }
 
-// openProcess asks the kubelet for a conversation, and returns it once it could begin.
-// Nothing runs until it does.
-func (c *call) openProcess(node string, request proto.StreamRequest) (*bus.Pipe, error) {
+// openKubeletStream asks the kubelet for a session, and returns it once the kubelet offers it.
+// Nothing runs until the offer is accepted.
+func (c *call) openKubeletStream(node string, request proto.StreamRequest) (*bus.Pipe, error) {
 	data, err := json.Marshal(request)
 	if err != nil {
 		return nil, err
@@ -130,8 +132,8 @@ func (c *call) openProcess(node string, request proto.StreamRequest) (*bus.Pipe,
 	return server, err
 }
 
-// talk begins the conversation and passes on what is said, until either side has ended it.
-func (c *call) talk(client *conversation, server *bus.Pipe, node string) error {
+// relayStream accepts the offer and relays frames until either side ends the session.
+func (c *call) relayStream(client *clientStream, server *bus.Pipe, node string) error {
 	ctx, cancel := context.WithCancel(c.r.Context())
 	defer cancel()
 	stop := make(chan struct{})

@@ -14,29 +14,29 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// framer makes the frames of one watch.
+// framer encodes the frames of one watch.
 type framer struct {
 	printer printer
-	// clock tells when an event is printed: ages in a Table are as of then.
+	// clock sets the time of ages in a Table: when the event is encoded.
 	clock clock.Clock
-	// bare leaves out the frame's length, for WebSockets, whose messages have one.
-	bare bool
-	// begun says that the columns of a Table have been sent (PRN-01).
-	begun bool
+	// omitLength leaves out the frame's length: WebSocket messages have one.
+	omitLength bool
+	// columnsSent is whether a Table's columns have been sent (PRN-01).
+	columnsSent bool
 }
 
-// frameKey is everything that a frame depends on besides its event.
+// frameKey is everything besides the event that a frame depends on.
 type frameKey struct {
-	gvk     schema.GroupVersionKind
-	form    form
-	include metav1.IncludeObjectPolicy
-	bare    bool
-	// columns says that a Table has them.
-	columns bool
+	gvk        schema.GroupVersionKind
+	form       form
+	include    metav1.IncludeObjectPolicy
+	omitLength bool
+	// withColumns is whether a Table includes its columns.
+	withColumns bool
 }
 
-// framer is for the form that the client wants events in. There is no YAML stream.
-func (c *call) framer() (*framer, error) {
+// newFramer returns a framer for the form that the client wants. There is no YAML stream.
+func (c *call) newFramer() (*framer, error) {
 	offer := offers{media: []string{mediaJSON, mediaProtobuf}, shapes: []shape{asTable, asPartial}}
 	if c.kind.Custom {
 		offer.media = offer.media[:1]
@@ -46,11 +46,11 @@ func (c *call) framer() (*framer, error) {
 		return nil, err
 	}
 	as.pretty = false // a frame is a line
-	shaper, err := c.printer(as)
-	return &framer{printer: shaper, clock: c.cfg.Clock, bare: webSocket(c.r)}, err
+	shaper, err := c.newPrinter(as)
+	return &framer{printer: shaper, clock: c.cfg.Clock, omitLength: wantsWebSocket(c.r)}, err
 }
 
-// contentType is the answer's.
+// contentType is the response's content type.
 func (f *framer) contentType() string {
 	if f.printer.form.media == mediaProtobuf {
 		return mediaProtobuf + ";stream=watch"
@@ -58,26 +58,26 @@ func (f *framer) contentType() string {
 	return f.printer.form.media
 }
 
-// frame is one event of the watch.
-func (f *framer) frame(e *event) ([]byte, error) {
+// frameEvent encodes one event, or returns its cached frame.
+func (f *framer) frameEvent(e *event) ([]byte, error) {
 	key := frameKey{
 		gvk: f.printer.kind.GroupVersionKind, form: f.printer.form, include: f.printer.include,
-		bare: f.bare, columns: !f.begun,
+		omitLength: f.omitLength, withColumns: !f.columnsSent,
 	}
 	if e.Type != watch.Error {
-		f.begun = true
+		f.columnsSent = true
 	}
-	return e.frame(key, func(change watch.Event) ([]byte, error) { return f.encode(change, key.columns) })
+	return e.cachedFrame(key, func(change watch.Event) ([]byte, error) { return f.encode(change, key.withColumns) })
 }
 
-// columns says whether a Table has its columns.
+// encode encodes one event; columns is whether a Table includes its columns.
 func (f *framer) encode(change watch.Event, columns bool) ([]byte, error) { //nolint:revive // not a choice of behaviour: the key's
-	obj, err := inVersion(change.Object, f.printer.kind.GroupVersionKind)
+	obj, err := convertTo(change.Object, f.printer.kind.GroupVersionKind)
 	if err != nil {
 		return nil, err
 	}
 	f.printer.view.Now = f.clock.Now()
-	shaped := f.printer.one(obj)
+	shaped := f.printer.convertObject(obj)
 	if table, ok := shaped.(*metav1.Table); ok && !columns {
 		table.ColumnDefinitions = nil
 	}
@@ -86,24 +86,24 @@ func (f *framer) encode(change watch.Event, columns bool) ([]byte, error) { //no
 		return nil, err
 	}
 	if f.printer.form.media == mediaProtobuf {
-		return f.binary(change.Type, data.Bytes())
+		return f.encodeWatchEvent(change.Type, data.Bytes())
 	}
 	return fmt.Appendf(nil, "{\"type\":%q,\"object\":%s}\n", change.Type, bytes.TrimRight(data.Bytes(), "\n")), nil
 }
 
-// binary is a WatchEvent behind its length.
-func (f *framer) binary(of watch.EventType, obj []byte) ([]byte, error) {
+// encodeWatchEvent encodes a protobuf WatchEvent after its length.
+func (f *framer) encodeWatchEvent(of watch.EventType, obj []byte) ([]byte, error) {
 	message := &metav1.WatchEvent{Type: string(of), Object: runtime.RawExtension{Raw: obj}}
 	data, err := message.Marshal()
-	if err != nil || f.bare {
+	if err != nil || f.omitLength {
 		return data, err
 	}
 	return append(binary.BigEndian.AppendUint32(nil, uint32(len(data))), data...), nil
 }
 
-// inVersion is obj in the version that its reader asked for: a watch on the bus is of
-// objects as they are stored. A Status is what it is.
-func inVersion(obj runtime.Object, gvk schema.GroupVersionKind) (runtime.Object, error) {
+// convertTo converts obj to the client's version: watches on the bus have objects in their stored
+// version. A Status stays as it is.
+func convertTo(obj runtime.Object, gvk schema.GroupVersionKind) (runtime.Object, error) {
 	object, ok := obj.(kinds.Object)
 	if !ok {
 		return obj, nil

@@ -17,10 +17,10 @@ import (
 func TestAgesAreOfTheEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kind, _ := kinds.ByResource("pods")
-		f := &framer{printer: printer{kind: kind, form: form{media: mediaJSON, as: asTable, meta: "v1"}}}
+		f := &framer{printer: printer{kind: kind, form: form{media: mediaJSON, as: asTable, metaVersion: "v1"}}}
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", CreationTimestamp: metav1.Now()}}
 		for _, want := range []string{`"0s"`, `"90s"`} {
-			frame, err := f.frame(&event{Event: watch.Event{Type: watch.Modified, Object: pod}})
+			frame, err := f.frameEvent(&event{Event: watch.Event{Type: watch.Modified, Object: pod}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -13,19 +13,19 @@ import (
 // resource and a version, and what is negotiated has been offered.
 func FuzzRequest(f *testing.F) {
 	f.Fuzz(func(t *testing.T, path, query, accept, agent string) {
-		if to, ok := routeOf(path); ok && (to.Version == "" && !strings.Contains(path, "//") || strings.Contains(to.name, "/")) {
+		if to, ok := parseRoute(path); ok && (to.Version == "" && !strings.Contains(path, "//") || strings.Contains(to.name, "/")) {
 			t.Errorf("routeOf(%q): %+v", path, to)
 		}
 		values, err := url.ParseQuery(query)
 		if err != nil {
 			return
 		}
-		if opts, err := logOptionsIn(values); err == nil && opts.tail != nil && *opts.tail < 0 {
+		if opts, err := parseLogOptions(values); err == nil && opts.tail != nil && *opts.tail < 0 {
 			t.Errorf("a tail of %d lines", *opts.tail)
 		}
 		_, _ = listOptions(values)
 		_, _ = deleteOptions(values)
-		if name := manager("", agent); len(name) > 128 {
+		if name := fieldManager("", agent); len(name) > 128 {
 			t.Errorf("a manager of %d bytes", len(name))
 		}
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
@@ -41,7 +41,7 @@ func FuzzRequest(f *testing.F) {
 func FuzzReadsGzip(f *testing.F) {
 	f.Fuzz(func(t *testing.T, header string) {
 		reads := func(headers ...string) bool {
-			return readsGzip(&http.Request{Header: http.Header{"Accept-Encoding": headers}})
+			return acceptsGzip(&http.Request{Header: http.Header{"Accept-Encoding": headers}})
 		}
 		parts := strings.Split(header, ",")
 		if got, want := reads(header), slices.ContainsFunc(parts, func(part string) bool { return reads(part) }); got != want || got != reads(parts...) {

@@ -1,31 +1,29 @@
-// Package gateway is the cluster's HTTPS door, for kubectl, client-go and whatever else
-// speaks the Kubernetes REST API. It translates between that and the bus, and decides
-// nothing: what a request means is the apiserver's to say.
+// Package gateway serves the Kubernetes REST API over HTTPS, for kubectl, client-go and other
+// clients. It translates between HTTP and the bus. All decisions are the apiserver's.
 //
 //	TLS, HTTP/2 -> server.go      one listener, and how it ends
 //	               guard/         Host, Origin, token: before anything else
-//	               handler.go     what a path is: health, metrics, discovery, a resource
-//	               route.go       a path of the API, taken apart
-//	               negotiate.go   what the client wants to read
-//	               verbs.go       a request becomes a call, its answer a response
-//	               watch.go       a watch; stream.go shares what many watch
-//	               logs.go        what a container has written
-//	               reviews.go     who am I, may I: the admin may
+//	               handler.go     dispatch: health, metrics, discovery, resources
+//	               route.go       paths of the API
+//	               negotiate.go   content negotiation
+//	               verbs.go       from request to call, from answer to response
+//	               watch.go       watches; stream.go shares them between clients
+//	               logs.go        container logs
+//	               reviews.go     access reviews: the admin may do everything
 //	            -> podapi -> bus -> apiserver
 //
 // # Order
 //
-// What a watch delivers is in the order of podapi.Client.Watch.
+// A watch delivers events in the order of podapi.Client.Watch.
 //
 // # Blocking
 //
-// A client that does not read its watch is dropped, without an ERROR (WCH-34); it blocks
-// nobody else.
+// A client that does not read its watch is dropped, without an ERROR (WCH-34). It blocks no other
+// client.
 //
 // # Errors
 //
-// Every refusal is a Status with upstream's code and reason. A panic ends the request that
-// it happened in.
+// Every refusal is a Status with upstream's code and reason. A panic ends only its own request.
 package gateway
 
 import (
@@ -47,63 +45,61 @@ import (
 	"github.com/podfall/podfall/services/gateway/guard"
 )
 
-// Config says what a gateway is a door to, and for whom.
+// Config configures a gateway.
 type Config struct {
-	// Bus is the connection to the cluster, under the identity proto.Gateway. It stays
-	// the caller's.
+	// Bus is the connection to the cluster, under the identity proto.Gateway. The caller closes it.
 	Bus *bus.Conn
-	// Listener is where clients come in; Run closes it, unless it refuses the Config.
+	// Listener accepts clients. Run closes it, unless it refuses the Config.
 	Listener net.Listener
-	// TLS holds the certificate that clients are shown; it is required.
+	// TLS holds the server's certificate; it is required.
 	TLS *tls.Config
-	// Token is what clients authenticate themselves with; it may not be empty.
+	// Token authenticates clients; it must not be empty.
 	Token string
 	// Clock is the cluster's time.
 	Clock clock.Clock
-	// Compat is the release that is imitated; the zero value is the default one.
+	// Compat is the imitated release; zero means the default one.
 	Compat proto.Compat
 	// Boot is this incarnation.
 	Boot proto.Boot
-	// Processes are those whose metrics are told beside the gateway's own; nil for none.
+	// Processes answer for metrics beside the gateway's own; nil for none.
 	Processes Processes
-	// Faults are what goes wrong on purpose; nil is nothing.
+	// Faults are injected faults; nil for none.
 	Faults *fault.Table
-	// Seed decides how long watches last that do not say.
+	// Seed decides how long watches without a timeout last.
 	Seed uint64
 	// Log is nil for none.
 	Log *slog.Logger
-	// Ready is called once, with the URL, when requests are about to be answered; it may
-	// be nil.
+	// Ready is called once, with the URL, before the first request is answered; it may be nil.
 	Ready func(url string)
 }
 
-// Run serves until ctx ends, and then returns nil once watches have been ended and other
-// requests answered, or given up after a few seconds.
+// Run serves until ctx ends. Then it ends watches, answers other requests for a few seconds, and
+// returns nil.
 func Run(ctx context.Context, cfg Config) error {
-	cfg, err := complete(cfg)
+	cfg, err := withDefaults(cfg)
 	if err != nil {
 		return fmt.Errorf("gateway: %w", err)
 	}
 	api := podapi.New(cfg.Bus, podapi.Config{
-		Clock: cfg.Clock, Boot: cfg.Boot, Log: cfg.Log, Seed: cfg.Seed, Bookmark: progress, Faults: cfg.Faults,
+		Clock: cfg.Clock, Boot: cfg.Boot, Log: cfg.Log, Seed: cfg.Seed, Bookmark: progressInterval, Faults: cfg.Faults,
 	})
 	served := directory.New()
 	g := &gateway{
-		cfg:    cfg,
-		api:    api,
-		kinds:  served,
-		guard:  guard.New(cfg.Listener.Addr().String(), cfg.Token, openPaths()...),
-		load:   newLoad(defaultLimits()),
-		counts: newTelemetry(),
+		cfg:       cfg,
+		api:       api,
+		kinds:     served,
+		guard:     guard.New(cfg.Listener.Addr().String(), cfg.Token, openPaths()...),
+		limiter:   newLimiter(defaultLimits()),
+		telemetry: newTelemetry(),
 	}
-	g.discovery = g.telling(discovery.New(served, cfg.Compat))
+	g.discovery = g.discoverAfterKinds(discovery.New(served, cfg.Compat))
 	if err := g.serve(ctx); err != nil {
 		return fmt.Errorf("gateway: %w", err)
 	}
 	return nil
 }
 
-// gateway is what every request sees.
+// gateway serves all requests.
 type gateway struct {
 	cfg   Config
 	api   *podapi.Client
@@ -111,15 +107,15 @@ type gateway struct {
 	guard *guard.Guard
 	// discovery says what is served.
 	discovery http.Handler
-	streams   *streams
-	load      *load
-	counts    *telemetry
+	streams   *sharedWatches
+	limiter   *limiter
+	telemetry *telemetry
 	// ending is closed when watches are to end.
 	ending <-chan struct{}
 }
 
-// complete checks a Config, and fills in what may be left out.
-func complete(cfg Config) (Config, error) {
+// withDefaults checks a Config, and fills in optional fields.
+func withDefaults(cfg Config) (Config, error) {
 	switch {
 	case cfg.Bus == nil, cfg.Listener == nil:
 		return cfg, errors.New("want a bus and a listener")

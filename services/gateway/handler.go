@@ -14,30 +14,30 @@ import (
 	"github.com/podfall/podfall/internal/podapi"
 )
 
-// handler is all of the gateway: who may come in, and what a path is.
-func (g *gateway) handler() http.Handler {
+// newHandler returns the handler of all requests.
+func (g *gateway) newHandler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		sent := &response{ResponseWriter: w}
-		defer g.recovered(sent, r)
-		g.head(sent, r)
-		if !g.load.enter() {
+		defer g.recoverPanic(sent, r)
+		g.setHeaders(sent, r)
+		if !g.limiter.enter() {
 			w.Header().Set("Connection", "close")
-			g.refuse(sent, r, apierrors.NewServiceUnavailable("the gateway is ending"))
+			g.respondError(sent, r, apierrors.NewServiceUnavailable("the gateway is ending"))
 			return
 		}
-		defer g.load.leave()
+		defer g.limiter.leave()
 		err := g.guard.Check(r)
 		if err == nil {
 			err = g.dispatch(sent, r)
 		}
 		if err != nil && sent.code == 0 {
-			g.refuse(sent, r, err)
+			g.respondError(sent, r, err)
 		}
 	})
 }
 
-// head sets what every answer has.
-func (g *gateway) head(w http.ResponseWriter, r *http.Request) {
+// setHeaders sets the headers of every answer.
+func (g *gateway) setHeaders(w http.ResponseWriter, r *http.Request) {
 	audit := r.Header.Get("Audit-Id")
 	if audit == "" || len(audit) > 64 {
 		audit = newAuditID()
@@ -54,30 +54,30 @@ func newAuditID() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
 }
 
-// speaker is who a request is from, as faults select clients: gateway/kubectl.
-func speaker(r *http.Request) string { return "gateway/" + manager("", r.UserAgent()) }
+// clientName names the client for faults: gateway/kubectl.
+func clientName(r *http.Request) string { return "gateway/" + fieldManager("", r.UserAgent()) }
 
-// dispatch finds out what a path is.
+// dispatch calls the handler of a path.
 func (g *gateway) dispatch(w *response, r *http.Request) error {
-	if health(r.URL.Path) {
-		return g.health(w, r)
+	if isHealthPath(r.URL.Path) {
+		return g.serveHealth(w, r)
 	}
-	if to, ok := routeOf(r.URL.Path); ok {
-		return g.resource(w, r.WithContext(podapi.WithClientName(r.Context(), speaker(r))), to)
+	if to, ok := parseRoute(r.URL.Path); ok {
+		return g.serveResource(w, r.WithContext(podapi.WithClientName(r.Context(), clientName(r))), to)
 	}
-	return g.load.seated(w, r, func() error {
+	return g.limiter.runShort(w, r, func() error {
 		if r.URL.Path == metricsPath || strings.HasPrefix(r.URL.Path, metricsPath+"/") {
-			return g.metrics(w, r)
+			return g.serveMetrics(w, r)
 		}
 		if r.URL.Path == AskPath || strings.HasPrefix(r.URL.Path, AskPath+"/") {
-			return g.ask(w, r)
+			return g.serveAsk(w, r)
 		}
 		g.discovery.ServeHTTP(w, r)
 		return nil
 	})
 }
 
-// response is a ResponseWriter that knows what has been sent.
+// response is a ResponseWriter that remembers the code that was sent.
 type response struct {
 	http.ResponseWriter
 	code     int
@@ -100,7 +100,7 @@ func (w *response) Write(data []byte) (int, error) {
 	return w.ResponseWriter.Write(data)
 }
 
-// Hijack implements http.Hijacker: whoever takes the connection over sends the answer.
+// Hijack implements http.Hijacker. The new owner of the connection sends the answer.
 func (w *response) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, buffered, err := http.NewResponseController(w.ResponseWriter).Hijack()
 	if err == nil {
@@ -112,8 +112,8 @@ func (w *response) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 // Unwrap is for http.ResponseController.
 func (w *response) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// recovered ends a request that has panicked, and no other.
-func (g *gateway) recovered(w *response, r *http.Request) {
+// recoverPanic logs a panic and ends only its request.
+func (g *gateway) recoverPanic(w *response, r *http.Request) {
 	cause := recover()
 	if cause == nil {
 		return

@@ -15,7 +15,7 @@ func TestAPanicEndsItsRequest(t *testing.T) {
 	var log strings.Builder
 	g := &gateway{
 		cfg:   Config{Log: slog.New(slog.NewTextHandler(&log, nil))},
-		guard: guard.New("127.0.0.1:1", "secret"), load: newLoad(defaultLimits()), counts: newTelemetry(),
+		guard: guard.New("127.0.0.1:1", "secret"), limiter: newLimiter(defaultLimits()), telemetry: newTelemetry(),
 		discovery: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			switch r.URL.Path {
 			case "/halfway":
@@ -26,7 +26,7 @@ func TestAPanicEndsItsRequest(t *testing.T) {
 			}
 		}),
 	}
-	server := httptest.NewUnstartedServer(g.handler())
+	server := httptest.NewUnstartedServer(g.newHandler())
 	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug)
 	server.Start()
 	defer server.Close()
@@ -55,9 +55,9 @@ func TestAPanicEndsItsRequest(t *testing.T) {
 	if code, err := ask("/version"); err != nil || code != http.StatusOK {
 		t.Errorf("the next request: %d %v", code, err)
 	}
-	g.load.mu.Lock()
-	defer g.load.mu.Unlock()
-	if g.load.running != 0 {
-		t.Errorf("%d requests are counted in for ever", g.load.running)
+	g.limiter.mu.Lock()
+	defer g.limiter.mu.Unlock()
+	if g.limiter.running != 0 {
+		t.Errorf("%d requests are counted in for ever", g.limiter.running)
 	}
 }

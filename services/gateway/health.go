@@ -16,29 +16,29 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// openPaths need no token, so that whoever started the gateway can see whether it runs.
+// openPaths need no token, so that the gateway's parent process can check its health.
 func openPaths() []string { return []string{"/healthz", "/livez", "/readyz"} }
 
-func health(path string) bool {
+func isHealthPath(path string) bool {
 	return slices.ContainsFunc(openPaths(), func(open string) bool {
 		return path == open || strings.HasPrefix(path, open+"/")
 	})
 }
 
-// readyTimeout is how long, on the wall, the apiserver may take to say that it is there, and
-// which kinds are.
+// readyTimeout is how long, in wall-clock time, the apiserver may take to answer and to list the
+// defined kinds.
 const readyTimeout = 3 * time.Second
 
-// health answers whether the gateway lives, or, for readyz, whether it reaches the apiserver
-// and has heard from it which kinds there are.
-func (g *gateway) health(w http.ResponseWriter, r *http.Request) error {
+// serveHealth serves the health endpoints. readyz also checks that the apiserver answers and the
+// defined kinds are known.
+func (g *gateway) serveHealth(w http.ResponseWriter, r *http.Request) error {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return notAllowed()
 	}
 	endpoint, check, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	lines, verdict, code := "[+]ping ok\n", "ok", http.StatusOK
 	if endpoint == "readyz" && check != "ping" {
-		more, ready := g.ready(r.Context())
+		more, ready := g.checkReady(r.Context())
 		if lines += more; !ready {
 			verdict, code = lines+"readyz check failed", http.StatusInternalServerError
 		}
@@ -53,15 +53,15 @@ func (g *gateway) health(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// ready reports what the gateway is ready for, a line each, and whether that is all.
-func (g *gateway) ready(ctx context.Context) (lines string, all bool) {
+// checkReady returns one line per check, and whether all succeeded.
+func (g *gateway) checkReady(ctx context.Context) (lines string, all bool) {
 	ctx, cancel := clock.Clock{}.Timeout(ctx, readyTimeout)
 	defer cancel()
 	namespaces, _ := kinds.ByResource("namespaces")
 	if _, err := g.api.Get(ctx, podapi.Target{Kind: namespaces, Name: corev1.NamespaceDefault}, metav1.GetOptions{}); err != nil {
 		return "[-]apiserver failed: it does not answer\n", false
 	}
-	if !g.informed(ctx) {
+	if !g.waitForKinds(ctx) {
 		return "[+]apiserver ok\n[-]kinds failed: those that are defined are not known yet\n", false
 	}
 	return "[+]apiserver ok\n[+]kinds ok\n", true

@@ -10,9 +10,9 @@ import (
 	"github.com/podfall/podfall/internal/clock"
 )
 
-// informed reports whether the gateway has heard which kinds are defined, which it has a moment
-// after its start. A request that may be about one of them waits for that.
-func (g *gateway) informed(ctx context.Context) bool {
+// waitForKinds reports whether the gateway knows the defined kinds. It does a moment after its
+// start. Requests that may be about one of them wait here.
+func (g *gateway) waitForKinds(ctx context.Context) bool {
 	select {
 	case <-g.kinds.Filled():
 		return true
@@ -28,17 +28,17 @@ func (g *gateway) informed(ctx context.Context) bool {
 	}
 }
 
-// errUnfilled is a 503, for clients to come back: whether there is such a kind is not known.
-func errUnfilled() error {
+// errKindsUnknown is a 503, so that clients retry: the kind may exist.
+func errKindsUnknown() error {
 	return apierrors.NewServiceUnavailable("the kinds that are defined here are not known yet")
 }
 
-// telling is discovery that waits for the kinds that are defined: clients remember for long
-// what they are told.
-func (g *gateway) telling(kinds http.Handler) http.Handler {
+// discoverAfterKinds delays discovery until the defined kinds are known: clients cache the answers
+// for long.
+func (g *gateway) discoverAfterKinds(kinds http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "/apis") || strings.HasPrefix(r.URL.Path, "/openapi") {
-			g.informed(r.Context()) // or those that are built in
+			g.waitForKinds(r.Context()) // or those that are built in
 		}
 		kinds.ServeHTTP(w, r)
 	})

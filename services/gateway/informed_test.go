@@ -42,9 +42,9 @@ func TestWhoAsksBeforeTheKindsAreKnown(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g := &gateway{
 					cfg: Config{Log: slog.New(slog.DiscardHandler)}, kinds: directory.New(),
-					guard: guard.New("127.0.0.1:1", "secret"), load: newLoad(defaultLimits()), counts: newTelemetry(),
+					guard: guard.New("127.0.0.1:1", "secret"), limiter: newLimiter(defaultLimits()), telemetry: newTelemetry(),
 				}
-				g.discovery = g.telling(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
+				g.discovery = g.discoverAfterKinds(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
 				timer := time.AfterFunc(row.filled, func() {
 					if err := g.kinds.Load(t.Context(), defined{}); err != nil {
 						t.Error(err)
@@ -54,7 +54,7 @@ func TestWhoAsksBeforeTheKindsAreKnown(t *testing.T) {
 				r := httptest.NewRequest(http.MethodGet, "https://127.0.0.1:1"+row.path, nil)
 				r.Header.Set("Authorization", "Bearer secret")
 				w, began := httptest.NewRecorder(), time.Now()
-				g.handler().ServeHTTP(w, r)
+				g.newHandler().ServeHTTP(w, r)
 				if took := time.Since(began); w.Code != row.code || took != row.took {
 					t.Errorf("%d after %v, want %d after %v: %s", w.Code, took, row.code, row.took, w.Body)
 				}

@@ -13,29 +13,28 @@ import (
 	"github.com/podfall/podfall/internal/clock"
 )
 
-// limits are how much may be going on at once. What comes beyond gets a 429, and is told
-// to come back (T12).
+// limits bound the concurrent requests. Requests beyond them get a 429 with a Retry-After (T12).
 type limits struct {
-	// reads and writes are requests that end by themselves. Those beyond wait for patience
-	// before they are refused.
+	// reads and writes limit short requests. Requests beyond them wait for patience before they are
+	// refused.
 	reads, writes int
-	// streams are watches and logs that are followed, in all and of one client.
+	// streams limits watches and followed logs in total, and perClient those of one client.
 	streams, perClient int
 	patience           time.Duration
-	// seated is how long a request that ends by itself may take, its client's sending and
-	// reading included: one who stalls gives the seat up.
-	seated time.Duration
+	// duration limits a short request's time, including the client's sending and reading: a stalled
+	// client loses its slot.
+	duration time.Duration
 }
 
 func defaultLimits() limits {
 	return limits{
 		reads: 400, writes: 200, streams: 20_000, perClient: 5_000, patience: 10 * time.Second,
-		seated: requestTimeout + writeTimeout,
+		duration: requestTimeout + writeTimeout,
 	}
 }
 
-// load is what is going on. It is safe for concurrent use.
-type load struct {
+// limiter counts requests. It is safe for concurrent use.
+type limiter struct {
 	limits limits
 	reads  chan struct{}
 	writes chan struct{}
@@ -48,15 +47,15 @@ type load struct {
 	byClient map[string]int
 }
 
-func newLoad(l limits) *load {
-	return &load{
+func newLimiter(l limits) *limiter {
+	return &limiter{
 		limits: l, reads: make(chan struct{}, l.reads), writes: make(chan struct{}, l.writes),
 		idle: make(chan struct{}), byClient: map[string]int{},
 	}
 }
 
-// enter counts a request in; false when the gateway is ending.
-func (l *load) enter() bool {
+// enter counts a request; false if the gateway is ending.
+func (l *limiter) enter() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.ending {
@@ -65,8 +64,8 @@ func (l *load) enter() bool {
 	return !l.ending
 }
 
-// leave counts it out.
-func (l *load) leave() {
+// leave is the inverse of enter.
+func (l *limiter) leave() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.running--
@@ -75,8 +74,8 @@ func (l *load) leave() {
 	}
 }
 
-// end lets nobody in any more, and waits for who is in until ctx ends.
-func (l *load) end(ctx context.Context) {
+// drain refuses new requests, and waits for the running ones until ctx ends.
+func (l *limiter) drain(ctx context.Context) {
 	l.mu.Lock()
 	l.ending = true
 	nobody := l.running == 0
@@ -90,8 +89,8 @@ func (l *load) end(ctx context.Context) {
 	}
 }
 
-// turn waits for a request's turn; done gives it up.
-func (l *load) turn(r *http.Request) (done func(), err error) {
+// acquireSlot waits for a free slot; done releases it.
+func (l *limiter) acquireSlot(r *http.Request) (done func(), err error) {
 	seats := l.writes
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
 		seats = l.reads
@@ -103,29 +102,29 @@ func (l *load) turn(r *http.Request) (done func(), err error) {
 		return func() { <-seats }, nil
 	case <-ctx.Done():
 	}
-	return nil, tooMany()
+	return nil, tooManyRequests()
 }
 
-// seated carries out a request that ends by itself, in its turn.
-func (l *load) seated(w http.ResponseWriter, r *http.Request, do func() error) error {
-	done, err := l.turn(r)
+// runShort runs a short request in a slot.
+func (l *limiter) runShort(w http.ResponseWriter, r *http.Request, do func() error) error {
+	done, err := l.acquireSlot(r)
 	if err != nil {
 		return err
 	}
 	defer done()
-	client, limit := http.NewResponseController(w), clock.Clock{}.Now().Add(l.limits.seated)
+	client, limit := http.NewResponseController(w), clock.Clock{}.Now().Add(l.limits.duration)
 	_, _ = client.SetReadDeadline(limit), client.SetWriteDeadline(limit) // every connection can, but a test's
 	defer func() { _ = client.SetWriteDeadline(time.Time{}) }()          // the next request has its own
 	return do()
 }
 
-// stream counts a long-running request in; done counts it out.
-func (l *load) stream(r *http.Request) (done func(), err error) {
-	client := clientOf(r)
+// acquireStream counts a long-running request; done releases it.
+func (l *limiter) acquireStream(r *http.Request) (done func(), err error) {
+	client := clientKey(r)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.streams >= l.limits.streams || l.byClient[client] >= l.limits.perClient {
-		return nil, tooMany()
+		return nil, tooManyRequests()
 	}
 	l.streams++
 	l.byClient[client]++
@@ -139,8 +138,8 @@ func (l *load) stream(r *http.Request) (done func(), err error) {
 	}, nil
 }
 
-// clientOf tells clients apart: they share a token, and mostly an address too.
-func clientOf(r *http.Request) string {
+// clientKey distinguishes clients by address and program: they share a token, and often an address.
+func clientKey(r *http.Request) string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
 		host = r.RemoteAddr
@@ -149,6 +148,6 @@ func clientOf(r *http.Request) string {
 	return host + " " + program
 }
 
-func tooMany() error {
+func tooManyRequests() error {
 	return apierrors.NewTooManyRequests("Too many requests, please try again later.", 1)
 }

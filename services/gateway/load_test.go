@@ -22,54 +22,54 @@ import (
 // TestTheCapsAreTold keeps a gateway from being overrun (T12): what is too much gets a 429
 // that says when to come back, and room that is given back is room again.
 func TestTheCapsAreTold(t *testing.T) {
-	l := newLoad(limits{reads: 1, writes: 1, streams: 3, perClient: 2, patience: time.Second})
+	l := newLimiter(limits{reads: 1, writes: 1, streams: 3, perClient: 2, patience: time.Second})
 	from := func(agent string) *http.Request {
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
 		r.Header.Set("User-Agent", agent)
 		return r
 	}
-	leave, err := l.stream(from("a"))
+	leave, err := l.acquireStream(from("a"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := l.stream(from("a")); err != nil {
+	if _, err := l.acquireStream(from("a")); err != nil {
 		t.Fatalf("a second stream of one client: %v", err)
 	}
-	_, err = l.stream(from("a"))
+	_, err = l.acquireStream(from("a"))
 	if status := statusOf(err); status.Code != http.StatusTooManyRequests || status.Details.RetryAfterSeconds != 1 {
 		t.Fatalf("a third stream of one client: %+v", status)
 	}
-	if _, err := l.stream(from("b")); err != nil {
+	if _, err := l.acquireStream(from("b")); err != nil {
 		t.Fatalf("another client: %v", err)
 	}
-	if _, err := l.stream(from("c")); err == nil {
+	if _, err := l.acquireStream(from("c")); err == nil {
 		t.Fatal("there is room for more than three")
 	}
 	leave()
-	if _, err := l.stream(from("c")); err != nil {
+	if _, err := l.acquireStream(from("c")); err != nil {
 		t.Fatalf("after one has left: %v", err)
 	}
 }
 
 func TestTurnsAreWaitedForAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLoad(limits{reads: 1, writes: 1, patience: time.Second})
+		l := newLimiter(limits{reads: 1, writes: 1, patience: time.Second})
 		read := httptest.NewRequest(http.MethodGet, "/", nil)
 		write := httptest.NewRequest(http.MethodPut, "/", nil)
-		done, err := l.turn(read)
+		done, err := l.acquireSlot(read)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := l.turn(write); err != nil {
+		if _, err := l.acquireSlot(write); err != nil {
 			t.Fatalf("a write waits for a read: %v", err)
 		}
 		began := time.Now()
-		if _, err := l.turn(read); err == nil || statusOf(err).Code != http.StatusTooManyRequests || time.Since(began) != time.Second {
+		if _, err := l.acquireSlot(read); err == nil || statusOf(err).Code != http.StatusTooManyRequests || time.Since(began) != time.Second {
 			t.Fatalf("a second read: %v after %v", err, time.Since(began))
 		}
 		var waiting sync.WaitGroup
 		waiting.Go(func() {
-			if _, err := l.turn(read); err != nil {
+			if _, err := l.acquireSlot(read); err != nil {
 				t.Errorf("a read whose turn has come: %v", err)
 			}
 		})
@@ -81,13 +81,13 @@ func TestTurnsAreWaitedForAWhile(t *testing.T) {
 
 func TestTheEndWaitsForWhoIsIn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLoad(defaultLimits())
+		l := newLimiter(defaultLimits())
 		if !l.enter() {
 			t.Fatal("not let in")
 		}
 		var ending sync.WaitGroup
 		began := time.Now()
-		ending.Go(func() { l.end(t.Context()) })
+		ending.Go(func() { l.drain(t.Context()) })
 		synctest.Wait()
 		if l.enter() {
 			t.Error("let in at the end")
@@ -107,8 +107,8 @@ func TestWhoStallsGivesTheSeatUp(t *testing.T) {
 	ended := make(chan string, 2)
 	g := &gateway{
 		cfg:   Config{Log: slog.New(slog.DiscardHandler)},
-		guard: guard.New("127.0.0.1:1", "secret"), counts: newTelemetry(),
-		load: newLoad(limits{reads: 1, writes: 1, patience: time.Minute, seated: 50 * time.Millisecond}),
+		guard: guard.New("127.0.0.1:1", "secret"), telemetry: newTelemetry(),
+		limiter: newLimiter(limits{reads: 1, writes: 1, patience: time.Minute, duration: 50 * time.Millisecond}),
 		discovery: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			_, err := io.ReadAll(r.Body)
 			for r.Method == http.MethodGet && err == nil {
@@ -117,7 +117,7 @@ func TestWhoStallsGivesTheSeatUp(t *testing.T) {
 			ended <- fmt.Sprintf("%s: %t", r.Method, err != nil)
 		}),
 	}
-	server := httptest.NewServer(g.handler())
+	server := httptest.NewServer(g.newHandler())
 	defer server.Close()
 	for _, head := range []string{"GET / HTTP/1.1\r\n", "POST / HTTP/1.1\r\nContent-Length: 10\r\n"} {
 		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", server.Listener.Addr().String())
@@ -142,10 +142,10 @@ func TestWhoStallsGivesTheSeatUp(t *testing.T) {
 
 // TestReviewsTakeASeatToo, as everything does that ends by itself.
 func TestReviewsTakeASeatToo(t *testing.T) {
-	g := &gateway{kinds: directory.New(), load: newLoad(limits{patience: time.Millisecond})} // no seats at all
+	g := &gateway{kinds: directory.New(), limiter: newLimiter(limits{patience: time.Millisecond})} // no seats at all
 	r := httptest.NewRequest(http.MethodPost, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", strings.NewReader("{}"))
-	to, _ := routeOf(r.URL.Path)
-	err := g.resource(&response{ResponseWriter: httptest.NewRecorder()}, r, to)
+	to, _ := parseRoute(r.URL.Path)
+	err := g.serveResource(&response{ResponseWriter: httptest.NewRecorder()}, r, to)
 	if !apierrors.IsTooManyRequests(err) {
 		t.Errorf("want a 429, have %v", err)
 	}

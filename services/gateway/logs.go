@@ -22,7 +22,7 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// logOptions is what a client wants of a log.
+// logOptions are the parameters of a log request.
 type logOptions struct {
 	container  string
 	follow     bool
@@ -34,12 +34,12 @@ type logOptions struct {
 	sinceTime  time.Time
 }
 
-// logOptionsIn reads a query (upstream's PodLogOptions). What cannot be read is a 400, what
-// makes no sense a 422.
-func logOptionsIn(query url.Values) (logOptions, error) {
+// parseLogOptions reads a query (upstream's PodLogOptions). Unreadable values are a 400, invalid
+// ones a 422.
+func parseLogOptions(query url.Values) (logOptions, error) {
 	opts := logOptions{
-		container: query.Get("container"), follow: truth(query, "follow"),
-		previous: truth(query, "previous"), timestamps: truth(query, "timestamps"),
+		container: query.Get("container"), follow: isTrue(query, "follow"),
+		previous: isTrue(query, "previous"), timestamps: isTrue(query, "timestamps"),
 	}
 	for name, into := range map[string]**int64{"tailLines": &opts.tail, "limitBytes": &opts.limit, "sinceSeconds": &opts.since} {
 		if text := query.Get(name); text != "" {
@@ -56,14 +56,14 @@ func logOptionsIn(query url.Values) (logOptions, error) {
 			return opts, apierrors.NewBadRequest(fmt.Sprintf("sinceTime: want a time as RFC 3339 writes it: %v", err))
 		}
 	}
-	if wrong := opts.wrong(); len(wrong) > 0 {
+	if wrong := opts.validate(); len(wrong) > 0 {
 		return opts, apierrors.NewInvalid(schema.GroupKind{Kind: "PodLogOptions"}, "", wrong)
 	}
 	return opts, nil
 }
 
-// wrong is upstream's ValidatePodLogOptions.
-func (o logOptions) wrong() (errs field.ErrorList) {
+// validate is upstream's ValidatePodLogOptions.
+func (o logOptions) validate() (errs field.ErrorList) {
 	if o.tail != nil && *o.tail < 0 {
 		errs = append(errs, field.Invalid(field.NewPath("tailLines"), *o.tail, "must be greater than or equal to 0"))
 	}
@@ -79,20 +79,20 @@ func (o logOptions) wrong() (errs field.ErrorList) {
 	return errs
 }
 
-// log answers with what a container has written.
-func (c *call) log() error {
+// serveLog serves a container's log.
+func (c *call) serveLog() error {
 	if c.r.Method != http.MethodGet {
 		return notAllowed()
 	}
-	opts, err := logOptionsIn(c.query)
+	opts, err := parseLogOptions(c.query)
 	if err != nil {
 		return err
 	}
-	pod, err := c.pod(c.r.Context())
+	pod, err := c.getPod(c.r.Context())
 	if err != nil {
 		return err
 	}
-	if opts.container, err = containerOf(pod, opts.container); err != nil {
+	if opts.container, err = selectContainer(pod, opts.container); err != nil {
 		return err
 	}
 	if pod.Spec.NodeName == "" {
@@ -100,25 +100,25 @@ func (c *call) log() error {
 		return nil
 	}
 	if opts.since != nil {
-		opts.sinceTime = ago(c.cfg.Clock.Now(), *opts.since)
+		opts.sinceTime = secondsBefore(c.cfg.Clock.Now(), *opts.since)
 	}
-	t := &tail{call: c, pod: pod, opts: opts, left: -1}
+	t := &logReader{call: c, pod: pod, opts: opts, bytesLeft: -1}
 	if opts.limit != nil {
-		t.left = *opts.limit
+		t.bytesLeft = *opts.limit
 	}
-	t.reader = podlog.NewReader(t.ask, proto.LogsRequest{
+	t.reader = podlog.NewReader(t.askKubelet, proto.LogsRequest{
 		Namespace: pod.Namespace, Pod: pod.Name, UID: pod.UID, Container: opts.container,
 		Previous: opts.previous, SinceTime: opts.sinceTime, TailLines: opts.tail,
 	})
 	return t.run(c.r.Context())
 }
 
-// ago is so many seconds before now; as long ago as a duration is at most where that is less.
-func ago(now time.Time, seconds int64) time.Time {
+// secondsBefore is so many seconds before now, at most the longest duration.
+func secondsBefore(now time.Time, seconds int64) time.Time {
 	return now.Add(-time.Duration(min(seconds, math.MaxInt64/int64(time.Second))) * time.Second)
 }
 
-func (c *call) pod(ctx context.Context) (*corev1.Pod, error) {
+func (c *call) getPod(ctx context.Context) (*corev1.Pod, error) {
 	target := c.target()
 	target.Subresource = ""
 	obj, err := c.api.Get(ctx, target, metav1.GetOptions{})
@@ -132,8 +132,8 @@ func (c *call) pod(ctx context.Context) (*corev1.Pod, error) {
 	return pod, nil
 }
 
-// containerOf is the container asked for, or the only one there is.
-func containerOf(pod *corev1.Pod, asked string) (string, error) {
+// selectContainer returns the container asked for, or the only one.
+func selectContainer(pod *corev1.Pod, asked string) (string, error) {
 	var regular, initial []string
 	for _, container := range pod.Spec.Containers {
 		regular = append(regular, container.Name)
@@ -157,35 +157,36 @@ func containerOf(pod *corev1.Pod, asked string) (string, error) {
 		"a container name must be specified for pod %s, choose one of: %v", pod.Name, regular))
 }
 
-// tail is a log that is being read.
-type tail struct {
+// logReader sends one log to a client.
+type logReader struct {
 	*call
 	pod    *corev1.Pod
 	opts   logOptions
 	reader *podlog.Reader
-	// left is how many bytes may still be sent; no limit when negative.
-	left  int64
-	begun bool
-	// marked says that the pod is to go, and its log with it.
-	marked bool
+	// bytesLeft is how many bytes may still be sent; negative for no limit.
+	bytesLeft  int64
+	headerSent bool
+	// terminating is whether the pod is being deleted, and its log with it.
+	terminating bool
 }
 
 // Kubelets keep no streams: a container that is followed is asked again and again, at once
 // when its pod has changed.
 const (
-	// followEvery is how often, in cluster time, and no less often on the wall: a program
-	// writes on while the cluster's clock is slow or paused.
-	followEvery = time.Second
-	// followMarked is how often, on the wall, once the pod is to go: its last lines go with it.
-	followMarked = 100 * time.Millisecond
+	// followInterval is the time between two requests, in cluster time and at most as long in
+	// wall-clock time: a program writes on while the cluster's clock is slow or paused.
+	followInterval = time.Second
+	// followTerminatingInterval is the same for a terminating pod, in wall-clock time: its last
+	// lines are deleted with it.
+	followTerminatingInterval = 100 * time.Millisecond
 )
 
-// run sends the log, and what is added to it until the container has ended.
-func (t *tail) run(ctx context.Context) error {
-	var changes *reader
+// run sends the log, and if it is followed the lines that are added until the container has ended.
+func (t *logReader) run(ctx context.Context) error {
+	var changes *watchReader
 	if t.opts.follow {
 		target := t.target()
-		byName := named("", target.Name)
+		byName := withName("", target.Name)
 		target.Name, target.Subresource = "", ""
 		var err error
 		if changes, err = t.streams.join(ctx, target, metav1.ListOptions{FieldSelector: byName}); err != nil {
@@ -194,25 +195,26 @@ func (t *tail) run(ctx context.Context) error {
 		defer changes.close()
 	}
 	for {
-		ended := !t.opts.follow || t.ended(ctx)
+		ended := !t.opts.follow || t.hasEnded(ctx)
 		lines, err := t.reader.Next(ctx, ended)
 		if err != nil {
-			if t.begun {
+			if t.headerSent {
 				return nil // the log went with the container, or with its node
 			}
 			return err
 		}
-		if !t.send(lines) || ended || !t.wait(ctx, changes) {
+		if !t.writeLines(lines) || ended || !t.waitForMore(ctx, changes) {
 			return nil
 		}
 	}
 }
 
-// wait returns when it is time to ask again; false when nobody wants to know any more.
-func (t *tail) wait(ctx context.Context, changes *reader) bool {
-	every := t.cfg.Clock.ClampWallDuration(0, followEvery)
-	if t.marked {
-		every = min(every, followMarked)
+// waitForMore returns when it is time to ask again; false if the client has left or the gateway
+// ends.
+func (t *logReader) waitForMore(ctx context.Context, changes *watchReader) bool {
+	every := t.cfg.Clock.ClampWallDuration(0, followInterval)
+	if t.terminating {
+		every = min(every, followTerminatingInterval)
 	}
 	again := clock.Clock{}.Timer(every)
 	defer again.Stop()
@@ -237,18 +239,18 @@ func (t *tail) wait(ctx context.Context, changes *reader) bool {
 	}
 }
 
-// ended reports whether the container will write no more.
-func (t *tail) ended(ctx context.Context) bool {
-	pod, err := t.call.pod(ctx)
+// hasEnded reports whether the container will write no more.
+func (t *logReader) hasEnded(ctx context.Context) bool {
+	pod, err := t.call.getPod(ctx)
 	if err != nil {
 		return apierrors.IsNotFound(err) || ctx.Err() != nil
 	}
-	t.marked = pod.DeletionTimestamp != nil
+	t.terminating = pod.DeletionTimestamp != nil
 	return podlog.HasEnded(pod, t.pod.UID, t.opts.container)
 }
 
-// ask asks the kubelet for what it has of the log.
-func (t *tail) ask(ctx context.Context, request []byte) ([]byte, error) {
+// askKubelet requests lines of the log from the kubelet.
+func (t *logReader) askKubelet(ctx context.Context, request []byte) ([]byte, error) {
 	node := t.pod.Spec.NodeName
 	ctx, cancel := clock.Clock{}.Timeout(ctx, nodeTimeout)
 	defer cancel()
@@ -259,20 +261,20 @@ func (t *tail) ask(ctx context.Context, request []byte) ([]byte, error) {
 	return answer, nil
 }
 
-// send gives the client what has been written; false when it wants no more.
-func (t *tail) send(lines []podlog.Line) bool {
-	if !t.begun {
-		t.begun = true
+// writeLines sends lines to the client; false if the client has left or the limit is reached.
+func (t *logReader) writeLines(lines []podlog.Line) bool {
+	if !t.headerSent {
+		t.headerSent = true
 		t.w.Header().Set("Content-Type", "text/plain")
 		t.w.WriteHeader(http.StatusOK)
 	}
 	for _, line := range lines {
 		text := line.Format(t.opts.timestamps)
-		if t.left >= 0 {
-			text = text[:min(int64(len(text)), t.left)]
-			t.left -= int64(len(text))
+		if t.bytesLeft >= 0 {
+			text = text[:min(int64(len(text)), t.bytesLeft)]
+			t.bytesLeft -= int64(len(text))
 		}
-		if _, err := t.w.Write(text); err != nil || t.left == 0 {
+		if _, err := t.w.Write(text); err != nil || t.bytesLeft == 0 {
 			return false
 		}
 	}

@@ -14,12 +14,14 @@ import (
 
 // The media types that objects are read and written in, in the order of preference.
 const (
+	// mediaJSON, mediaYAML and mediaProtobuf are the media types of objects, in the order of
+	// preference.
 	mediaJSON     = runtime.ContentTypeJSON
 	mediaYAML     = runtime.ContentTypeYAML
 	mediaProtobuf = runtime.ContentTypeProtobuf
 )
 
-// shape is what becomes of an object before it is written.
+// shape is what an object is converted to before it is written.
 type shape string
 
 // The shapes that a client may ask for with "as".
@@ -34,43 +36,43 @@ const (
 type form struct {
 	media string
 	as    shape
-	// meta is the version of meta.k8s.io in which a shape is written.
-	meta   string
-	pretty bool
+	// metaVersion is the version of meta.k8s.io of a Table or partial object.
+	metaVersion string
+	pretty      bool
 }
 
-// plain is the form of errors to clients that accept nothing that is served.
-func plain() form { return form{media: mediaJSON} }
+// defaultForm is the form of errors if the client accepts no served form.
+func defaultForm() form { return form{media: mediaJSON} }
 
-// offers are the forms in which an endpoint can answer.
+// offers are the forms that an endpoint can answer in.
 type offers struct {
 	media  []string
 	shapes []shape
 }
 
-// negotiate is the first form that a client accepts and an endpoint offers (upstream's
-// NegotiateMediaTypeOptions); a 406 when there is none.
+// negotiate returns the first form that the client accepts and the endpoint offers, or a 406
+// (upstream's NegotiateMediaTypeOptions).
 func negotiate(r *http.Request, offer offers) (form, error) {
-	pretty := prettyFor(r)
+	pretty := wantsPretty(r)
 	for _, wanted := range accept.Clauses(r) {
 		for _, media := range offer.media {
 			if !wanted.Covers(media) {
 				continue
 			}
-			if chosen, ok := shaped(wanted, media, offer.shapes); ok {
+			if chosen, ok := formFor(wanted, media, offer.shapes); ok {
 				chosen.pretty = pretty || wanted.Params["pretty"] == "1"
 				return chosen, nil
 			}
 		}
 	}
-	return plain(), &apierrors.StatusError{ErrStatus: metav1.Status{
+	return defaultForm(), &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusNotAcceptable, Reason: metav1.StatusReasonNotAcceptable,
 		Message: accept.Refusal(offer.media...),
 	}}
 }
 
-// shaped is media in the shape that a clause asks for, if that can be had.
-func shaped(wanted accept.Clause, media string, shapes []shape) (form, bool) {
+// formFor returns the form that a clause asks for, if it is offered.
+func formFor(wanted accept.Clause, media string, shapes []shape) (form, bool) {
 	as := shape(wanted.Params["as"])
 	if as == asObject {
 		return form{media: media}, true
@@ -80,15 +82,15 @@ func shaped(wanted accept.Clause, media string, shapes []shape) (form, bool) {
 	if !served || !slices.Contains(shapes, as) || as == asTable && media == mediaProtobuf {
 		return form{}, false
 	}
-	return form{media: media, as: as, meta: version}, true
+	return form{media: media, as: as, metaVersion: version}, true
 }
 
-// prettyFor reports whether a person reads along: who says so, or uses a tool that
-// people use by hand.
-func prettyFor(r *http.Request) bool {
+// wantsPretty reports whether the answer is indented: the query says so, or the client is a tool
+// that people use by hand.
+func wantsPretty(r *http.Request) bool {
 	query := r.URL.Query()
 	if _, said := query["pretty"]; said {
-		return truth(query, "pretty")
+		return isTrue(query, "pretty")
 	}
 	for _, tool := range []string{"curl", "Wget", "Mozilla/5.0"} {
 		if strings.HasPrefix(r.UserAgent(), tool) {

@@ -9,7 +9,7 @@ import (
 
 func TestNegotiate(t *testing.T) {
 	offer := offers{media: []string{mediaJSON, mediaYAML, mediaProtobuf}, shapes: []shape{asTable, asPartial}}
-	table := form{media: mediaJSON, as: asTable, meta: "v1"}
+	table := form{media: mediaJSON, as: asTable, metaVersion: "v1"}
 	for accept, want := range map[string]form{
 		"":                                    {media: mediaJSON},
 		"*/*":                                 {media: mediaJSON},
@@ -26,11 +26,11 @@ func TestNegotiate(t *testing.T) {
 		// kubectl's
 		"application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json": table,
 		// Lists of old servers come after, and are the answer when there is nothing better.
-		"application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json": {media: mediaJSON, as: asTable, meta: "v1beta1"},
+		"application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json": {media: mediaJSON, as: asTable, metaVersion: "v1beta1"},
 		"application/json;as=Table;v=v2;g=meta.k8s.io,application/json":      {media: mediaJSON},
 		"application/json;as=Picture;v=v1;g=meta.k8s.io,application/json":    {media: mediaJSON},
 		// client-go's metadata client
-		"application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json": {media: mediaProtobuf, as: asPartial, meta: "v1"},
+		"application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json": {media: mediaProtobuf, as: asPartial, metaVersion: "v1"},
 		// a Table has no protobuf
 		"application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1;g=meta.k8s.io": table,
 	} {
@@ -62,7 +62,7 @@ func TestPretty(t *testing.T) {
 	} {
 		r := httptest.NewRequest(http.MethodGet, "/"+c.query, nil)
 		r.Header.Set("User-Agent", c.agent)
-		if got := prettyFor(r); got != c.want {
+		if got := wantsPretty(r); got != c.want {
 			t.Errorf("pretty for %s %s: %v, want %v", c.query, c.agent, got, c.want)
 		}
 	}
@@ -76,7 +76,7 @@ func TestManager(t *testing.T) {
 		{"", "a\x00b\nc/1", "abc"},
 		{"", strings.Repeat("é", 100), strings.Repeat("é", 64)},
 	} {
-		if got := manager(c.named, c.agent); got != c.want {
+		if got := fieldManager(c.named, c.agent); got != c.want {
 			t.Errorf("manager(%q, %q): %q, want %q", c.named, c.agent, got, c.want)
 		}
 	}

@@ -17,14 +17,14 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// gzipFrom is the size in bytes from which an answer is compressed for who can read that.
-const gzipFrom = 128 << 10
+// minGzipSize is the size in bytes from which answers are compressed.
+const minGzipSize = 128 << 10
 
-// respond writes an answer. An object that cannot be encoded becomes an error, unless
-// part of it has gone out already: then its sender sees the connection break.
+// respond writes an answer. An object that cannot be encoded is an error. If part of the answer has
+// been sent, the connection breaks instead.
 func respond(w http.ResponseWriter, r *http.Request, code int, obj runtime.Object, f form) error {
 	w.Header().Set("Content-Type", f.media)
-	out := &deferred{w: w, code: code, gzip: readsGzip(r)}
+	out := &bufferedResponse{w: w, code: code, gzip: acceptsGzip(r)}
 	if err := encode(out, obj, f); err != nil {
 		if out.begun {
 			panic(http.ErrAbortHandler)
@@ -35,8 +35,8 @@ func respond(w http.ResponseWriter, r *http.Request, code int, obj runtime.Objec
 	return nil
 }
 
-// readsGzip reports whether whoever asks can read what is compressed, and says so.
-func readsGzip(r *http.Request) bool {
+// acceptsGzip reports whether the client accepts compressed answers.
+func acceptsGzip(r *http.Request) bool {
 	for _, header := range r.Header.Values("Accept-Encoding") {
 		for coding := range strings.SplitSeq(header, ",") {
 			name, weight, _ := strings.Cut(coding, ";")
@@ -49,25 +49,27 @@ func readsGzip(r *http.Request) bool {
 	return false
 }
 
-// deferred begins an answer when it is large enough to be compressed, or at its end.
-type deferred struct {
-	w     http.ResponseWriter
-	code  int
-	gzip  bool
-	held  []byte
-	begun bool
-	out   io.Writer
-	close func() error
+// bufferedResponse sends the header once the body is large enough to be compressed, or at the
+// body's end.
+type bufferedResponse struct {
+	w        http.ResponseWriter
+	code     int
+	gzip     bool
+	buffered []byte
+	begun    bool
+	out      io.Writer
+	close    func() error
 }
 
-// Write implements io.Writer. A client that does not read on is no failure of encoding.
-func (d *deferred) Write(data []byte) (int, error) {
+// Write implements io.Writer. It reports no error if the client has left, because encoding has not
+// failed.
+func (d *bufferedResponse) Write(data []byte) (int, error) {
 	if d.begun {
 		_, err := d.out.Write(data)
-		return len(data), ignoreGone(err)
+		return len(data), ignoreDisconnect(err)
 	}
-	d.held = append(d.held, data...)
-	if d.gzip && len(d.held) > gzipFrom {
+	d.buffered = append(d.buffered, data...)
+	if d.gzip && len(d.buffered) > minGzipSize {
 		d.w.Header().Set("Content-Encoding", "gzip")
 		d.w.Header().Add("Vary", "Accept-Encoding")
 		packed, err := gzip.NewWriterLevel(d.w, gzip.BestSpeed)
@@ -75,32 +77,32 @@ func (d *deferred) Write(data []byte) (int, error) {
 			return 0, err
 		}
 		d.begin(packed, packed.Close)
-	} else if len(d.held) > gzipFrom {
+	} else if len(d.buffered) > minGzipSize {
 		d.begin(d.w, func() error { return nil })
 	}
 	return len(data), nil
 }
 
-// ignoreGone drops the error of a connection that its client has left.
-func ignoreGone(error) error { return nil }
+// ignoreDisconnect drops the error of a disconnected client.
+func ignoreDisconnect(error) error { return nil }
 
-func (d *deferred) begin(out io.Writer, end func() error) {
+func (d *bufferedResponse) begin(out io.Writer, end func() error) {
 	d.begun, d.out, d.close = true, out, end
 	d.w.WriteHeader(d.code)
-	_, _ = d.out.Write(d.held) // as in Write
-	d.held = nil
+	_, _ = d.out.Write(d.buffered) // as in Write
+	d.buffered = nil
 }
 
-func (d *deferred) finish() {
+func (d *bufferedResponse) finish() {
 	if !d.begun {
-		d.w.Header().Set("Content-Length", strconv.Itoa(len(d.held)))
+		d.w.Header().Set("Content-Length", strconv.Itoa(len(d.buffered)))
 		d.begin(d.w, func() error { return nil })
 	}
 	_ = d.close() // as in Write
 }
 
-// refuse answers with an error in a form that its sender reads.
-func (g *gateway) refuse(w http.ResponseWriter, r *http.Request, err error) {
+// respondError answers with an error in a form that the client accepts.
+func (g *gateway) respondError(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() != nil {
 		return // nobody is there to read it
 	}
@@ -113,7 +115,7 @@ func (g *gateway) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	wanted, notAcceptable := negotiate(r, offers{media: []string{mediaJSON, mediaYAML, mediaProtobuf}})
 	if notAcceptable != nil {
-		wanted = plain()
+		wanted = defaultForm()
 	}
 	if err := respond(w, r, int(status.Code), status, wanted); err != nil {
 		g.cfg.Log.ErrorContext(r.Context(), "a refusal was lost", "path", r.URL.Path, "cause", err)
@@ -121,7 +123,7 @@ func (g *gateway) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	}
 }
 
-// statusOf is the Status of an error; a deadline that has passed is a 504.
+// statusOf converts an error to a Status; a deadline that has passed is a 504.
 func statusOf(err error) *metav1.Status {
 	var refused apierrors.APIStatus
 	if !errors.As(err, &refused) && errors.Is(err, context.DeadlineExceeded) {
@@ -137,17 +139,17 @@ func statusOf(err error) *metav1.Status {
 
 const resourceNotFound = "the server could not find the requested resource"
 
-// notServed is upstream's 404 of a resource that a group does not have.
+// notServed is upstream's 404 for a resource that a group does not have.
 func notServed() error {
 	return apierrors.NewGenericServerResponse(http.StatusNotFound, "", noResource(), "", "", 0, false)
 }
 
-// notAllowed is upstream's 405 of a method that a path does not have.
+// notAllowed is upstream's 405 for a method that a path does not have.
 func notAllowed() error {
 	return apierrors.NewGenericServerResponse(http.StatusMethodNotAllowed, "", noResource(), "", "", 0, false)
 }
 
-// pageNotFound is upstream's answer on a path that means nothing.
+// pageNotFound is upstream's answer on an unknown path.
 func pageNotFound(w http.ResponseWriter) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(http.StatusNotFound)

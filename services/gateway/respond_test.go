@@ -24,10 +24,10 @@ func TestCompressedSaysSo(t *testing.T) {
 		t.Fatal(err)
 	}
 	g := &gateway{
-		guard: guard.New("127.0.0.1:1", "secret"), load: newLoad(defaultLimits()), counts: newTelemetry(),
+		guard: guard.New("127.0.0.1:1", "secret"), limiter: newLimiter(defaultLimits()), telemetry: newTelemetry(),
 		discovery: discovery.New(directory.New(), compat), cfg: Config{Log: slog.New(slog.DiscardHandler)},
 	}
-	large := &corev1.ConfigMap{Data: map[string]string{"x": strings.Repeat("x", 2*gzipFrom)}}
+	large := &corev1.ConfigMap{Data: map[string]string{"x": strings.Repeat("x", 2*minGzipSize)}}
 	for _, accepted := range []string{"", "identity", "gzip;q=0", "br, gzip; q=0.0", "gzip", "deflate, gzip, br, zstd", "br;q=1.0, gzip;q=0.8"} {
 		reads := strings.HasPrefix(accepted, "gzip") && accepted != "gzip;q=0" || strings.Contains(accepted, ", gzip,") || strings.HasSuffix(accepted, "q=0.8")
 		for _, path := range []string{"/openapi/v2", "/openapi/v3/api/v1", "/api/v1", "object"} {
@@ -36,8 +36,8 @@ func TestCompressedSaysSo(t *testing.T) {
 			r.Header.Set("Accept-Encoding", accepted)
 			w := httptest.NewRecorder()
 			if path != "object" {
-				g.handler().ServeHTTP(w, r)
-			} else if err := respond(w, r, http.StatusOK, large, plain()); err != nil {
+				g.newHandler().ServeHTTP(w, r)
+			} else if err := respond(w, r, http.StatusOK, large, defaultForm()); err != nil {
 				t.Fatal(err)
 			}
 			says, is := w.Header().Get("Content-Encoding") == "gzip", bytes.HasPrefix(w.Body.Bytes(), []byte("\x1f\x8b"))

@@ -19,15 +19,15 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// review is a resource that is asked and not stored.
+// review is an access or token review: it is answered and not stored.
 type review struct {
 	kind       schema.GroupVersionKind
 	namespaced bool
 }
 
-// reviews are the questions that the gateway answers itself: there is one user, and that
-// user may do everything.
-func reviews(asked schema.GroupVersionResource) (review, bool) {
+// findReview returns the review of a resource. The cluster has one user, and that user may do
+// everything.
+func findReview(asked schema.GroupVersionResource) (review, bool) {
 	authorization, authentication := authorizationv1.SchemeGroupVersion, authenticationv1.SchemeGroupVersion
 	for gvr, is := range map[schema.GroupVersionResource]review{
 		authorization.WithResource("selfsubjectaccessreviews"):  {kind: authorization.WithKind("SelfSubjectAccessReview")},
@@ -44,29 +44,29 @@ func reviews(asked schema.GroupVersionResource) (review, bool) {
 	return review{}, false
 }
 
-// otherResource is a resource of which nothing is stored.
-func (g *gateway) otherResource(w *response, r *http.Request, to route) error {
+// serveUnstored serves resources that are not stored.
+func (g *gateway) serveUnstored(w *response, r *http.Request, to route) error {
 	if to.GroupVersionResource == corev1.SchemeGroupVersion.WithResource("bindings") {
-		return g.bind(w, r, to)
+		return g.createBinding(w, r, to)
 	}
-	if asked, ok := reviews(to.GroupVersionResource); ok {
-		return g.review(w, r, to, asked)
+	if asked, ok := findReview(to.GroupVersionResource); ok {
+		return g.serveReview(w, r, to, asked)
 	}
-	if !known(to.Group) {
+	if !isBuiltInGroup(to.Group) {
 		pageNotFound(w)
 		return nil
 	}
 	return notServed()
 }
 
-// known reports whether a group is one whose paths are all the API's, whatever follows: a
-// custom one is not.
-func known(group string) bool {
+// isBuiltInGroup reports whether all paths of a group belong to the API. Those of a custom group
+// may not.
+func isBuiltInGroup(group string) bool {
 	return group == authorizationv1.GroupName || group == authenticationv1.GroupName ||
 		slices.ContainsFunc(kinds.All(), func(k kinds.Kind) bool { return k.Group == group && k.IsServedByDefault() })
 }
 
-func (g *gateway) review(w http.ResponseWriter, r *http.Request, to route, asked review) error {
+func (g *gateway) serveReview(w http.ResponseWriter, r *http.Request, to route, asked review) error {
 	if asked.namespaced != (to.namespace != "") || to.name != "" {
 		return notServed()
 	}
@@ -77,20 +77,20 @@ func (g *gateway) review(w http.ResponseWriter, r *http.Request, to route, asked
 	if err != nil {
 		return err
 	}
-	question, err := decoded(r, asked.kind)
+	question, err := decodeBody(r, asked.kind)
 	if err != nil {
 		return err
 	}
-	if err := g.answer(question, userOf(r)); err != nil {
+	if err := g.answerReview(question, requestUser(r)); err != nil {
 		return err
 	}
 	question.GetObjectKind().SetGroupVersionKind(asked.kind)
 	return respond(w, r, http.StatusCreated, question, as)
 }
 
-// decoded is the object in a request's body, which has to be of a kind.
-func decoded(r *http.Request, kind schema.GroupVersionKind) (runtime.Object, error) {
-	media, body, err := objectBody(r)
+// decodeBody decodes a request's body, which must be of a kind.
+func decodeBody(r *http.Request, kind schema.GroupVersionKind) (runtime.Object, error) {
+	media, body, err := readObjectBody(r)
 	if err != nil {
 		return nil, err
 	}
@@ -127,11 +127,11 @@ func admin() authenticationv1.UserInfo {
 	return authenticationv1.UserInfo{Username: userName, Groups: []string{adminGroup, insideGroup}}
 }
 
-// refuseOthers keeps whom the admin plays from everything but reviews, which say that he
-// may do nothing: requests are carried out as the gateway, which may do all.
-func (c *call) refuseOthers() error {
-	user := userOf(c.r)
-	if may(user.Username, user.Groups).Allowed {
+// rejectImpersonation refuses impersonated users everything except access reviews, which say that
+// they may do nothing. Requests are carried out as the gateway, which may do everything.
+func (c *call) rejectImpersonation() error {
+	user := requestUser(c.r)
+	if authorize(user.Username, user.Groups).Allowed {
 		return nil
 	}
 	verb, _ := c.route.verb(c.r.Method, c.kind, c.query)
@@ -144,8 +144,8 @@ func (c *call) refuseOthers() error {
 		user.Username, verb, c.kind.Resource, c.kind.Group, scope))
 }
 
-// userOf is who asks: the admin, or whom the admin plays.
-func userOf(r *http.Request) authenticationv1.UserInfo {
+// requestUser is the request's user: the admin, or the user that the admin impersonates.
+func requestUser(r *http.Request) authenticationv1.UserInfo {
 	played := r.Header.Get("Impersonate-User")
 	if played == "" {
 		return admin()
@@ -157,41 +157,41 @@ func userOf(r *http.Request) authenticationv1.UserInfo {
 	return authenticationv1.UserInfo{Username: played, UID: r.Header.Get("Impersonate-Uid"), Groups: groups}
 }
 
-// answer fills in the status of a question that a user asks.
-func (g *gateway) answer(question runtime.Object, user authenticationv1.UserInfo) error {
+// answerReview sets a review's status.
+func (g *gateway) answerReview(question runtime.Object, user authenticationv1.UserInfo) error {
 	switch q := question.(type) {
 	case *authorizationv1.SelfSubjectAccessReview:
-		q.Status = may(user.Username, user.Groups)
-		return oneOf("SelfSubjectAccessReview", q.Spec.ResourceAttributes, q.Spec.NonResourceAttributes)
+		q.Status = authorize(user.Username, user.Groups)
+		return requireOneAttribute("SelfSubjectAccessReview", q.Spec.ResourceAttributes, q.Spec.NonResourceAttributes)
 	case *authorizationv1.SubjectAccessReview:
-		q.Status = may(q.Spec.User, q.Spec.Groups)
-		return oneOf("SubjectAccessReview", q.Spec.ResourceAttributes, q.Spec.NonResourceAttributes)
+		q.Status = authorize(q.Spec.User, q.Spec.Groups)
+		return requireOneAttribute("SubjectAccessReview", q.Spec.ResourceAttributes, q.Spec.NonResourceAttributes)
 	case *authorizationv1.LocalSubjectAccessReview:
-		q.Status = may(q.Spec.User, q.Spec.Groups)
-		return oneOf("LocalSubjectAccessReview", q.Spec.ResourceAttributes, q.Spec.NonResourceAttributes)
+		q.Status = authorize(q.Spec.User, q.Spec.Groups)
+		return requireOneAttribute("LocalSubjectAccessReview", q.Spec.ResourceAttributes, q.Spec.NonResourceAttributes)
 	case *authorizationv1.SelfSubjectRulesReview:
-		q.Status = rules(may(user.Username, user.Groups))
+		q.Status = rulesFor(authorize(user.Username, user.Groups))
 	case *authenticationv1.SelfSubjectReview:
 		q.Status.UserInfo = user
 	case *authenticationv1.TokenReview:
 		q.Status = authenticationv1.TokenReviewStatus{}
-		if g.guard.Knows(q.Spec.Token) {
+		if g.guard.IsToken(q.Spec.Token) {
 			q.Status.Authenticated, q.Status.User = true, admin()
 		}
 	}
 	return nil
 }
 
-// may is what a user may do: everything, or nothing.
-func may(user string, groups []string) authorizationv1.SubjectAccessReviewStatus {
+// authorize returns what a user may do: everything or nothing.
+func authorize(user string, groups []string) authorizationv1.SubjectAccessReviewStatus {
 	if user == userName || slices.Contains(groups, adminGroup) {
 		return authorizationv1.SubjectAccessReviewStatus{Allowed: true}
 	}
 	return authorizationv1.SubjectAccessReviewStatus{Reason: "this cluster has one user, " + userName}
 }
 
-// rules say the same at length.
-func rules(may authorizationv1.SubjectAccessReviewStatus) authorizationv1.SubjectRulesReviewStatus {
+// rulesFor returns the same as rules.
+func rulesFor(may authorizationv1.SubjectAccessReviewStatus) authorizationv1.SubjectRulesReviewStatus {
 	status := authorizationv1.SubjectRulesReviewStatus{
 		ResourceRules: []authorizationv1.ResourceRule{}, NonResourceRules: []authorizationv1.NonResourceRule{},
 	}
@@ -203,8 +203,8 @@ func rules(may authorizationv1.SubjectAccessReviewStatus) authorizationv1.Subjec
 	return status
 }
 
-// oneOf refuses a question about nothing, or about two things.
-func oneOf(kind string, resource *authorizationv1.ResourceAttributes, path *authorizationv1.NonResourceAttributes) error {
+// requireOneAttribute refuses a review of nothing, or of two things.
+func requireOneAttribute(kind string, resource *authorizationv1.ResourceAttributes, path *authorizationv1.NonResourceAttributes) error {
 	if (resource == nil) != (path == nil) {
 		return nil
 	}
@@ -217,8 +217,9 @@ func oneOf(kind string, resource *authorizationv1.ResourceAttributes, path *auth
 	return apierrors.NewInvalid(schema.GroupKind{Group: authorizationv1.GroupName, Kind: kind}, "", field.ErrorList{wrong})
 }
 
-// bind passes a Binding on to its pod: the way in which schedulers of old wrote it.
-func (g *gateway) bind(w *response, r *http.Request, to route) error {
+// createBinding passes a Binding on to its pod: older schedulers create it as a resource of its
+// own.
+func (g *gateway) createBinding(w *response, r *http.Request, to route) error {
 	if to.namespace == "" || to.name != "" || r.Method != http.MethodPost {
 		return notAllowed()
 	}
@@ -230,7 +231,7 @@ func (g *gateway) bind(w *response, r *http.Request, to route) error {
 	if err != nil {
 		return err
 	}
-	obj, err := decoded(r, corev1.SchemeGroupVersion.WithKind("Binding"))
+	obj, err := decodeBody(r, corev1.SchemeGroupVersion.WithKind("Binding"))
 	if err != nil {
 		return err
 	}

@@ -41,7 +41,7 @@ func TestDecodedIsOfTheKind(t *testing.T) {
 	} {
 		r := httptest.NewRequest(http.MethodPost, "/", bytes.NewReader(c.body))
 		r.Header.Set("Content-Type", c.media)
-		obj, err := decoded(r, kind)
+		obj, err := decodeBody(r, kind)
 		if _, ok := obj.(*authorizationv1.SelfSubjectAccessReview); ok != c.fits || (err == nil) != c.fits {
 			t.Errorf("%s: %T, %v", name, obj, err)
 		}
@@ -59,10 +59,10 @@ func TestBodiesAreNoBombs(t *testing.T) {
 		r.Header.Set("Content-Type", mediaYAML)
 		return r
 	}
-	if _, _, err := objectBody(request()); !apierrors.IsRequestEntityTooLargeError(err) {
+	if _, _, err := readObjectBody(request()); !apierrors.IsRequestEntityTooLargeError(err) {
 		t.Errorf("an object: %v", err)
 	}
-	if _, err := deleteBody(request()); !apierrors.IsRequestEntityTooLargeError(err) {
+	if _, err := readDeleteOptions(request()); !apierrors.IsRequestEntityTooLargeError(err) {
 		t.Errorf("options: %v", err)
 	}
 }

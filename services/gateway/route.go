@@ -11,24 +11,24 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// route is a path of the API, taken apart (upstream's RequestInfoFactory):
+// route is a path of the API (upstream's RequestInfoFactory):
 //
 //	/api/v1/namespaces/NAMESPACE/RESOURCE/NAME/SUBRESOURCE/REST
 //	/apis/GROUP/VERSION/RESOURCE/NAME/SUBRESOURCE/REST
-//	/apis/GROUP/VERSION/watch/…    as it was asked for before there was ?watch=1
+//	/apis/GROUP/VERSION/watch/…    the deprecated form of ?watch=1
 type route struct {
 	schema.GroupVersionResource
 	namespace   string
 	name        string
 	subresource string
-	// rest is what follows a subresource: a path below proxy.
+	// rest follows a subresource: a path below proxy.
 	rest string
-	// watch says that the path has the prefix of old.
+	// watch means that the path has the deprecated watch prefix.
 	watch bool
 }
 
-// routeOf is the route of a path; false for what is no resource.
-func routeOf(path string) (route, bool) {
+// parseRoute parses a path; false if it is no resource's.
+func parseRoute(path string) (route, bool) {
 	parts := strings.Split(strings.Trim(path, "/"), "/")
 	var r route
 	switch {
@@ -42,7 +42,7 @@ func routeOf(path string) (route, bool) {
 	if parts[0] == "watch" && len(parts) > 1 {
 		r.watch, parts = true, parts[1:]
 	}
-	if parts[0] == "namespaces" && len(parts) > 2 && !namespaceSubresource(parts) {
+	if parts[0] == "namespaces" && len(parts) > 2 && !isNamespaceSubresource(parts) {
 		r.namespace, parts = parts[1], parts[2:]
 	}
 	r.Resource = parts[0]
@@ -57,19 +57,19 @@ func routeOf(path string) (route, bool) {
 	return r, true
 }
 
-// namespaceSubresource tells namespaces/NAME/status from namespaces/NAMESPACE/RESOURCE.
-func namespaceSubresource(parts []string) bool {
+// isNamespaceSubresource distinguishes namespaces/NAME/status from namespaces/NAMESPACE/RESOURCE.
+func isNamespaceSubresource(parts []string) bool {
 	return len(parts) == 3 && (parts[2] == "status" || parts[2] == "finalize")
 }
 
-// verb is what a method asks for on a route to objects of kind; false when upstream has
-// no such method there.
+// verb is the verb of a method on a route to objects of kind; false if upstream has no such method
+// there.
 func (r route) verb(method string, kind kinds.Kind, query url.Values) (proto.Verb, bool) {
 	everywhere := kind.Namespaced && r.namespace == ""
 	switch method {
 	case http.MethodGet:
 		switch {
-		case r.watch, r.name == "" && truth(query, "watch"):
+		case r.watch, r.name == "" && isTrue(query, "watch"):
 			return proto.VerbWatch, r.subresource == ""
 		case r.name == "":
 			return proto.VerbList, true

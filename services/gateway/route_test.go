@@ -32,12 +32,12 @@ func TestRouteOf(t *testing.T) {
 		"/apis/apps/v1/namespaces/ns/deployments/web/scale": {GroupVersionResource: apps, namespace: "ns", name: "web", subresource: "scale"},
 		"/apis/apps/v1/watch/deployments":                   {GroupVersionResource: apps, watch: true},
 	} {
-		if got, ok := routeOf(path); !ok || got != want {
+		if got, ok := parseRoute(path); !ok || got != want {
 			t.Errorf("routeOf(%s): %+v, %v; want %+v", path, got, ok, want)
 		}
 	}
 	for _, path := range []string{"", "/", "/api", "/api/v1", "/api/v1/", "/apis", "/apis/apps", "/apis/apps/v1", "/version", "/openapi/v2"} {
-		if got, ok := routeOf(path); ok {
+		if got, ok := parseRoute(path); ok {
 			t.Errorf("routeOf(%s): %+v, want none", path, got)
 		}
 	}
@@ -83,7 +83,7 @@ func TestVerb(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		to, _ := routeOf(at.Path)
+		to, _ := parseRoute(at.Path)
 		if got, ok := to.verb(c.method, c.kind, at.Query()); ok != (c.want != "") || ok && got != c.want {
 			t.Errorf("%s %s: %q, %v; want %q", c.method, c.path, got, ok, c.want)
 		}

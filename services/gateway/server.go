@@ -15,27 +15,29 @@ import (
 // The server's limits. None of them ends a watch: how long an answer may take is the
 // handlers' to say.
 const (
+	// headerTimeout, idleTimeout and maxHeader are the server's limits. None of them ends a watch:
+	// handlers limit the duration of answers.
 	headerTimeout = 30 * time.Second
 	idleTimeout   = 3 * time.Minute
 	maxHeader     = 64 << 10
-	// maxStreams is how many requests one HTTP/2 connection may have in flight: a
-	// program that watches a thousand things does so on one connection.
+	// maxStreams is how many requests one HTTP/2 connection may have in flight. A program with a
+	// thousand watches has one connection.
 	maxStreams = 4000
-	// pingAfter is how long a connection may be silent before it is asked.
+	// pingAfter is how long a connection may be silent before it is pinged.
 	pingAfter = 30 * time.Second
-	// lastOrders is how long requests that are being carried out get at the end.
-	lastOrders = 5 * time.Second
-	// farewells is how long their last bytes get.
-	farewells = 50 * time.Millisecond
+	// drainTimeout is how long running requests may take at the end.
+	drainTimeout = 5 * time.Second
+	// flushTimeout is how long their last bytes may take.
+	flushTimeout = 50 * time.Millisecond
 )
 
 // serve answers requests until ctx ends.
 func (g *gateway) serve(ctx context.Context) error {
 	g.ending = ctx.Done()
 	shared := daemon.NewGroup(context.WithoutCancel(ctx))
-	g.streams = newStreams(g.api, shared)
+	g.streams = newSharedWatches(g.api, shared)
 	server := &http.Server{
-		Handler:           g.handler(),
+		Handler:           g.newHandler(),
 		TLSConfig:         g.cfg.TLS,
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       idleTimeout,
@@ -51,21 +53,21 @@ func (g *gateway) serve(ctx context.Context) error {
 		func(context.Context) error { return server.ServeTLS(g.cfg.Listener, "", "") },
 		func(ctx context.Context) error {
 			<-ctx.Done()
-			return g.end(context.WithoutCancel(ctx), server)
+			return g.shutDown(context.WithoutCancel(ctx), server)
 		},
 	)
 	shared.Stop()
 	return errors.Join(ignoreClosed(err), shared.Wait())
 }
 
-// end lets requests finish, but not for long. (*http.Server).Shutdown alone would make
+// shutDown waits for running requests, for a short time. (*http.Server).Shutdown alone would make
 // every HTTP/2 connection wait for a second.
-func (g *gateway) end(ctx context.Context, server *http.Server) error {
+func (g *gateway) shutDown(ctx context.Context, server *http.Server) error {
 	wall := clock.Clock{}
-	limited, cancel := wall.Timeout(ctx, lastOrders)
+	limited, cancel := wall.Timeout(ctx, drainTimeout)
 	defer cancel()
-	g.load.end(limited)
-	farewell, cancel := wall.Timeout(ctx, farewells)
+	g.limiter.drain(limited)
+	farewell, cancel := wall.Timeout(ctx, flushTimeout)
 	defer cancel()
 	if server.Shutdown(farewell) == nil {
 		return nil

@@ -11,35 +11,35 @@ import (
 	"github.com/podfall/podfall/internal/clock"
 )
 
-// webSocket reports whether a client wants a WebSocket of its connection.
-func webSocket(r *http.Request) bool {
+// wantsWebSocket reports whether a client asks for a WebSocket.
+func wantsWebSocket(r *http.Request) bool {
 	return strings.EqualFold(r.Header.Get("Upgrade"), "websocket") &&
 		strings.Contains(strings.ToLower(r.Header.Get("Connection")), "upgrade")
 }
 
-// newUpgrader makes WebSockets that speak one of the subprotocols. The guard has seen the
-// Origin of a request, and let in none but those without.
+// newUpgrader returns an upgrader for the subprotocols. It need not check the Origin: the guard
+// refuses requests with one.
 func newUpgrader(subprotocols ...string) *websocket.Upgrader {
 	return &websocket.Upgrader{CheckOrigin: func(*http.Request) bool { return true }, Subprotocols: subprotocols}
 }
 
-// upgrade makes a WebSocket of the connection.
-func (c *call) upgrade(ctx context.Context, frames *framer) (sink, error) {
+// upgradeWatch upgrades the connection to a WebSocket.
+func (c *call) upgradeWatch(ctx context.Context, frames *framer) (sink, error) {
 	conn, err := newUpgrader().Upgrade(c.w, c.r, nil)
 	if err != nil {
 		return nil, err
 	}
-	s := &socket{conn: conn, message: websocket.TextMessage}
+	s := &socketSink{conn: conn, message: websocket.TextMessage}
 	if frames.printer.form.media == mediaProtobuf {
 		s.message = websocket.BinaryMessage
 	}
 	s.ctx, s.cancel = context.WithCancel(ctx)
-	s.reading.Go(s.read)
+	s.reading.Go(s.readLoop)
 	return s, nil
 }
 
-// socket is a watch in the messages of a WebSocket.
-type socket struct {
+// socketSink writes a watch as messages of a WebSocket.
+type socketSink struct {
 	conn    *websocket.Conn
 	message int
 	ctx     context.Context //nolint:containedctx // ends with the connection
@@ -47,8 +47,8 @@ type socket struct {
 	reading sync.WaitGroup
 }
 
-// read notices that the client has left. What it says besides is nothing to a watch.
-func (s *socket) read() {
+// readLoop notices that the client has left. Its messages are dropped.
+func (s *socketSink) readLoop() {
 	defer s.cancel()
 	for {
 		if _, _, err := s.conn.NextReader(); err != nil {
@@ -57,18 +57,18 @@ func (s *socket) read() {
 	}
 }
 
-func (s *socket) write(frame []byte) error {
+func (s *socketSink) write(frame []byte) error {
 	if err := s.conn.SetWriteDeadline(clock.Clock{}.Now().Add(writeTimeout)); err != nil {
 		return err
 	}
 	return s.conn.WriteMessage(s.message, frame)
 }
 
-func (s *socket) flush() error { return nil }
+func (s *socketSink) flush() error { return nil }
 
-func (s *socket) context() context.Context { return s.ctx }
+func (s *socketSink) context() context.Context { return s.ctx }
 
-func (s *socket) close() {
+func (s *socketSink) close() {
 	end := websocket.FormatCloseMessage(websocket.CloseNormalClosure, "")
 	_ = s.conn.WriteControl(websocket.CloseMessage, end, clock.Clock{}.Now().Add(writeTimeout)) // it may be gone
 	_ = s.conn.Close()                                                                          // there is no more to say

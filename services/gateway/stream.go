@@ -15,65 +15,66 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// streams shares watches: however many clients watch one scope, there is one watch of it
-// on the bus, an event is decoded once, and encoded once in each form that is wanted.
+// sharedWatches shares watches between clients. All clients that watch one scope share one watch on
+// the bus. An event is decoded once, and encoded once in each requested form.
 //
-//	bus watch ─► pump ─► link ─► link ─► link ─► …      one list for all readers
+//	bus watch ─► pump ─► node ─► node ─► node ─► …      one list for all readers
 //	                      ▲               ▲
 //	                    reader          reader          each at its own pace
 //
-// A reader that joins catches up by itself (podapi.Client.CatchUp) after it has joined, and
-// passes over what it then finds in the list a second time. The pump never waits for
-// readers: what none of them needs any longer is garbage.
-type streams struct {
-	source source
+// A reader joins first and then catches up by itself (podapi.Client.CatchUp). It skips events of
+// the list that it has seen then. The pump never waits for readers. Nodes that no reader needs are
+// garbage.
+type sharedWatches struct {
+	source watchSource
 	pumps  *daemon.Group
 
 	mu      sync.Mutex
-	byScope map[proto.WatchScope]*stream
+	byScope map[proto.WatchScope]*sharedWatch
 }
 
 const (
-	// progress is how often a shared watch tells its readers of the revision, so that
-	// each can send bookmarks when it likes.
-	progress = time.Second
-	// furthest is how many events a reader may be behind before it is dropped.
-	furthest = 10_000
-	// streamLasts is how long a shared watch goes on at most; its readers come back.
-	streamLasts = 30 * 24 * time.Hour
+	// progressInterval is how often a shared watch reports its revision, so that each client gets
+	// bookmarks in time.
+	progressInterval = time.Second
+	// maxLag is how many events a reader may be behind before it is dropped.
+	maxLag = 10_000
+	// sharedWatchDuration is the longest duration of a shared watch; its readers come back.
+	sharedWatchDuration = 30 * 24 * time.Hour
 )
 
-// source opens watches on the bus; a *podapi.Client is one.
-type source interface {
+// watchSource opens watches on the bus; a *podapi.Client is one.
+type watchSource interface {
 	Watch(ctx context.Context, t podapi.Target, opts metav1.ListOptions) (watch.Interface, error)
 }
 
-func newStreams(from source, pumps *daemon.Group) *streams {
-	return &streams{source: from, pumps: pumps, byScope: map[proto.WatchScope]*stream{}}
+func newSharedWatches(from watchSource, pumps *daemon.Group) *sharedWatches {
+	return &sharedWatches{source: from, pumps: pumps, byScope: map[proto.WatchScope]*sharedWatch{}}
 }
 
-// stream is one shared watch. Its fields but started and err are under streams' lock.
-type stream struct {
+// sharedWatch is one watch on the bus. Its fields except started and err are under the lock of
+// sharedWatches.
+type sharedWatch struct {
 	scope   proto.WatchScope
 	readers int
-	newest  *link
+	newest  *eventNode
 	// stop is closed when the last reader has left.
 	stop chan struct{}
-	// started is closed when the watch has begun, or err says why not.
+	// started is closed when the watch has begun or failed with err.
 	started chan struct{}
 	err     error
 }
 
-// link is one event in the list of a stream. Event and next are set before set is closed,
-// and not changed after; an event that is nil is the end of the stream.
-type link struct {
+// eventNode is one event in the list of a watch. event and next are set before set is closed, and
+// never change after that. A nil event ends the list.
+type eventNode struct {
 	number uint64
 	set    chan struct{}
 	event  *event
-	next   *link
+	next   *eventNode
 }
 
-// event is one change, and its frames in the forms that were asked for.
+// event is one change with its encoded frames.
 type event struct {
 	watch.Event
 	revision uint64
@@ -82,8 +83,8 @@ type event struct {
 	frames map[frameKey][]byte
 }
 
-// frame is the event's frame under key, made by encode if it has not been yet.
-func (e *event) frame(key frameKey, encode func(watch.Event) ([]byte, error)) ([]byte, error) {
+// cachedFrame returns the event's frame under key, and encodes it if needed.
+func (e *event) cachedFrame(key frameKey, encode func(watch.Event) ([]byte, error)) ([]byte, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if made, ok := e.frames[key]; ok {
@@ -100,15 +101,15 @@ func (e *event) frame(key frameKey, encode func(watch.Event) ([]byte, error)) ([
 	return made, nil
 }
 
-// reader is a place in the list of a stream. It belongs to one goroutine.
-type reader struct {
-	streams *streams
-	stream  *stream
-	at      *link
+// watchReader is a position in the list of a watch. It belongs to one goroutine.
+type watchReader struct {
+	shared   *sharedWatches
+	watch    *sharedWatch
+	position *eventNode
 }
 
-// join is a reader of everything that happens in a scope from now on. Close it.
-func (s *streams) join(ctx context.Context, target podapi.Target, opts metav1.ListOptions) (*reader, error) {
+// join returns a reader of all events in a scope from now on. Close it.
+func (s *sharedWatches) join(ctx context.Context, target podapi.Target, opts metav1.ListOptions) (*watchReader, error) {
 	scope, err := proto.ScopeFor(target.Kind.GroupResource().String(), target.Namespace, &opts)
 	if err != nil {
 		return nil, err
@@ -116,10 +117,10 @@ func (s *streams) join(ctx context.Context, target podapi.Target, opts metav1.Li
 	s.mu.Lock()
 	joined := s.byScope[scope]
 	if joined == nil {
-		joined = s.start(scope, target, opts)
+		joined = s.startWatch(scope, target, opts)
 	}
 	joined.readers++
-	r := &reader{streams: s, stream: joined, at: joined.newest}
+	r := &watchReader{shared: s, watch: joined, position: joined.newest}
 	s.mu.Unlock()
 	select {
 	case <-joined.started:
@@ -134,14 +135,14 @@ func (s *streams) join(ctx context.Context, target podapi.Target, opts metav1.Li
 	return r, nil
 }
 
-// start begins a shared watch, under the lock.
-func (s *streams) start(scope proto.WatchScope, target podapi.Target, opts metav1.ListOptions) *stream {
-	begun := &stream{scope: scope, newest: newLink(0), started: make(chan struct{})}
+// startWatch begins a shared watch. The caller holds the lock.
+func (s *sharedWatches) startWatch(scope proto.WatchScope, target podapi.Target, opts metav1.ListOptions) *sharedWatch {
+	begun := &sharedWatch{scope: scope, newest: newEventNode(0), started: make(chan struct{})}
 	s.byScope[scope] = begun
 	live := metav1.ListOptions{
 		LabelSelector: opts.LabelSelector, FieldSelector: opts.FieldSelector,
 		SendInitialEvents: new(false), ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
-		AllowWatchBookmarks: true, TimeoutSeconds: new(int64(streamLasts / time.Second)),
+		AllowWatchBookmarks: true, TimeoutSeconds: new(int64(sharedWatchDuration / time.Second)),
 	}
 	begun.stop = make(chan struct{})
 	s.pumps.Go(func(ctx context.Context) error {
@@ -154,41 +155,43 @@ func (s *streams) start(scope proto.WatchScope, target podapi.Target, opts metav
 			s.pump(begun, changes)
 			changes.Stop()
 		}
-		s.forget(begun)
-		s.append(begun, nil)
+		s.dropScope(begun)
+		s.appendEvent(begun, nil)
 		return nil
 	})
 	return begun
 }
 
-// pump puts what a watch delivers into the list, until it ends or nobody reads it.
-func (s *streams) pump(into *stream, changes watch.Interface) {
+// pump appends a watch's events to the list, until the watch ends or the last reader leaves.
+func (s *sharedWatches) pump(into *sharedWatch, changes watch.Interface) {
 	for {
 		select {
 		case change, more := <-changes.ResultChan():
 			if !more {
 				return
 			}
-			s.append(into, &event{Event: change, revision: revisionOf(change)})
+			s.appendEvent(into, &event{Event: change, revision: revisionOf(change)})
 		case <-into.stop:
 			return
 		}
 	}
 }
 
-func newLink(number uint64) *link { return &link{number: number, set: make(chan struct{})} }
+func newEventNode(number uint64) *eventNode {
+	return &eventNode{number: number, set: make(chan struct{})}
+}
 
-func (s *streams) append(to *stream, change *event) {
+func (s *sharedWatches) appendEvent(to *sharedWatch, change *event) {
 	s.mu.Lock()
 	filled := to.newest
-	to.newest = newLink(filled.number + 1)
+	to.newest = newEventNode(filled.number + 1)
 	filled.event, filled.next = change, to.newest
 	s.mu.Unlock()
 	close(filled.set)
 }
 
-// forget makes the next reader of the scope start a stream of its own.
-func (s *streams) forget(old *stream) {
+// dropScope makes the next reader of the scope start a new watch.
+func (s *sharedWatches) dropScope(old *sharedWatch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.byScope[old.scope] == old {
@@ -196,40 +199,40 @@ func (s *streams) forget(old *stream) {
 	}
 }
 
-// close gives the place up. The last reader ends the stream.
-func (r *reader) close() {
-	s := r.streams
+// close releases the reader. The last reader ends the watch.
+func (r *watchReader) close() {
+	s := r.shared
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r.stream.readers--
-	if r.stream.readers == 0 {
-		close(r.stream.stop)
-		if s.byScope[r.stream.scope] == r.stream {
-			delete(s.byScope, r.stream.scope)
+	r.watch.readers--
+	if r.watch.readers == 0 {
+		close(r.watch.stop)
+		if s.byScope[r.watch.scope] == r.watch {
+			delete(s.byScope, r.watch.scope)
 		}
 	}
 }
 
-// ready is closed when next has something to say.
-func (r *reader) ready() <-chan struct{} { return r.at.set }
+// ready is closed when next has an event.
+func (r *watchReader) ready() <-chan struct{} { return r.position.set }
 
-// next is the event at the reader's place; nil at the end of the stream, or when the
-// reader is too far behind. It is for after ready.
-func (r *reader) next() *event {
-	r.streams.mu.Lock()
-	behind := r.stream.newest.number - r.at.number
-	r.streams.mu.Unlock()
-	if behind > furthest {
+// next returns the event at the reader's position; nil at the end, or if the reader is too far
+// behind. Wait for ready first.
+func (r *watchReader) next() *event {
+	r.shared.mu.Lock()
+	behind := r.watch.newest.number - r.position.number
+	r.shared.mu.Unlock()
+	if behind > maxLag {
 		return nil
 	}
-	at := r.at
+	at := r.position
 	if at.event != nil {
-		r.at = at.next
+		r.position = at.next
 	}
 	return at.event
 }
 
-// revisionOf is the revision of a change; 0 of an ERROR.
+// revisionOf is the revision of a change; 0 for an ERROR.
 func revisionOf(change watch.Event) uint64 {
 	obj, ok := change.Object.(kinds.Object)
 	if !ok {

@@ -27,7 +27,7 @@ func (b *bench) Watch(ctx context.Context, _ podapi.Target, _ metav1.ListOptions
 	if b.err != nil {
 		return nil, b.err
 	}
-	w := watch.NewFakeWithChanSize(furthest+100, false)
+	w := watch.NewFakeWithChanSize(maxLag+100, false)
 	b.opened = append(b.opened, w)
 	return w, ctx.Err()
 }
@@ -42,11 +42,11 @@ func podsTarget() podapi.Target {
 }
 
 // shared runs a test of streams in a bubble, which fails when one of them is left behind.
-func shared(t *testing.T, test func(t *testing.T, b *bench, s *streams)) {
+func shared(t *testing.T, test func(t *testing.T, b *bench, s *sharedWatches)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		b, pumps := &bench{}, daemon.NewGroup(t.Context())
-		test(t, b, newStreams(b, pumps))
+		test(t, b, newSharedWatches(b, pumps))
 		pumps.Stop()
 		if err := pumps.Wait(); err != nil {
 			t.Error(err)
@@ -54,7 +54,7 @@ func shared(t *testing.T, test func(t *testing.T, b *bench, s *streams)) {
 	})
 }
 
-func joined(t *testing.T, s *streams, opts metav1.ListOptions) *reader {
+func joined(t *testing.T, s *sharedWatches, opts metav1.ListOptions) *watchReader {
 	t.Helper()
 	r, err := s.join(t.Context(), podsTarget(), opts)
 	if err != nil {
@@ -64,7 +64,7 @@ func joined(t *testing.T, s *streams, opts metav1.ListOptions) *reader {
 }
 
 func TestReadersOfOneScopeShareAWatch(t *testing.T) {
-	shared(t, func(t *testing.T, b *bench, s *streams) {
+	shared(t, func(t *testing.T, b *bench, s *sharedWatches) {
 		first := joined(t, s, metav1.ListOptions{LabelSelector: "a=1,b=2"})
 		b.opened[0].Add(podAt(1))
 		synctest.Wait()
@@ -75,7 +75,7 @@ func TestReadersOfOneScopeShareAWatch(t *testing.T) {
 		}
 		b.opened[0].Modify(podAt(2))
 		synctest.Wait()
-		for name, r := range map[string]*reader{"first": first, "second": second} {
+		for name, r := range map[string]*watchReader{"first": first, "second": second} {
 			var seen []uint64
 			for {
 				select {
@@ -114,7 +114,7 @@ func TestReadersOfOneScopeShareAWatch(t *testing.T) {
 }
 
 func TestASharedWatchThatEnds(t *testing.T) {
-	shared(t, func(t *testing.T, b *bench, s *streams) {
+	shared(t, func(t *testing.T, b *bench, s *sharedWatches) {
 		r := joined(t, s, metav1.ListOptions{})
 		b.opened[0].Error(&metav1.Status{Code: 410})
 		b.opened[0].Stop()
@@ -136,7 +136,7 @@ func TestASharedWatchThatEnds(t *testing.T) {
 }
 
 func TestASharedWatchThatIsRefused(t *testing.T) {
-	shared(t, func(t *testing.T, b *bench, s *streams) {
+	shared(t, func(t *testing.T, b *bench, s *sharedWatches) {
 		b.err = errors.New("not today")
 		if _, err := s.join(t.Context(), podsTarget(), metav1.ListOptions{}); !errors.Is(err, b.err) {
 			t.Errorf("join: %v", err)
@@ -148,9 +148,9 @@ func TestASharedWatchThatIsRefused(t *testing.T) {
 
 // TestASlowReaderIsDropped holds up nobody else (WCH-34).
 func TestASlowReaderIsDropped(t *testing.T) {
-	shared(t, func(t *testing.T, b *bench, s *streams) {
+	shared(t, func(t *testing.T, b *bench, s *sharedWatches) {
 		slow, quick := joined(t, s, metav1.ListOptions{}), joined(t, s, metav1.ListOptions{})
-		for i := range furthest + 1 {
+		for i := range maxLag + 1 {
 			b.opened[0].Modify(podAt(i + 1))
 			<-quick.ready()
 			if change := quick.next(); change == nil || change.revision != uint64(i+1) {
@@ -170,12 +170,12 @@ func TestAnEventIsEncodedOnce(t *testing.T) {
 	var encoded atomic.Int32
 	e := &event{Event: watch.Event{Type: watch.Added, Object: podAt(1)}}
 	for range 3 {
-		for _, key := range []frameKey{{form: plain()}, {form: plain(), columns: true}} {
-			frame, err := e.frame(key, func(watch.Event) ([]byte, error) {
+		for _, key := range []frameKey{{form: defaultForm()}, {form: defaultForm(), withColumns: true}} {
+			frame, err := e.cachedFrame(key, func(watch.Event) ([]byte, error) {
 				encoded.Add(1)
-				return []byte(strconv.FormatBool(key.columns)), nil
+				return []byte(strconv.FormatBool(key.withColumns)), nil
 			})
-			if err != nil || string(frame) != strconv.FormatBool(key.columns) {
+			if err != nil || string(frame) != strconv.FormatBool(key.withColumns) {
 				t.Errorf("%s %v", frame, err)
 			}
 		}

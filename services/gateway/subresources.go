@@ -10,28 +10,29 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// streaming is how to serve a subresource that is not an object; false for all others.
-func (c *call) streaming() (serve func() error, ok bool) {
+// subresourceHandler returns the handler of a subresource that is not an object; false for all
+// others.
+func (c *call) subresourceHandler() (serve func() error, ok bool) {
 	if c.kind.Group != corev1.GroupName {
 		return nil, false
 	}
 	switch c.kind.Resource + "/" + c.route.subresource {
 	case "pods/log":
-		return c.log, true
+		return c.serveLog, true
 	case "pods/exec", "pods/attach":
-		return c.converse, true
+		return c.serveStream, true
 	case "pods/portforward":
-		return c.noPorts, true
+		return c.refusePortForward, true
 	case "pods/proxy", "services/proxy", "nodes/proxy":
-		return c.noNetwork, true
+		return c.refuseProxy, true
 	}
 	return nil, false
 }
 
-// noPorts refuses to forward ports: a scripted container has none, and the ports of a real
-// program are open on this machine.
-func (c *call) noPorts() error {
-	pod, err := c.pod(c.r.Context())
+// refusePortForward refuses to forward ports: a scripted container has none, and the ports of a
+// real program are open on this machine.
+func (c *call) refusePortForward() error {
+	pod, err := c.getPod(c.r.Context())
 	if err != nil {
 		return err
 	}
@@ -42,8 +43,8 @@ func (c *call) noPorts() error {
 		"and a real program listens on this machine, on 127.0.0.1, where it can be reached without", pod.Name))
 }
 
-// noNetwork refuses what needs an address that something listens on.
-func (c *call) noNetwork() error {
+// refuseProxy refuses proxying: no program listens on the cluster's addresses.
+func (c *call) refuseProxy() error {
 	return notImplemented(fmt.Sprintf("%s %s cannot be reached: the addresses of this cluster lead nowhere", c.kind.Singular, c.route.name))
 }
 
@@ -51,5 +52,5 @@ func notImplemented(message string) error {
 	return &apierrors.StatusError{ErrStatus: *proto.NotImplemented(message)}
 }
 
-// nodeTimeout is how long, on the wall, a kubelet may take to answer.
+// nodeTimeout is how long, in wall-clock time, a kubelet may take to answer.
 const nodeTimeout = 10 * time.Second

@@ -15,70 +15,70 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// printer makes of objects of one kind what a form asks for.
+// printer converts objects of one kind to what a form asks for.
 type printer struct {
 	kind    kinds.Kind
 	form    form
 	include metav1.IncludeObjectPolicy
 	view    podview.View
-	// columns are a custom kind's; nil for a built-in one.
+	// columns are a custom kind's; nil for a built-in kind.
 	columns *podview.CustomColumns
 }
 
-// one is an object in the form's shape. A Status stays as it is.
-func (p printer) one(obj runtime.Object) runtime.Object {
+// convertObject converts an object to the form's shape. A Status stays as it is.
+func (p printer) convertObject(obj runtime.Object) runtime.Object {
 	object, ok := obj.(kinds.Object)
 	if !ok {
 		return obj
 	}
 	switch p.form.as {
 	case asTable:
-		return p.table(object)
+		return p.newTable(object)
 	case asPartial, asPartialList:
-		return p.partial(object)
+		return p.partialMetadata(object)
 	case asObject:
 	}
 	return obj
 }
 
-// many is a page in the form's shape.
-func (p printer) many(page *podapi.List) (runtime.Object, error) {
+// convertPage converts a page to the form's shape.
+func (p printer) convertPage(page *podapi.List) (runtime.Object, error) {
 	head := metav1.ListMeta{
 		ResourceVersion: page.ResourceVersion, Continue: page.Continue, RemainingItemCount: page.Remaining,
 	}
 	switch p.form.as {
 	case asTable:
-		table := p.table(page.Items...)
+		table := p.newTable(page.Items...)
 		table.ListMeta = head
 		return table, nil
 	case asPartial, asPartialList:
 		list := &metav1.PartialObjectMetadataList{
-			TypeMeta: p.meta("PartialObjectMetadataList"), ListMeta: head,
+			TypeMeta: p.typeMeta("PartialObjectMetadataList"), ListMeta: head,
 			Items: make([]metav1.PartialObjectMetadata, 0, len(page.Items)),
 		}
 		for _, item := range page.Items {
-			list.Items = append(list.Items, *p.partial(item))
+			list.Items = append(list.Items, *p.partialMetadata(item))
 		}
 		return list, nil
 	case asObject:
 	}
-	return listOf(p.kind, head, page.Items)
+	return newList(p.kind, head, page.Items)
 }
 
-func (p printer) meta(kind string) metav1.TypeMeta {
-	gv := schema.GroupVersion{Group: metav1.GroupName, Version: p.form.meta}
+func (p printer) typeMeta(kind string) metav1.TypeMeta {
+	gv := schema.GroupVersion{Group: metav1.GroupName, Version: p.form.metaVersion}
 	return metav1.TypeMeta{Kind: kind, APIVersion: gv.String()}
 }
 
-func (p printer) partial(obj kinds.Object) *metav1.PartialObjectMetadata {
+func (p printer) partialMetadata(obj kinds.Object) *metav1.PartialObjectMetadata {
 	partial := podview.Partial(obj)
-	partial.TypeMeta = p.meta("PartialObjectMetadata")
+	partial.TypeMeta = p.typeMeta("PartialObjectMetadata")
 	return partial
 }
 
-// table is objects as rows (PRN-01); each row carries as much of its object as the client
+// newTable returns objects as rows (PRN-01). Each row includes as much of its object as the client
 // wants.
-func (p printer) table(objs ...kinds.Object) *metav1.Table {
+func (p printer) newTable(objs ...kinds.Object) *metav1.Table {
 	of := p.kind.GroupVersionKind
 	if len(objs) == 1 { // such as a Scale, which is not of the kind whose subresource it is
 		of = objs[0].GetObjectKind().GroupVersionKind()
@@ -87,14 +87,14 @@ func (p printer) table(objs ...kinds.Object) *metav1.Table {
 	if p.columns != nil && of.Kind == p.kind.Kind {
 		table = p.columns.Table(p.view, objs)
 	}
-	table.TypeMeta = p.meta("Table")
+	table.TypeMeta = p.typeMeta("Table")
 	for i, obj := range objs {
 		switch p.include {
 		case metav1.IncludeNone:
 			table.Rows[i].Object = runtime.RawExtension{}
 		case metav1.IncludeObject:
 		case metav1.IncludeMetadata, "":
-			table.Rows[i].Object = runtime.RawExtension{Object: p.partial(obj)}
+			table.Rows[i].Object = runtime.RawExtension{Object: p.partialMetadata(obj)}
 		}
 	}
 	if len(objs) == 1 {
@@ -103,11 +103,10 @@ func (p printer) table(objs ...kinds.Object) *metav1.Table {
 	return table
 }
 
-// listOf is the kind's own list of objects, which do not repeat what kind they are unless
-// they are custom resources.
-func listOf(kind kinds.Kind, head metav1.ListMeta, items []kinds.Object) (runtime.Object, error) {
+// newList returns the kind's own list. Items of built-in kinds do not repeat their kind.
+func newList(kind kinds.Kind, head metav1.ListMeta, items []kinds.Object) (runtime.Object, error) {
 	if kind.Custom {
-		return unstructuredList(kind.GroupVersion().WithKind(kind.ListKind), head, items)
+		return newUnstructuredList(kind.GroupVersion().WithKind(kind.ListKind), head, items)
 	}
 	gvk := kind.GroupVersion().WithKind(kind.Kind + "List")
 	list, err := kinds.Scheme().New(gvk)
@@ -133,7 +132,7 @@ func listOf(kind kinds.Kind, head metav1.ListMeta, items []kinds.Object) (runtim
 	return list, nil
 }
 
-func unstructuredList(gvk schema.GroupVersionKind, head metav1.ListMeta, items []kinds.Object) (runtime.Object, error) {
+func newUnstructuredList(gvk schema.GroupVersionKind, head metav1.ListMeta, items []kinds.Object) (runtime.Object, error) {
 	list := &unstructured.UnstructuredList{Items: make([]unstructured.Unstructured, 0, len(items))}
 	list.SetGroupVersionKind(gvk)
 	list.SetResourceVersion(head.ResourceVersion)

@@ -20,7 +20,7 @@ import (
 	"github.com/podfall/podfall/services/gateway/discovery"
 )
 
-// telemetry is what the gateway counts, under upstream's names.
+// telemetry has the gateway's metrics, under upstream's names.
 type telemetry struct {
 	all                                                *metrics.Registry
 	requests, durations, inflight, longrunning, events *metrics.Family
@@ -46,24 +46,23 @@ func newTelemetry() *telemetry {
 	}
 }
 
-// Processes are the other processes of the cluster, which have no port of their own to be
-// asked at.
+// Processes are the other processes of the cluster, which have no port of their own.
 type Processes interface {
-	// Names lists them as podfall status does: "controllers", "kubelet/node-1".
+	// Names lists the processes as podfall status does: "controllers", "kubelet/node-1".
 	Names() []string
-	// Ask is what a process answers to a question; see package mgmt.
+	// Ask returns a process's answer to a question of package mgmt.
 	Ask(ctx context.Context, process, question string) ([]byte, error)
-	// Clock is what the cluster's clock shows; empty as long as nobody knows.
+	// Clock is the cluster's clock; empty if it is unknown.
 	Clock() clock.Schedule
 }
 
 const metricsPath = "/metrics"
 
-// metrics answers with what the gateway has counted; below its path with what another
-// process has, by its name, or under the name all with what every process has, each series
-// with the label process. A process that does not answer is left out of that.
-func (g *gateway) metrics(w http.ResponseWriter, r *http.Request) error {
-	text, err := g.countsOf(r.Context(), strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, metricsPath), "/"))
+// serveMetrics serves the gateway's metrics. Below its path it serves another process's, by name,
+// or under "all" those of every process, with the label process. A process that does not answer is
+// left out of "all".
+func (g *gateway) serveMetrics(w http.ResponseWriter, r *http.Request) error {
+	text, err := g.processMetrics(r.Context(), strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, metricsPath), "/"))
 	if err != nil {
 		return err
 	}
@@ -72,14 +71,14 @@ func (g *gateway) metrics(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (g *gateway) countsOf(ctx context.Context, process string) ([]byte, error) {
+func (g *gateway) processMetrics(ctx context.Context, process string) ([]byte, error) {
 	ctx, cancel := clock.Clock{}.Timeout(ctx, nodeTimeout)
 	defer cancel()
-	switch others := g.others(); {
+	switch others := g.otherProcesses(); {
 	case process == "" || process == string(proto.Gateway):
-		return g.counts.all.Text(), nil
+		return g.telemetry.all.Text(), nil
 	case process == "all":
-		return g.countsOfAll(ctx, others), nil
+		return g.allMetrics(ctx, others), nil
 	case !slices.Contains(others, process):
 		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "metrics"}, process)
 	}
@@ -90,7 +89,7 @@ func (g *gateway) countsOf(ctx context.Context, process string) ([]byte, error) 
 	return text, nil
 }
 
-func (g *gateway) countsOfAll(ctx context.Context, others []string) []byte {
+func (g *gateway) allMetrics(ctx context.Context, others []string) []byte {
 	texts := make([][]byte, len(others))
 	var asking sync.WaitGroup
 	for i, process := range others {
@@ -103,23 +102,23 @@ func (g *gateway) countsOfAll(ctx context.Context, others []string) []byte {
 		})
 	}
 	asking.Wait()
-	all := map[string][]byte{string(proto.Gateway): g.counts.all.Text()}
+	all := map[string][]byte{string(proto.Gateway): g.telemetry.all.Text()}
 	for i, process := range others {
 		all[process] = texts[i]
 	}
 	return metrics.Merge(all)
 }
 
-// others are the processes beside this one.
-func (g *gateway) others() []string {
+// otherProcesses are the processes beside the gateway.
+func (g *gateway) otherProcesses() []string {
 	if g.cfg.Processes == nil {
 		return nil
 	}
 	return slices.DeleteFunc(g.cfg.Processes.Names(), func(name string) bool { return name == string(proto.Gateway) })
 }
 
-// labels are what a call is counted under.
-func (c *call) labels() []string {
+// metricLabels are the call's metric labels.
+func (c *call) metricLabels() []string {
 	scope := "cluster"
 	switch {
 	case c.route.name != "" || c.verb == proto.VerbCreate:
@@ -129,29 +128,29 @@ func (c *call) labels() []string {
 	}
 	sub := c.route.subresource
 	if sub != "" && !discovery.HasSubresource(c.kind, sub) {
-		sub = unheardOf
+		sub = invalidLabel
 	}
-	return []string{c.method(), c.kind.Group, c.kind.Version, c.kind.Resource, sub, scope, "apiserver"}
+	return []string{c.verbLabel(), c.kind.Group, c.kind.Version, c.kind.Resource, sub, scope, "apiserver"}
 }
 
-// unheardOf is the label of whatever a client has made up: counts are kept for ever, so a
-// client may not choose how many of them there are (T12).
-const unheardOf = "invalid"
+// invalidLabel replaces label values that a client made up: series are kept for ever, so a client
+// must not create new ones (T12).
+const invalidLabel = "invalid"
 
-// dryRun is the label of a call that may write nothing (upstream's cleanDryRun).
-func (c *call) dryRun() string {
+// dryRunLabel is the label of a dry run (upstream's cleanDryRun).
+func (c *call) dryRunLabel() string {
 	asked := c.query["dryRun"]
 	switch {
 	case len(asked) == 0:
 		return ""
 	case len(validation.ValidateDryRun(nil, asked)) > 0:
-		return unheardOf
+		return invalidLabel
 	}
 	return metav1.DryRunAll
 }
 
-// method is the call's verb as upstream counts it.
-func (c *call) method() string {
+// verbLabel is the call's verb as upstream counts it.
+func (c *call) verbLabel() string {
 	switch {
 	case c.verb == "":
 		return "CONNECT"
@@ -165,49 +164,49 @@ func (c *call) method() string {
 	return strings.ToUpper(string(c.verb))
 }
 
-// counted carries a call out, waiting for its turn, and counts it.
-func (c *call) counted(do func() error) error {
-	wall, labels := clock.Clock{}, c.labels()
+// measure runs a call within the limits, and counts it.
+func (c *call) measure(do func() error) error {
+	wall, labels := clock.Clock{}, c.metricLabels()
 	began := wall.Now() // it is people's patience that is measured
-	if c.long() {
-		return c.countedStream(labels, do)
+	if c.isLongRunning() {
+		return c.measureStream(labels, do)
 	}
-	return c.load.seated(c.w, c.r, func() (err error) {
+	return c.limiter.runShort(c.w, c.r, func() (err error) {
 		kind := "mutating"
 		if c.r.Method == http.MethodGet {
 			kind = "readOnly"
 		}
-		c.counts.inflight.Add(1, kind)
-		defer c.counts.inflight.Add(-1, kind)
-		dry := c.dryRun()
+		c.telemetry.inflight.Add(1, kind)
+		defer c.telemetry.inflight.Add(-1, kind)
+		dry := c.dryRunLabel()
 		defer func() {
 			code := c.w.code
 			if err != nil {
 				code = int(statusOf(err).Code)
 			}
-			c.counts.durations.Observe(wall.Since(began), append(labels, dry)...)
-			c.counts.requests.Add(1, append(labels, dry, strconv.Itoa(code))...)
+			c.telemetry.durations.Observe(wall.Since(began), append(labels, dry)...)
+			c.telemetry.requests.Add(1, append(labels, dry, strconv.Itoa(code))...)
 		}()
 		return do()
 	})
 }
 
-// long reports whether a call lasts as long as its client likes.
-func (c *call) long() bool { return c.verb == proto.VerbWatch || c.verb == "" }
+// isLongRunning reports whether the client decides how long a call lasts.
+func (c *call) isLongRunning() bool { return c.verb == proto.VerbWatch || c.verb == "" }
 
-func (c *call) countedStream(labels []string, do func() error) error {
-	done, err := c.load.stream(c.r)
+func (c *call) measureStream(labels []string, do func() error) error {
+	done, err := c.limiter.acquireStream(c.r)
 	if err != nil {
 		return err
 	}
 	defer done()
-	c.counts.longrunning.Add(1, labels...)
-	defer c.counts.longrunning.Add(-1, labels...)
+	c.telemetry.longrunning.Add(1, labels...)
+	defer c.telemetry.longrunning.Add(-1, labels...)
 	err = do()
 	code := c.w.code
 	if err != nil {
 		code = int(statusOf(err).Code)
 	}
-	c.counts.requests.Add(1, append(labels, "", strconv.Itoa(code))...)
+	c.telemetry.requests.Add(1, append(labels, "", strconv.Itoa(code))...)
 	return err
 }

@@ -21,14 +21,14 @@ import (
 // counts are kept for ever (T12).
 func TestClientsDoNotChooseLabels(t *testing.T) {
 	pods, _ := kinds.ByResource("pods")
-	g := &gateway{load: newLoad(defaultLimits()), counts: newTelemetry()}
+	g := &gateway{limiter: newLimiter(defaultLimits()), telemetry: newTelemetry()}
 	ask := func(subresource, dryRun string) {
 		r := httptest.NewRequest(http.MethodGet, "/?dryRun="+dryRun, nil)
 		c := &call{
 			gateway: g, w: &response{ResponseWriter: httptest.NewRecorder()}, r: r, query: r.URL.Query(), kind: pods,
 			route: route{GroupVersionResource: pods.GroupVersionResource(), name: "web", subresource: subresource}, verb: proto.VerbGet,
 		}
-		if err := c.counted(func() error { return notServed() }); err == nil {
+		if err := c.measure(func() error { return notServed() }); err == nil {
 			t.Error("want the call's own error")
 		}
 	}
@@ -36,7 +36,7 @@ func TestClientsDoNotChooseLabels(t *testing.T) {
 		ask(fmt.Sprint("made-up-", i), fmt.Sprint("made-up-", i))
 	}
 	ask("status", "All")
-	text := string(g.counts.all.Text())
+	text := string(g.telemetry.all.Text())
 	const labels = `apiserver_request_total{verb="GET",group="",version="v1",resource="pods",subresource=%q,scope="resource",component="apiserver",dry_run=%q,code="404"} %d`
 	for _, want := range []string{fmt.Sprintf(labels, "invalid", "invalid", 10), fmt.Sprintf(labels, "status", "All", 1)} {
 		if !strings.Contains(text, want) {
@@ -83,14 +83,14 @@ func TestMetricsOfProcesses(t *testing.T) {
 		"/metrics/all":                                      {200, "workqueue_depth{process=\"controllers\",name=\"job\"} 2\n"},
 	} {
 		g := &gateway{
-			guard: guard.New("127.0.0.1:1", "secret"), load: newLoad(defaultLimits()), counts: newTelemetry(),
+			guard: guard.New("127.0.0.1:1", "secret"), limiter: newLimiter(defaultLimits()), telemetry: newTelemetry(),
 			cfg: Config{Processes: fakeProcesses{}, Log: slog.New(slog.DiscardHandler)},
 		}
-		g.counts.inflight.Add(1, "readOnly")
+		g.telemetry.inflight.Add(1, "readOnly")
 		r := httptest.NewRequest(http.MethodGet, "https://127.0.0.1:1"+path, nil)
 		r.Header.Set("Authorization", "Bearer secret")
 		w := httptest.NewRecorder()
-		g.handler().ServeHTTP(w, r)
+		g.newHandler().ServeHTTP(w, r)
 		if w.Code != row.code || !strings.Contains(w.Body.String(), row.want) {
 			t.Errorf("%s: %d %s, want %d with %s", path, w.Code, w.Body, row.code, row.want)
 		}

@@ -18,7 +18,7 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// call is a request of the API that is being carried out.
+// call is an API request in progress.
 type call struct {
 	*gateway
 	w     *response
@@ -30,49 +30,49 @@ type call struct {
 	api   *podapi.Client
 }
 
-// resource carries out a request on a resource.
-func (g *gateway) resource(w *response, r *http.Request, to route) error {
+// serveResource serves a request for a resource.
+func (g *gateway) serveResource(w *response, r *http.Request, to route) error {
 	kind, ok := g.kinds.ByResource(to.GroupVersionResource)
-	if !ok && !known(to.Group) {
-		if !g.informed(r.Context()) {
-			return errUnfilled()
+	if !ok && !isBuiltInGroup(to.Group) {
+		if !g.waitForKinds(r.Context()) {
+			return errKindsUnknown()
 		}
 		kind, ok = g.kinds.ByResource(to.GroupVersionResource)
 	}
 	if !ok || !kind.IsServedByDefault() {
-		return g.load.seated(w, r, func() error { return g.otherResource(w, r, to) })
+		return g.limiter.runShort(w, r, func() error { return g.serveUnstored(w, r, to) })
 	}
 	c := &call{gateway: g, w: w, r: r, query: r.URL.Query(), route: to, kind: kind}
 	if !kind.Namespaced && to.namespace != "" {
 		return notServed()
 	}
-	if err := c.refuseOthers(); err != nil {
+	if err := c.rejectImpersonation(); err != nil {
 		return err
 	}
 	c.api = g.api.WithWarn(c.warn)
-	if text := deprecation(kind, g.kinds.CRD(kind.GroupResource()), g.cfg.Compat.Release); text != "" {
+	if text := deprecationWarning(kind, g.kinds.CRD(kind.GroupResource()), g.cfg.Compat.Release); text != "" {
 		c.warn(text)
 	}
-	if serve, ok := c.streaming(); ok {
-		return c.counted(serve)
+	if serve, ok := c.subresourceHandler(); ok {
+		return c.measure(serve)
 	}
 	if c.verb, ok = to.verb(r.Method, kind, c.query); !ok {
 		return notAllowed()
 	}
 	if c.verb == proto.VerbWatch {
-		return c.counted(c.watch)
+		return c.measure(c.serveWatch)
 	}
-	return c.counted(c.carryOut)
+	return c.measure(c.forward)
 }
 
-// warn passes a warning on as a header.
+// warn adds a warning header.
 func (c *call) warn(text string) { c.w.warn(text) }
 
-// requestTimeout is how long, on the wall, a request may take that asks for no other.
+// requestTimeout is the wall-clock limit of a request without a shorter timeout.
 const requestTimeout = time.Minute
 
-// limited is the request's context under the timeout that its client asks for, or ours.
-func (c *call) limited() (context.Context, context.CancelFunc, error) {
+// withTimeout returns the request's context with the client's timeout, or ours if that is shorter.
+func (c *call) withTimeout() (context.Context, context.CancelFunc, error) {
 	limit := requestTimeout
 	if asked := c.query.Get("timeout"); asked != "" {
 		parsed, err := time.ParseDuration(asked)
@@ -87,18 +87,18 @@ func (c *call) limited() (context.Context, context.CancelFunc, error) {
 	return ctx, cancel, nil
 }
 
-// carryOut asks the apiserver and answers.
-func (c *call) carryOut() error {
-	ctx, cancel, err := c.limited()
+// forward passes the request to the apiserver and sends the answer.
+func (c *call) forward() error {
+	ctx, cancel, err := c.withTimeout()
 	if err != nil {
 		return err
 	}
 	defer cancel()
-	as, err := c.form()
+	as, err := c.negotiateForm()
 	if err != nil {
 		return err
 	}
-	raw, err := c.raw()
+	raw, err := c.buildRequest()
 	if err != nil {
 		return err
 	}
@@ -106,22 +106,22 @@ func (c *call) carryOut() error {
 	if err != nil {
 		return err
 	}
-	shaper, err := c.printer(as)
+	shaper, err := c.newPrinter(as)
 	if err != nil {
 		return err
 	}
 	if answer.Page == nil {
-		return respond(c.w, c.r, answer.Code, shaper.one(answer.Object), as)
+		return respond(c.w, c.r, answer.Code, shaper.convertObject(answer.Object), as)
 	}
-	list, err := shaper.many(answer.Page)
+	list, err := shaper.convertPage(answer.Page)
 	if err != nil {
 		return err
 	}
 	return respond(c.w, c.r, answer.Code, list, as)
 }
 
-// form is how the client wants objects of the kind.
-func (c *call) form() (form, error) {
+// negotiateForm negotiates the form of objects of the kind.
+func (c *call) negotiateForm() (form, error) {
 	offer := offers{media: []string{mediaJSON, mediaYAML, mediaProtobuf}, shapes: []shape{asTable, asPartial}}
 	if c.verb == proto.VerbList || c.verb == proto.VerbDeleteCollection {
 		offer.shapes = []shape{asTable, asPartialList}
@@ -132,12 +132,12 @@ func (c *call) form() (form, error) {
 	return negotiate(c.r, offer)
 }
 
-func (c *call) printer(as form) (printer, error) {
+func (c *call) newPrinter(as form) (printer, error) {
 	p := printer{kind: c.kind, form: as, view: podview.View{Now: c.cfg.Clock.Now(), Compat: c.cfg.Compat}}
 	if as.as != asTable {
 		return p, nil
 	}
-	opts, err := optionsIn(c.query, metav1.Convert_url_Values_To_v1_TableOptions)
+	opts, err := parseOptions(c.query, metav1.Convert_url_Values_To_v1_TableOptions)
 	if err != nil {
 		return p, err
 	}
@@ -156,42 +156,42 @@ func (c *call) target() podapi.Target {
 	}
 }
 
-// raw is the request as the apiserver gets it.
-func (c *call) raw() (podapi.RawRequest, error) {
+// buildRequest builds the request to the apiserver.
+func (c *call) buildRequest() (podapi.RawRequest, error) {
 	raw := podapi.RawRequest{Verb: c.verb, Target: c.target()}
 	var err error
 	switch c.verb {
 	case proto.VerbGet:
-		raw.Options, err = pointer(getOptions(c.query))
+		raw.Options, err = pointerTo(getOptions(c.query))
 	case proto.VerbList:
-		raw.Options, err = pointer(listOptions(c.query))
+		raw.Options, err = pointerTo(listOptions(c.query))
 	case proto.VerbCreate:
-		raw.Options, err = pointer(createOptions(c.r))
+		raw.Options, err = pointerTo(createOptions(c.r))
 	case proto.VerbUpdate:
-		raw.Options, err = pointer(updateOptions(c.r))
+		raw.Options, err = pointerTo(updateOptions(c.r))
 	case proto.VerbPatch:
-		return c.patch(raw)
+		return c.buildPatch(raw)
 	case proto.VerbDelete, proto.VerbDeleteCollection:
-		return c.deletion(raw)
+		return c.buildDelete(raw)
 	case proto.VerbWatch:
 		err = notAllowed()
 	}
 	if err == nil && (c.verb == proto.VerbCreate || c.verb == proto.VerbUpdate) {
-		raw.ContentType, raw.Body, err = objectBody(c.r)
+		raw.ContentType, raw.Body, err = readObjectBody(c.r)
 	}
 	return raw, err
 }
 
-// pointer is options as messages are marshalled from.
-func pointer[T any](opts T, err error) (*T, error) { return &opts, err }
+// pointerTo is options as messages are marshalled from.
+func pointerTo[T any](opts T, err error) (*T, error) { return &opts, err }
 
-func (c *call) patch(raw podapi.RawRequest) (podapi.RawRequest, error) {
-	media, err := mediaOf(c.r)
+func (c *call) buildPatch(raw podapi.RawRequest) (podapi.RawRequest, error) {
+	media, err := mediaType(c.r)
 	if err != nil {
 		return raw, err
 	}
 	apply := media == string(types.ApplyYAMLPatchType) || media == string(types.ApplyCBORPatchType)
-	if raw.Options, err = pointer(patchOptions(c.r, applies(apply))); err != nil {
+	if raw.Options, err = pointerTo(patchOptions(c.r, isApply(apply))); err != nil {
 		return raw, err
 	}
 	raw.ContentType = media
@@ -199,13 +199,13 @@ func (c *call) patch(raw podapi.RawRequest) (podapi.RawRequest, error) {
 	return raw, err
 }
 
-func (c *call) deletion(raw podapi.RawRequest) (podapi.RawRequest, error) {
+func (c *call) buildDelete(raw podapi.RawRequest) (podapi.RawRequest, error) {
 	var err error
 	if c.verb == proto.VerbDeleteCollection {
-		if raw.List, err = pointer(listOptions(c.query)); err != nil {
+		if raw.List, err = pointerTo(listOptions(c.query)); err != nil {
 			return raw, err
 		}
 	}
-	raw.Options, err = pointer(deleteBody(c.r))
+	raw.Options, err = pointerTo(readDeleteOptions(c.r))
 	return raw, err
 }

@@ -17,23 +17,26 @@ import (
 // How often a watch sends a bookmark, and how long before its end the last (WCH-24). All
 // times of a watch are the wall's: its client does not live on the cluster's clock.
 const (
-	bookmarkEvery = time.Minute
-	lastBookmark  = 2 * time.Second
+	// bookmarkInterval is the wall-clock time between two bookmarks. finalBookmarkLead is the time
+	// between the last bookmark and the watch's end (WCH-24). All times of a watch are wall-clock
+	// times: its client does not use the cluster's clock.
+	bookmarkInterval  = time.Minute
+	finalBookmarkLead = 2 * time.Second
 )
 
-// watch answers with a stream of events: what there was, then what happens.
-func (c *call) watch() error {
+// serveWatch streams the initial events and then the live ones.
+func (c *call) serveWatch() error {
 	opts, err := listOptions(c.query)
 	if err != nil {
 		return err
 	}
-	frames, err := c.framer()
+	frames, err := c.newFramer()
 	if err != nil {
 		return err
 	}
 	target := c.target()
 	if target.Name != "" {
-		opts.FieldSelector = named(opts.FieldSelector, target.Name)
+		opts.FieldSelector = withName(opts.FieldSelector, target.Name)
 		target.Name = ""
 	}
 	ctx, cancel := clock.Clock{}.Timeout(c.r.Context(), c.api.WatchDuration(opts.TimeoutSeconds))
@@ -47,18 +50,18 @@ func (c *call) watch() error {
 	if err != nil {
 		return err
 	}
-	to, err := c.open(ctx, frames)
+	to, err := c.openSink(ctx, frames)
 	if err != nil {
 		return err
 	}
 	defer to.close()
-	w := &watching{call: c, target: target, opts: opts, live: live, frames: frames, to: to}
-	w.at, _ = strconv.ParseUint(opts.ResourceVersion, 10, 64) // the apiserver has accepted it
+	w := &clientWatch{call: c, target: target, opts: opts, live: live, frames: frames, to: to}
+	w.revision, _ = strconv.ParseUint(opts.ResourceVersion, 10, 64) // the apiserver has accepted it
 	return w.run(to.context(), past)
 }
 
-// named adds the name that the path of old has to a selector.
-func named(selector, name string) string {
+// withName adds a name to a field selector, for the deprecated watch path.
+func withName(selector, name string) string {
 	byName := fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
 	if selector != "" {
 		byName += "," + selector
@@ -66,49 +69,49 @@ func named(selector, name string) string {
 	return byName
 }
 
-// watching is one client's watch.
-type watching struct {
+// clientWatch is one client's watch.
+type clientWatch struct {
 	*call
 	target podapi.Target
 	opts   metav1.ListOptions
-	live   *reader
+	live   *watchReader
 	frames *framer
 	to     sink
-	// at is the revision up to which the client has been told everything.
-	at         uint64
-	bookmarked time.Time
+	// revision is the revision up to which the client has received all events.
+	revision       uint64
+	lastBookmarkAt time.Time
 }
 
-// run delivers until the watch ends. However it ends, the answer has begun, so there is no
-// error to answer with.
-func (w *watching) run(ctx context.Context, past podapi.Backlog) error {
-	w.bookmarked = clock.Clock{}.Now()
+// run delivers until the watch ends. The answer has begun, so no error can be returned to the
+// client.
+func (w *clientWatch) run(ctx context.Context, past podapi.Backlog) error {
+	w.lastBookmarkAt = clock.Clock{}.Now()
 	for {
 		for _, change := range past.Events {
-			if !w.send(ctx, &event{Event: change, revision: revisionOf(change)}) || change.Type == watch.Error {
+			if !w.sendEvent(ctx, &event{Event: change, revision: revisionOf(change)}) || change.Type == watch.Error {
 				return nil
 			}
 		}
-		w.at = max(w.at, past.Revision)
+		w.revision = max(w.revision, past.Revision)
 		if past.Complete {
 			break
 		}
 		next := w.opts
 		next.SendInitialEvents, next.ResourceVersionMatch = nil, ""
-		next.ResourceVersion = strconv.FormatUint(w.at, 10)
+		next.ResourceVersion = strconv.FormatUint(w.revision, 10)
 		var err error
 		if past, err = w.api.CatchUp(ctx, w.target, next); err != nil {
-			w.send(ctx, &event{Event: watch.Event{Type: watch.Error, Object: statusOf(err)}})
+			w.sendEvent(ctx, &event{Event: watch.Event{Type: watch.Error, Object: statusOf(err)}})
 			return nil
 		}
 	}
-	for w.to.flush() == nil && w.more(ctx) {
+	for w.to.flush() == nil && w.deliverReady(ctx) {
 	}
 	return nil
 }
 
-// more delivers what is there, once there is something; false when the watch is over.
-func (w *watching) more(ctx context.Context) bool {
+// deliverReady waits for an event and delivers all that are ready; false if the watch is over.
+func (w *clientWatch) deliverReady(ctx context.Context) bool {
 	select {
 	case <-ctx.Done():
 		return false
@@ -118,7 +121,7 @@ func (w *watching) more(ctx context.Context) bool {
 	}
 	for {
 		change := w.live.next()
-		if change == nil || !w.pass(ctx, change) {
+		if change == nil || !w.deliver(ctx, change) {
 			return false
 		}
 		select {
@@ -129,53 +132,53 @@ func (w *watching) more(ctx context.Context) bool {
 	}
 }
 
-// pass delivers one live event, unless the client knows it already.
-func (w *watching) pass(ctx context.Context, change *event) bool {
+// deliver delivers one live event, unless the client has it already.
+func (w *clientWatch) deliver(ctx context.Context, change *event) bool {
 	switch {
 	case change.Type == watch.Error:
-		w.send(ctx, change)
+		w.sendEvent(ctx, change)
 		return false
 	case change.Type == watch.Bookmark:
-		w.at = max(w.at, change.revision)
-		return !w.due(ctx) || w.at != change.revision || w.send(ctx, change)
-	case change.revision <= w.at:
+		w.revision = max(w.revision, change.revision)
+		return !w.isBookmarkDue(ctx) || w.revision != change.revision || w.sendEvent(ctx, change)
+	case change.revision <= w.revision:
 		return true
 	}
-	w.at = change.revision
+	w.revision = change.revision
 	going := true
-	err := podapi.DeliverWithFaults(ctx, w.cfg.Faults, speaker(w.r), w.target, change.Event, func(told watch.Event) error {
+	err := podapi.DeliverWithFaults(ctx, w.cfg.Faults, clientName(w.r), w.target, change.Event, func(told watch.Event) error {
 		one := change
 		if told.Type == watch.Error {
 			one = &event{Event: told}
 		}
-		going = w.send(ctx, one) && told.Type != watch.Error
+		going = w.sendEvent(ctx, one) && told.Type != watch.Error
 		return nil
 	})
 	return going && err == nil
 }
 
-// due reports whether the client is to get a bookmark now.
-func (w *watching) due(ctx context.Context) bool {
+// isBookmarkDue reports whether the client gets a bookmark now.
+func (w *clientWatch) isBookmarkDue(ctx context.Context) bool {
 	if !w.opts.AllowWatchBookmarks {
 		return false
 	}
 	now := clock.Clock{}.Now()
-	next := w.bookmarked.Add(bookmarkEvery)
+	next := w.lastBookmarkAt.Add(bookmarkInterval)
 	if end, ok := ctx.Deadline(); ok {
-		if last := end.Add(-lastBookmark); w.bookmarked.Before(last) && last.Before(next) {
+		if last := end.Add(-finalBookmarkLead); w.lastBookmarkAt.Before(last) && last.Before(next) {
 			next = last
 		}
 	}
 	if now.Before(next) {
 		return false
 	}
-	w.bookmarked = now
+	w.lastBookmarkAt = now
 	return true
 }
 
-// send hands one event to the client; false when it does not take it, or cannot be told.
-func (w *watching) send(ctx context.Context, change *event) bool {
-	frame, err := w.frames.frame(change)
+// sendEvent sends one event to the client; false if that fails.
+func (w *clientWatch) sendEvent(ctx context.Context, change *event) bool {
+	frame, err := w.frames.frameEvent(change)
 	if err != nil {
 		w.cfg.Log.ErrorContext(ctx, "a watch ends, because an event cannot be encoded", "path", w.r.URL.Path, "cause", err)
 		return false
@@ -183,42 +186,42 @@ func (w *watching) send(ctx context.Context, change *event) bool {
 	if w.to.write(frame) != nil {
 		return false
 	}
-	w.counts.events.Add(1, w.kind.Group, w.kind.Version, w.kind.Resource)
+	w.telemetry.events.Add(1, w.kind.Group, w.kind.Version, w.kind.Resource)
 	return true
 }
 
-// sink is where a watch's frames go.
+// sink writes a watch's frames to a client.
 type sink interface {
 	write(frame []byte) error
 	flush() error
-	// context ends when the client is gone, too.
+	// context ends with the client's connection, too.
 	context() context.Context
 	close()
 }
 
-// open begins the answer.
-func (c *call) open(ctx context.Context, frames *framer) (sink, error) {
-	if webSocket(c.r) {
-		return c.upgrade(ctx, frames)
+// openSink begins the answer.
+func (c *call) openSink(ctx context.Context, frames *framer) (sink, error) {
+	if wantsWebSocket(c.r) {
+		return c.upgradeWatch(ctx, frames)
 	}
 	c.w.Header().Set("Content-Type", frames.contentType())
 	c.w.WriteHeader(http.StatusOK)
-	return &chunks{ctx: ctx, w: c.w, control: http.NewResponseController(c.w)}, nil
+	return &responseSink{ctx: ctx, w: c.w, control: http.NewResponseController(c.w)}, nil
 }
 
 // writeTimeout is how long a client may take to read one frame.
 const writeTimeout = 30 * time.Second
 
-// chunks is a watch in the body of a response.
-type chunks struct {
+// responseSink writes a watch into the body of a response.
+type responseSink struct {
 	ctx     context.Context //nolint:containedctx // of the request that is being answered
 	w       http.ResponseWriter
 	control *http.ResponseController
-	// flushed says that nothing has been written since.
+	// flushed means that nothing has been written since the last flush.
 	flushed bool
 }
 
-func (s *chunks) write(frame []byte) error {
+func (s *responseSink) write(frame []byte) error {
 	if err := s.control.SetWriteDeadline(clock.Clock{}.Now().Add(writeTimeout)); err != nil {
 		return err
 	}
@@ -227,7 +230,7 @@ func (s *chunks) write(frame []byte) error {
 	return err
 }
 
-func (s *chunks) flush() error {
+func (s *responseSink) flush() error {
 	if s.flushed {
 		return nil
 	}
@@ -239,6 +242,6 @@ func (s *chunks) flush() error {
 	return s.control.SetWriteDeadline(time.Time{})
 }
 
-func (s *chunks) context() context.Context { return s.ctx }
+func (s *responseSink) context() context.Context { return s.ctx }
 
-func (s *chunks) close() {}
+func (s *responseSink) close() {}

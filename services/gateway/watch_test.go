@@ -57,7 +57,7 @@ func (c *client) close()                   {}
 // TestAWatchGoesOn from its past into the present, skips what it has told already, and
 // sends bookmarks every minute and before the end (WCH-20, WCH-24).
 func TestAWatchGoesOn(t *testing.T) {
-	shared(t, func(t *testing.T, b *bench, s *streams) {
+	shared(t, func(t *testing.T, b *bench, s *sharedWatches) {
 		ctx, cancel := context.WithTimeout(t.Context(), 150*time.Second)
 		defer cancel()
 		to := &client{ctx: ctx, began: time.Now()}
@@ -107,7 +107,7 @@ func TestAWatchEnds(t *testing.T) {
 		"the end of the bus's watch": func(b *bench, _ *client, _ chan struct{}) { b.opened[0].Stop() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			shared(t, func(t *testing.T, b *bench, s *streams) {
+			shared(t, func(t *testing.T, b *bench, s *sharedWatches) {
 				ending := make(chan struct{})
 				to := &client{ctx: t.Context(), began: time.Now()}
 				w := watchOver(t, s, to, metav1.ListOptions{})
@@ -133,13 +133,13 @@ func TestAWatchEnds(t *testing.T) {
 	}
 }
 
-func watchOver(t *testing.T, s *streams, to *client, opts metav1.ListOptions) *watching {
+func watchOver(t *testing.T, s *sharedWatches, to *client, opts metav1.ListOptions) *clientWatch {
 	t.Helper()
 	kind := podsTarget().Kind
-	g := &gateway{cfg: Config{Log: slog.New(slog.DiscardHandler)}, counts: newTelemetry()}
+	g := &gateway{cfg: Config{Log: slog.New(slog.DiscardHandler)}, telemetry: newTelemetry()}
 	c := &call{gateway: g, r: httptest.NewRequest(http.MethodGet, "/", nil), kind: kind}
-	return &watching{
+	return &clientWatch{
 		call: c, target: podsTarget(), opts: opts, live: joined(t, s, opts), to: to,
-		frames: &framer{printer: printer{kind: kind, form: plain()}},
+		frames: &framer{printer: printer{kind: kind, form: defaultForm()}},
 	}
 }

@@ -1,4 +1,4 @@
-// Package accept reads what a client accepts as an answer.
+// Package accept parses Accept headers.
 package accept
 
 import (
@@ -12,16 +12,16 @@ import (
 
 // Clause is one media range of an Accept header.
 type Clause struct {
-	// Media is a media type, or a range of them such as application/*.
+	// Media is a media type, or a range, for example application/*.
 	Media string
-	// Params are its parameters, such as as=Table.
+	// Params are its parameters, for example as=Table.
 	Params map[string]string
 	weight float64
 }
 
-// Clauses are the ranges that a request accepts, the most wanted first: everything, without
-// an Accept header. What is no media type stands for itself, because client-go's old name of
-// OpenAPI 2 is none.
+// Clauses returns the ranges that a request accepts, the preferred first; everything without an
+// Accept header. An invalid media type is kept as it is, because client-go's old name of OpenAPI 2
+// is invalid.
 func Clauses(r *http.Request) []Clause {
 	header := r.Header.Get("Accept")
 	if header == "" {
@@ -60,7 +60,7 @@ func (c Clause) Covers(media string) bool {
 	return ok && strings.HasPrefix(media, kind+"/")
 }
 
-// Refusal is what a client is told that accepts none of the media types offered.
+// Refusal is the message of a 406.
 func Refusal(offered ...string) string {
 	return "only the following media types are accepted: " + strings.Join(offered, ", ")
 }

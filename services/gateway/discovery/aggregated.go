@@ -14,8 +14,8 @@ import (
 // aggregatedForm is one version of the aggregated answer.
 type aggregatedForm struct{ version, media string }
 
-// wantsAggregated reports whether a client would rather have all groups in one answer: that
-// is so when it names them before plain JSON.
+// wantsAggregated reports whether the client prefers all groups in one answer: its Accept header
+// names that before plain JSON.
 func wantsAggregated(r *http.Request) (aggregatedForm, bool) {
 	for clause := range strings.SplitSeq(r.Header.Get("Accept"), ",") {
 		media, params, err := mime.ParseMediaType(clause)
@@ -35,9 +35,8 @@ func wantsAggregated(r *http.Request) (aggregatedForm, bool) {
 	return aggregatedForm{}, false
 }
 
-// aggregated answers with the group without a name below /api, and with all others below
-// /apis.
-func (s *served) aggregated(w http.ResponseWriter, r *http.Request, form aggregatedForm) {
+// respondAggregated answers with the legacy group below /api, and with all others below /apis.
+func (s *snapshot) respondAggregated(w http.ResponseWriter, r *http.Request, form aggregatedForm) {
 	legacy := !strings.HasPrefix(r.URL.Path, "/apis")
 	all := &apidiscoveryv2.APIGroupDiscoveryList{
 		TypeMeta: metav1.TypeMeta{Kind: "APIGroupDiscoveryList", APIVersion: apidiscoveryv2.GroupName + "/" + form.version},
@@ -49,7 +48,7 @@ func (s *served) aggregated(w http.ResponseWriter, r *http.Request, form aggrega
 			continue
 		}
 		version := apidiscoveryv2.APIVersionDiscovery{
-			Version: gv.Version, Freshness: apidiscoveryv2.DiscoveryFreshnessCurrent, Resources: discovered(gv, list.APIResources),
+			Version: gv.Version, Freshness: apidiscoveryv2.DiscoveryFreshnessCurrent, Resources: aggregateResources(gv, list.APIResources),
 		}
 		if last := len(all.Items) - 1; last >= 0 && all.Items[last].Name == gv.Group {
 			all.Items[last].Versions = append(all.Items[last].Versions, version)
@@ -60,11 +59,12 @@ func (s *served) aggregated(w http.ResponseWriter, r *http.Request, form aggrega
 		})
 	}
 	w.Header().Set("Content-Type", form.media+";g="+apidiscoveryv2.GroupName+";v="+form.version+";as=APIGroupDiscoveryList")
-	send(w, r, form.media, all)
+	writeObject(w, r, form.media, all)
 }
 
-// discovered is resources in the aggregated form, in which subresources are below theirs.
-func discovered(gv schema.GroupVersion, resources []metav1.APIResource) []apidiscoveryv2.APIResourceDiscovery {
+// aggregateResources converts resources to the aggregated form, which nests subresources in their
+// resources.
+func aggregateResources(gv schema.GroupVersion, resources []metav1.APIResource) []apidiscoveryv2.APIResourceDiscovery {
 	var all []apidiscoveryv2.APIResourceDiscovery
 	for _, resource := range resources {
 		kind := &metav1.GroupVersionKind{Group: gv.Group, Version: gv.Version, Kind: resource.Kind}

@@ -21,9 +21,9 @@ const (
 	mediaProtobuf = runtime.ContentTypeProtobuf
 )
 
-// chosen is the first of the media types offered that a client accepts; empty when there is
-// none. Whoever accepts nothing in particular gets the first.
-func chosen(r *http.Request, offered ...string) string {
+// negotiateMedia returns the offered media type that the client prefers; empty if it accepts none.
+// The first one is the default.
+func negotiateMedia(r *http.Request, offered ...string) string {
 	for _, wanted := range accept.Clauses(r) {
 		if wanted.Params["as"] != "" {
 			continue
@@ -37,25 +37,25 @@ func chosen(r *http.Request, offered ...string) string {
 	return ""
 }
 
-// answer sends an object in the form that the client wants, or a 406.
-func answer(w http.ResponseWriter, r *http.Request, obj runtime.Object) {
-	media := chosen(r, mediaJSON, mediaYAML, mediaProtobuf)
+// respond sends an object in the media type that the client wants, or a 406.
+func respond(w http.ResponseWriter, r *http.Request, obj runtime.Object) {
+	media := negotiateMedia(r, mediaJSON, mediaYAML, mediaProtobuf)
 	if media == "" {
 		notAcceptable(w, mediaJSON, mediaYAML, mediaProtobuf)
 		return
 	}
 	w.Header().Set("Content-Type", media)
-	send(w, r, media, obj)
+	writeObject(w, r, media, obj)
 }
 
-// send writes an object whose content type has been set.
-func send(w http.ResponseWriter, r *http.Request, media string, obj runtime.Object) {
+// writeObject writes an object. The content type has been set.
+func writeObject(w http.ResponseWriter, r *http.Request, media string, obj runtime.Object) {
 	data, err := encode(media, obj)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	sendBytes(w, r, data)
+	writeBytes(w, r, data)
 }
 
 func encode(media string, obj runtime.Object) ([]byte, error) {
@@ -69,7 +69,7 @@ func encode(media string, obj runtime.Object) ([]byte, error) {
 	return append(data, '\n'), err
 }
 
-// encodeProtobuf is for kinds that are never stored too.
+// encodeProtobuf also encodes kinds that are never stored.
 func encodeProtobuf(obj runtime.Object) ([]byte, error) {
 	if message, ok := obj.(interface{ Marshal() ([]byte, error) }); ok {
 		raw, err := message.Marshal()
@@ -86,12 +86,12 @@ func encodeProtobuf(obj runtime.Object) ([]byte, error) {
 	return kinds.Encode(obj)
 }
 
-// sendBytes writes data, or a 304 to whoever has it already.
-func sendBytes(w http.ResponseWriter, r *http.Request, data []byte) {
+// writeBytes writes data with its ETag, or a 304 if the client has it already.
+func writeBytes(w http.ResponseWriter, r *http.Request, data []byte) {
 	tag := fmt.Sprintf("%q", fmt.Sprintf("%X", sha512.Sum512(data)))
 	w.Header().Set("ETag", tag)
 	w.Header().Add("Vary", "Accept")
-	if matches(r.Header.Get("If-None-Match"), tag) {
+	if matchesETag(r.Header.Get("If-None-Match"), tag) {
 		w.Header().Del("Content-Type")
 		w.WriteHeader(http.StatusNotModified)
 		return
@@ -101,7 +101,7 @@ func sendBytes(w http.ResponseWriter, r *http.Request, data []byte) {
 	}
 }
 
-func matches(wanted, tag string) bool {
+func matchesETag(wanted, tag string) bool {
 	for one := range strings.SplitSeq(wanted, ",") {
 		if one = strings.TrimPrefix(strings.TrimSpace(one), "W/"); one == tag || one == "*" {
 			return true
@@ -110,15 +110,15 @@ func matches(wanted, tag string) bool {
 	return false
 }
 
-// answerJSON sends what is no object, for people to read.
-func answerJSON(w http.ResponseWriter, r *http.Request, value any) {
+// respondJSON sends a value that is not an object, indented.
+func respondJSON(w http.ResponseWriter, r *http.Request, value any) {
 	data, err := json.MarshalIndent(value, "", "  ")
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", mediaJSON)
-	sendBytes(w, r, data)
+	writeBytes(w, r, data)
 }
 
 func notAcceptable(w http.ResponseWriter, offered ...string) {

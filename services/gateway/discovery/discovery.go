@@ -1,16 +1,16 @@
-// Package discovery tells clients what there is: /version, /api, /apis and what is below
-// them, and the OpenAPI documents. It knows the built-in kinds and, from the directory, the
-// custom ones; what is announced is computed once per change of the directory.
+// Package discovery serves /version, /api, /apis and the paths below them, and the OpenAPI
+// documents. It knows the built-in kinds and, from the directory, the custom ones. The lists are
+// computed once per change of the directory.
 //
-//	resources.go   which resources and subresources there are: pure
-//	groups.go      them, as the plain lists of groups and versions
-//	aggregated.go  them, all in one answer
-//	documents.go   them, as OpenAPI 2 and 3
-//	answer.go      what a client wants to read, and whether it has it already
+//	resources.go   the resources and subresources: pure
+//	groups.go      the plain lists of groups and versions
+//	aggregated.go  all groups in one answer
+//	documents.go   OpenAPI 2 and 3
+//	answer.go      content negotiation and ETags
 //
 // # Blocking
 //
-// Nothing here waits for the cluster. Who asks for OpenAPI 2 waits for who has asked before.
+// Nothing here waits for the cluster. Requests for OpenAPI 2 wait for each other.
 package discovery
 
 import (
@@ -29,70 +29,70 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// Directory knows which kinds are served now; a *directory.Directory is one.
+// Directory lists the kinds that are served now; a *directory.Directory is one.
 type Directory interface {
 	All() []kinds.Kind
 	CRD(gr schema.GroupResource) *apiextensionsv1.CustomResourceDefinition
-	// Changed is closed when the others have something new to say.
+	// Changed returns a channel that is closed when All or CRD change.
 	Changed() <-chan struct{}
 }
 
-// New answers for what dir knows, in the name of the release that compat imitates.
+// New returns a handler for the kinds of dir and the release that compat imitates.
 func New(dir Directory, compat proto.Compat) http.Handler {
 	h := &handler{
 		dir: dir, release: Release(compat), definitions: openapi.BuiltIn(), mux: http.NewServeMux(),
-		fingerprint: sync.OnceValue(fingerprint), making: make(chan struct{}, 1),
+		fingerprint: sync.OnceValue(fingerprint), building: make(chan struct{}, 1),
 	}
-	for path, answer := range map[string]func(*served, http.ResponseWriter, *http.Request){
-		"/{$}":                               h.root,
-		"/version":                           h.version,
-		"/version/{$}":                       h.version,
-		"/api":                               h.legacyVersions,
-		"/api/{$}":                           h.legacyVersions,
-		"/apis":                              h.groups,
-		"/apis/{$}":                          h.groups,
-		"/apis/{group}":                      h.group,
-		"/apis/{group}/{$}":                  h.group,
-		"/api/{version}":                     h.resources,
-		"/api/{version}/{$}":                 h.resources,
-		"/apis/{group}/{version}":            h.resources,
-		"/apis/{group}/{version}/{$}":        h.resources,
-		"/openapi/v2":                        h.openAPI2,
-		"/openapi/v3":                        h.openAPI3Index,
-		"/openapi/v3/{$}":                    h.openAPI3Index,
-		"/openapi/v3/api/{version}":          h.openAPI3,
-		"/openapi/v3/apis/{group}":           h.noDocument,
-		"/openapi/v3/apis/{group}/{version}": h.openAPI3,
+	for path, answer := range map[string]func(*snapshot, http.ResponseWriter, *http.Request){
+		"/{$}":                               h.servePaths,
+		"/version":                           h.serveVersion,
+		"/version/{$}":                       h.serveVersion,
+		"/api":                               h.serveLegacyVersions,
+		"/api/{$}":                           h.serveLegacyVersions,
+		"/apis":                              h.serveGroups,
+		"/apis/{$}":                          h.serveGroups,
+		"/apis/{group}":                      h.serveGroup,
+		"/apis/{group}/{$}":                  h.serveGroup,
+		"/api/{version}":                     h.serveResources,
+		"/api/{version}/{$}":                 h.serveResources,
+		"/apis/{group}/{version}":            h.serveResources,
+		"/apis/{group}/{version}/{$}":        h.serveResources,
+		"/openapi/v2":                        h.serveOpenAPI2,
+		"/openapi/v3":                        h.serveOpenAPI3Index,
+		"/openapi/v3/{$}":                    h.serveOpenAPI3Index,
+		"/openapi/v3/api/{version}":          h.serveOpenAPI3,
+		"/openapi/v3/apis/{group}":           h.serveNotFound,
+		"/openapi/v3/apis/{group}/{version}": h.serveOpenAPI3,
 	} {
-		h.mux.HandleFunc(path, h.with(answer))
+		h.mux.HandleFunc(path, h.withSnapshot(answer))
 	}
 	h.mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { notFound(w) })
 	return h
 }
 
-// handler is what every request sees.
+// handler serves all requests.
 type handler struct {
 	dir         Directory
 	release     string
 	definitions *openapi.Definitions
 	fingerprint func() string
-	// making holds a token while a document of OpenAPI 2 is made.
-	making chan struct{}
-	mux    *http.ServeMux
-	last   atomic.Pointer[served]
+	// building holds a token while an OpenAPI 2 document is built.
+	building chan struct{}
+	mux      *http.ServeMux
+	latest   atomic.Pointer[snapshot]
 }
 
-// served is what is announced between two changes of the directory; it is immutable.
-type served struct {
+// snapshot is what is served between two changes of the directory. It is immutable.
+type snapshot struct {
 	// lists are the groups and versions, the preferred version of each group first.
 	lists []metav1.APIResourceList
-	// definitions are those of the custom kinds, by group and version.
+	// definitions are the custom kinds, by group and version.
 	definitions map[string][]customKind
-	// superseded is closed when there is something newer.
+	// superseded is closed when the directory has changed.
 	superseded <-chan struct{}
 }
 
-// customKind is a kind and what defines it.
+// customKind is a kind with its definition.
 type customKind struct {
 	kinds.Kind
 	crd *apiextensionsv1.CustomResourceDefinition
@@ -101,28 +101,28 @@ type customKind struct {
 // ServeHTTP implements http.Handler.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.mux.ServeHTTP(w, r) }
 
-// with gives a request what is served now. Only reading is possible here.
-func (h *handler) with(answer func(*served, http.ResponseWriter, *http.Request)) http.HandlerFunc {
+// withSnapshot passes the current snapshot to a handler of GET and HEAD requests.
+func (h *handler) withSnapshot(answer func(*snapshot, http.ResponseWriter, *http.Request)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			w.Header().Set("Allow", "GET, HEAD")
 			http.Error(w, "the server does not allow this method on the requested resource", http.StatusMethodNotAllowed)
 			return
 		}
-		answer(h.now(), w, r)
+		answer(h.currentSnapshot(), w, r)
 	}
 }
 
-// now is what is served now.
-func (h *handler) now() *served {
-	if last := h.last.Load(); last != nil {
+// currentSnapshot returns a snapshot of the directory as it is now.
+func (h *handler) currentSnapshot() *snapshot {
+	if last := h.latest.Load(); last != nil {
 		select {
 		case <-last.superseded:
 		default:
 			return last
 		}
 	}
-	fresh := &served{superseded: h.dir.Changed(), definitions: map[string][]customKind{}}
+	fresh := &snapshot{superseded: h.dir.Changed(), definitions: map[string][]customKind{}}
 	all := h.dir.All()
 	for _, kind := range all {
 		if !kind.Custom {
@@ -135,13 +135,13 @@ func (h *handler) now() *served {
 		gv := kind.GroupVersion().String()
 		fresh.definitions[gv] = append(fresh.definitions[gv], customKind{kind, crd})
 	}
-	fresh.lists = Lists(all)
-	h.last.Store(fresh)
+	fresh.lists = ResourceLists(all)
+	h.latest.Store(fresh)
 	return fresh
 }
 
-// list is the resources of a group and version.
-func (s *served) list(gv schema.GroupVersion) (metav1.APIResourceList, bool) {
+// resourceList returns the resources of a group and version.
+func (s *snapshot) resourceList(gv schema.GroupVersion) (metav1.APIResourceList, bool) {
 	i := slices.IndexFunc(s.lists, func(l metav1.APIResourceList) bool { return l.GroupVersion == gv.String() })
 	if i < 0 {
 		return metav1.APIResourceList{}, false
@@ -149,8 +149,8 @@ func (s *served) list(gv schema.GroupVersion) (metav1.APIResourceList, bool) {
 	return s.lists[i], true
 }
 
-// root lists the paths.
-func (h *handler) root(now *served, w http.ResponseWriter, r *http.Request) {
+// servePaths lists the paths.
+func (h *handler) servePaths(now *snapshot, w http.ResponseWriter, r *http.Request) {
 	paths := []string{"/api", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version"}
 	for _, list := range now.lists {
 		gv, _ := schema.ParseGroupVersion(list.GroupVersion)
@@ -160,7 +160,7 @@ func (h *handler) root(now *served, w http.ResponseWriter, r *http.Request) {
 		paths = append(paths, pathOf(gv))
 	}
 	slices.Sort(paths)
-	answerJSON(w, r, metav1.RootPaths{Paths: slices.Compact(paths)})
+	respondJSON(w, r, metav1.RootPaths{Paths: slices.Compact(paths)})
 }
 
 // pathOf is the path of a group and version.
@@ -171,16 +171,16 @@ func pathOf(gv schema.GroupVersion) string {
 	return "/apis/" + gv.Group + "/" + gv.Version
 }
 
-// asked is the group and version in a path.
-func asked(r *http.Request) schema.GroupVersion {
+// requestedVersion is the group and version in a path.
+func requestedVersion(r *http.Request) schema.GroupVersion {
 	return schema.GroupVersion{Group: r.PathValue("group"), Version: r.PathValue("version")}
 }
 
-// noDocument is for paths that look like a document's and are none.
-func (*handler) noDocument(_ *served, w http.ResponseWriter, _ *http.Request) { notFound(w) }
+// serveNotFound answers on paths that look like a document's but are none.
+func (*handler) serveNotFound(_ *snapshot, w http.ResponseWriter, _ *http.Request) { notFound(w) }
 
-// notFound is what upstream's server answers to a path that is nothing.
+// notFound is upstream's answer on an unknown path.
 func notFound(w http.ResponseWriter) { http.Error(w, "404 page not found", http.StatusNotFound) }
 
-// joined is what a few strings read as one key.
-func joined(parts ...string) string { return strings.Join(parts, "\n") }
+// joinKey joins strings to one hash key.
+func joinKey(parts ...string) string { return strings.Join(parts, "\n") }

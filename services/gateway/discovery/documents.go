@@ -20,12 +20,14 @@ import (
 // The media types of OpenAPI 2 in protobuf: as clients ask for it, and as they asked before
 // names of media types were taken seriously.
 const (
+	// mediaOpenAPI2 is OpenAPI 2 in protobuf. mediaOpenAPI2Old is its name from older clients; it
+	// is not a valid media type.
 	mediaOpenAPI2    = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 	mediaOpenAPI2Old = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
 )
 
-// describe is a group and version as the OpenAPI documents take it.
-func (s *served) describe(list metav1.APIResourceList) (openapi.Group, error) {
+// openAPIGroup returns a group and version as the OpenAPI documents need it.
+func (s *snapshot) openAPIGroup(list metav1.APIResourceList) (openapi.Group, error) {
 	group := openapi.Group{APIResourceList: list}
 	for _, kind := range s.definitions[list.GroupVersion] {
 		models, err := openapi.FromCRD(kind.crd, kind.Version)
@@ -40,11 +42,11 @@ func (s *served) describe(list metav1.APIResourceList) (openapi.Group, error) {
 	return group, nil
 }
 
-// openAPI2 is GET /openapi/v2. Clients that know OpenAPI 3 hardly ask for it. Making it takes
-// some eighty megabytes that nobody needs a moment later, so that they are given back, and
-// one is made after the other.
-func (h *handler) openAPI2(now *served, w http.ResponseWriter, r *http.Request) {
-	media := chosen(r, mediaJSON, mediaOpenAPI2, mediaOpenAPI2Old)
+// serveOpenAPI2 serves GET /openapi/v2. Clients that know OpenAPI 3 rarely request it. Building the
+// document takes some 80 MB for a moment. The memory is returned to the system, and documents are
+// built one after the other.
+func (h *handler) serveOpenAPI2(now *snapshot, w http.ResponseWriter, r *http.Request) {
+	media := negotiateMedia(r, mediaJSON, mediaOpenAPI2, mediaOpenAPI2Old)
 	if media == "" {
 		notAcceptable(w, mediaJSON, mediaOpenAPI2)
 		return
@@ -52,27 +54,27 @@ func (h *handler) openAPI2(now *served, w http.ResponseWriter, r *http.Request) 
 	if media != mediaJSON {
 		media = mediaOpenAPI2
 	}
-	document, err := h.makeOpenAPI2(r.Context(), now, media)
+	document, err := h.buildOpenAPI2(r.Context(), now, media)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", media)
-	sendBytes(w, r, document)
+	writeBytes(w, r, document)
 }
 
-// makeOpenAPI2 makes the document in a media type, when no other is being made.
-func (h *handler) makeOpenAPI2(ctx context.Context, now *served, media string) ([]byte, error) {
+// buildOpenAPI2 builds the document in a media type. It waits for other builds.
+func (h *handler) buildOpenAPI2(ctx context.Context, now *snapshot, media string) ([]byte, error) {
 	select {
-	case h.making <- struct{}{}:
+	case h.building <- struct{}{}:
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	defer func() { <-h.making }()
+	defer func() { <-h.building }()
 	defer debug.FreeOSMemory()
 	var groups []openapi.Group
 	for _, list := range now.lists {
-		group, err := now.describe(list)
+		group, err := now.openAPIGroup(list)
 		if err != nil {
 			return nil, err
 		}
@@ -80,12 +82,12 @@ func (h *handler) makeOpenAPI2(ctx context.Context, now *served, media string) (
 	}
 	document, err := h.definitions.V2(h.release, groups)
 	if err == nil && media != mediaJSON {
-		document, err = inProtobuf(document)
+		document, err = openAPI2ToProtobuf(document)
 	}
 	return document, err
 }
 
-func inProtobuf(document []byte) ([]byte, error) {
+func openAPI2ToProtobuf(document []byte) ([]byte, error) {
 	parsed, err := openapiv2.ParseDocument(document)
 	if err != nil {
 		return nil, fmt.Errorf("openapi: %w", err)
@@ -93,9 +95,9 @@ func inProtobuf(document []byte) ([]byte, error) {
 	return protobuf.MarshalOptions{Deterministic: true}.Marshal(parsed)
 }
 
-// openAPI3Index is GET /openapi/v3: where the documents are, each under a name that changes
-// with its content.
-func (h *handler) openAPI3Index(now *served, w http.ResponseWriter, r *http.Request) {
+// serveOpenAPI3Index serves GET /openapi/v3: the URLs of the documents. Each URL changes with its
+// document.
+func (h *handler) serveOpenAPI3Index(now *snapshot, w http.ResponseWriter, r *http.Request) {
 	type entry struct {
 		ServerRelativeURL string `json:"serverRelativeURL"`
 	}
@@ -103,53 +105,53 @@ func (h *handler) openAPI3Index(now *served, w http.ResponseWriter, r *http.Requ
 	for _, list := range now.lists {
 		gv, _ := schema.ParseGroupVersion(list.GroupVersion)
 		path := pathOf(gv)
-		paths[path[1:]] = entry{"/openapi/v3" + path + "?hash=" + h.hash(now, list)}
+		paths[path[1:]] = entry{"/openapi/v3" + path + "?hash=" + h.documentHash(now, list)}
 	}
-	answerJSON(w, r, map[string]any{"paths": paths})
+	respondJSON(w, r, map[string]any{"paths": paths})
 }
 
-// hash names the content of a document by what it is made from.
-func (h *handler) hash(now *served, list metav1.APIResourceList) string {
+// documentHash hashes what a document is built from.
+func (h *handler) documentHash(now *snapshot, list metav1.APIResourceList) string {
 	said, _ := json.Marshal(list) // strings and booleans: cannot fail
-	key := joined(h.release, h.fingerprint(), string(said))
+	key := joinKey(h.release, h.fingerprint(), string(said))
 	for _, kind := range now.definitions[list.GroupVersion] {
 		spec, _ := json.Marshal(kind.crd.Spec) // came from JSON: cannot fail
-		key = joined(key, string(spec))
+		key = joinKey(key, string(spec))
 	}
 	return fmt.Sprintf("%X", sha512.Sum512([]byte(key)))
 }
 
-// fingerprint changes with the definitions and with the program that makes documents of them:
-// kubectl keeps on disk what it has fetched under a hash.
+// fingerprint changes with the definitions and with the program that builds the documents: kubectl
+// caches on disk by hash.
 func fingerprint() string {
 	build := ""
 	if info, ok := debug.ReadBuildInfo(); ok {
 		build = info.String()
 	}
-	return joined(openapi.Fingerprint(), build)
+	return joinKey(openapi.Fingerprint(), build)
 }
 
-// openAPI3 is GET /openapi/v3/api/v1 and /openapi/v3/apis/GROUP/VERSION. A document that was
-// asked for under its hash may be kept for ever.
-func (h *handler) openAPI3(now *served, w http.ResponseWriter, r *http.Request) {
-	list, ok := now.list(asked(r))
+// serveOpenAPI3 serves GET /openapi/v3/api/v1 and /openapi/v3/apis/GROUP/VERSION. An answer to a
+// request with the hash may be cached for ever.
+func (h *handler) serveOpenAPI3(now *snapshot, w http.ResponseWriter, r *http.Request) {
+	list, ok := now.resourceList(requestedVersion(r))
 	if !ok {
 		notFound(w)
 		return
 	}
-	if chosen(r, mediaJSON) == "" {
+	if negotiateMedia(r, mediaJSON) == "" {
 		notAcceptable(w, mediaJSON)
 		return
 	}
 	if hash := r.URL.Query().Get("hash"); hash != "" {
-		current := h.hash(now, list)
+		current := h.documentHash(now, list)
 		if hash != current {
-			http.Redirect(w, r, "/openapi/v3"+pathOf(asked(r))+"?hash="+current, http.StatusMovedPermanently)
+			http.Redirect(w, r, "/openapi/v3"+pathOf(requestedVersion(r))+"?hash="+current, http.StatusMovedPermanently)
 			return
 		}
 		w.Header().Set("Cache-Control", "public, immutable")
 	}
-	group, err := now.describe(list)
+	group, err := now.openAPIGroup(list)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
@@ -160,5 +162,5 @@ func (h *handler) openAPI3(now *served, w http.ResponseWriter, r *http.Request) 
 		return
 	}
 	w.Header().Set("Content-Type", mediaJSON)
-	sendBytes(w, r, document)
+	writeBytes(w, r, document)
 }

@@ -27,11 +27,11 @@ func TestOpenAPI2IsMadeOnceAtATime(t *testing.T) {
 	}
 	impatient, leave := context.WithCancel(t.Context())
 	leave()
-	h.making <- struct{}{} // another is being made
+	h.building <- struct{}{} // another is being made
 	if code := ask(impatient); code != http.StatusInternalServerError {
 		t.Errorf("beside another one: %d", code)
 	}
-	<-h.making
+	<-h.building
 	for range 2 { // the first gives its turn back
 		if code := ask(t.Context()); code != http.StatusOK {
 			t.Errorf("alone: %d", code)

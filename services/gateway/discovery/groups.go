@@ -10,13 +10,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// legacyVersions is GET /api.
-func (h *handler) legacyVersions(now *served, w http.ResponseWriter, r *http.Request) {
+// serveLegacyVersions serves GET /api.
+func (h *handler) serveLegacyVersions(now *snapshot, w http.ResponseWriter, r *http.Request) {
 	if form, ok := wantsAggregated(r); ok {
-		now.aggregated(w, r, form)
+		now.respondAggregated(w, r, form)
 		return
 	}
-	answer(w, r, &metav1.APIVersions{
+	respond(w, r, &metav1.APIVersions{
 		TypeMeta: metav1.TypeMeta{Kind: "APIVersions"},
 		Versions: []string{"v1"},
 		ServerAddressByClientCIDRs: []metav1.ServerAddressByClientCIDR{
@@ -25,17 +25,17 @@ func (h *handler) legacyVersions(now *served, w http.ResponseWriter, r *http.Req
 	})
 }
 
-// groups is GET /apis.
-func (h *handler) groups(now *served, w http.ResponseWriter, r *http.Request) {
+// serveGroups serves GET /apis.
+func (h *handler) serveGroups(now *snapshot, w http.ResponseWriter, r *http.Request) {
 	if form, ok := wantsAggregated(r); ok {
-		now.aggregated(w, r, form)
+		now.respondAggregated(w, r, form)
 		return
 	}
-	answer(w, r, &metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}, Groups: now.named()})
+	respond(w, r, &metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}, Groups: now.namedGroups()})
 }
 
-// named are the groups that have names, which all but the first of Kubernetes' do.
-func (s *served) named() []metav1.APIGroup {
+// namedGroups are all groups but the legacy group.
+func (s *snapshot) namedGroups() []metav1.APIGroup {
 	groups := []metav1.APIGroup{}
 	for _, list := range s.lists {
 		gv, _ := schema.ParseGroupVersion(list.GroupVersion)
@@ -54,41 +54,41 @@ func (s *served) named() []metav1.APIGroup {
 	return groups
 }
 
-// group is GET /apis/GROUP.
-func (h *handler) group(now *served, w http.ResponseWriter, r *http.Request) {
-	for _, group := range now.named() {
+// serveGroup serves GET /apis/GROUP.
+func (h *handler) serveGroup(now *snapshot, w http.ResponseWriter, r *http.Request) {
+	for _, group := range now.namedGroups() {
 		if group.Name == r.PathValue("group") {
 			group.TypeMeta = metav1.TypeMeta{Kind: "APIGroup", APIVersion: "v1"}
-			answer(w, r, &group)
+			respond(w, r, &group)
 			return
 		}
 	}
 	notFound(w)
 }
 
-// resources is GET /api/v1 and /apis/GROUP/VERSION.
-func (h *handler) resources(now *served, w http.ResponseWriter, r *http.Request) {
-	list, ok := now.list(asked(r))
+// serveResources serves GET /api/v1 and /apis/GROUP/VERSION.
+func (h *handler) serveResources(now *snapshot, w http.ResponseWriter, r *http.Request) {
+	list, ok := now.resourceList(requestedVersion(r))
 	switch {
 	case ok:
-		answer(w, r, &list)
+		respond(w, r, &list)
 	case now.hasGroup(r.PathValue("group")):
-		noVersion(w, r)
+		versionNotFound(w, r)
 	default:
 		notFound(w)
 	}
 }
 
 // hasGroup reports whether a group is served in any version.
-func (s *served) hasGroup(group string) bool {
+func (s *snapshot) hasGroup(group string) bool {
 	return slices.ContainsFunc(s.lists, func(list metav1.APIResourceList) bool {
 		gv, _ := schema.ParseGroupVersion(list.GroupVersion)
 		return gv.Group == group
 	})
 }
 
-// noVersion is what upstream's server answers where it has the group, and not the version.
-func noVersion(w http.ResponseWriter, r *http.Request) {
+// versionNotFound is upstream's answer if the group has no such version.
+func versionNotFound(w http.ResponseWriter, r *http.Request) {
 	refused := apierrors.NewGenericServerResponse(http.StatusNotFound, r.Method, schema.GroupResource{}, "", "", 0, false)
 	refused.ErrStatus.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
 	data, err := json.Marshal(refused.ErrStatus)

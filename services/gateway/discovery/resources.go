@@ -15,20 +15,19 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// Lists is what is announced of kinds: for each group and version its resources and their
-// subresources, in the order of their names. Groups come in the order of their first kinds,
-// which is the order in which clients look names up, and then what the gateway answers
-// itself; of a group the preferred version comes first.
-func Lists(all []kinds.Kind) []metav1.APIResourceList {
+// ResourceLists returns for each group and version its resources and their subresources, sorted by
+// name. Groups are in the order of their first kinds, which is the order in which clients look
+// names up. The gateway's own groups come last. The preferred version of a group comes first.
+func ResourceLists(all []kinds.Kind) []metav1.APIResourceList {
 	found := map[schema.GroupVersion][]metav1.APIResource{}
 	var groups []string
 	for _, kind := range all {
 		if !slices.Contains(groups, kind.Group) {
 			groups = append(groups, kind.Group)
 		}
-		found[kind.GroupVersion()] = append(found[kind.GroupVersion()], resources(kind)...)
+		found[kind.GroupVersion()] = append(found[kind.GroupVersion()], resourcesOf(kind)...)
 	}
-	for gv, own := range reviews() {
+	for gv, own := range reviewResources() {
 		if !slices.Contains(groups, gv.Group) {
 			groups = append(groups, gv.Group)
 		}
@@ -39,7 +38,7 @@ func Lists(all []kinds.Kind) []metav1.APIResourceList {
 		versions = append(versions, gv)
 	}
 	slices.SortFunc(versions, func(a, b schema.GroupVersion) int {
-		byGroup := cmp.Compare(rank(groups, a.Group), rank(groups, b.Group))
+		byGroup := cmp.Compare(groupRank(groups, a.Group), groupRank(groups, b.Group))
 		return cmp.Or(byGroup, cmp.Compare(a.Group, b.Group), version.CompareKubeAwareVersionStrings(b.Version, a.Version))
 	})
 	var lists []metav1.APIResourceList
@@ -53,17 +52,17 @@ func Lists(all []kinds.Kind) []metav1.APIResourceList {
 	return lists
 }
 
-// rank is the place of a group; those of the gateway's own come last, because kinds that are
-// stored are looked up first.
-func rank(groups []string, group string) int {
+// groupRank is the position of a group. The gateway's own groups come last, because stored kinds
+// are looked up first.
+func groupRank(groups []string, group string) int {
 	if group == authentication || group == authorization {
 		return len(groups)
 	}
 	return slices.Index(groups, group)
 }
 
-// resources is a kind as a resource, and its subresources.
-func resources(kind kinds.Kind) []metav1.APIResource {
+// resourcesOf returns a kind's resource and its subresources.
+func resourcesOf(kind kinds.Kind) []metav1.APIResource {
 	own := metav1.APIResource{
 		Name: kind.Resource, SingularName: kind.Singular, Namespaced: kind.Namespaced, Kind: kind.Kind,
 		Verbs:      metav1.Verbs{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"},
@@ -80,15 +79,14 @@ func resources(kind kinds.Kind) []metav1.APIResource {
 	return all
 }
 
-// storageHash tells clients whether two resources are stored as one (upstream's
-// StorageVersionHash).
+// storageHash is equal for two resources that are stored as one (upstream's StorageVersionHash).
 func storageHash(kind kinds.Kind) string {
 	sum := sha256.Sum256([]byte(kind.Group + "/" + kind.StorageVersion + "/" + kind.Kind))
 	return base64.StdEncoding.EncodeToString(sum[:8])
 }
 
-// subresources are the doors to a kind's objects besides the object itself: those that the
-// apiserver has, and those that the gateway has to containers.
+// subresources are a kind's subresources: those of the apiserver, and those that the gateway serves
+// for containers.
 func subresources(kind kinds.Kind) []metav1.APIResource {
 	if kind.Custom {
 		return customSubresources(kind)
@@ -98,14 +96,14 @@ func subresources(kind kinds.Kind) []metav1.APIResource {
 	case "pods":
 		doors = podSubresources()
 	case "namespaces":
-		doors = []metav1.APIResource{door("finalize", "update")}
+		doors = []metav1.APIResource{subresource("finalize", "update")}
 	case "serviceaccounts":
-		doors = []metav1.APIResource{of(door("token", "create"), authentication, "v1", "TokenRequest")}
+		doors = []metav1.APIResource{withKind(subresource("token", "create"), authentication, "v1", "TokenRequest")}
 	case "replicationcontrollers", "deployments.apps", "replicasets.apps", "statefulsets.apps":
-		doors = []metav1.APIResource{scale()}
+		doors = []metav1.APIResource{scaleSubresource()}
 	}
 	if hasStatus(kind) {
-		doors = append(doors, status())
+		doors = append(doors, statusSubresource())
 	}
 	return doors
 }
@@ -117,14 +115,14 @@ func HasSubresource(kind kinds.Kind, name string) bool {
 
 func podSubresources() []metav1.APIResource {
 	return []metav1.APIResource{
-		of(door("attach", "create", "get"), "", "", "PodAttachOptions"),
-		of(door("binding", "create"), "", "", "Binding"),
-		door("ephemeralcontainers", "get", "patch", "update"),
-		of(door("eviction", "create"), "policy", "v1", "Eviction"),
-		of(door("exec", "create", "get"), "", "", "PodExecOptions"),
-		door("log", "get"),
-		of(door("portforward", "create", "get"), "", "", "PodPortForwardOptions"),
-		door("resize", "get", "patch", "update"),
+		withKind(subresource("attach", "create", "get"), "", "", "PodAttachOptions"),
+		withKind(subresource("binding", "create"), "", "", "Binding"),
+		subresource("ephemeralcontainers", "get", "patch", "update"),
+		withKind(subresource("eviction", "create"), "policy", "v1", "Eviction"),
+		withKind(subresource("exec", "create", "get"), "", "", "PodExecOptions"),
+		subresource("log", "get"),
+		withKind(subresource("portforward", "create", "get"), "", "", "PodPortForwardOptions"),
+		subresource("resize", "get", "patch", "update"),
 	}
 }
 
@@ -133,32 +131,32 @@ func customSubresources(kind kinds.Kind) []metav1.APIResource {
 	for _, name := range kind.Subresources {
 		switch name {
 		case "status":
-			doors = append(doors, status())
+			doors = append(doors, statusSubresource())
 		case "scale":
-			doors = append(doors, scale())
+			doors = append(doors, scaleSubresource())
 		}
 	}
 	return doors
 }
 
-func status() metav1.APIResource { return door("status", "get", "patch", "update") }
+func statusSubresource() metav1.APIResource { return subresource("status", "get", "patch", "update") }
 
-func scale() metav1.APIResource {
-	return of(door("scale", "get", "patch", "update"), "autoscaling", "v1", "Scale")
+func scaleSubresource() metav1.APIResource {
+	return withKind(subresource("scale", "get", "patch", "update"), "autoscaling", "v1", "Scale")
 }
 
-// door is a subresource whose objects are the resource's own.
-func door(name string, verbs ...string) metav1.APIResource {
+// subresource returns a subresource with objects of the resource's own kind.
+func subresource(name string, verbs ...string) metav1.APIResource {
 	return metav1.APIResource{Name: name, Verbs: verbs}
 }
 
-// of is a subresource with objects of another kind.
-func of(resource metav1.APIResource, group, version, kind string) metav1.APIResource {
+// withKind gives a subresource objects of another kind.
+func withKind(resource metav1.APIResource, group, version, kind string) metav1.APIResource {
 	resource.Group, resource.Version, resource.Kind = group, version, kind
 	return resource
 }
 
-// hasStatus reports whether objects of a kind have a status of their own.
+// hasStatus reports whether objects of a kind have a status.
 func hasStatus(kind kinds.Kind) bool {
 	obj, err := kinds.New(kind.GroupVersionKind)
 	return err == nil && reflect.ValueOf(obj).Elem().FieldByName("Status").IsValid()
@@ -170,8 +168,8 @@ const (
 	authorization  = "authorization.k8s.io"
 )
 
-// reviews are the questions that the gateway answers itself; nothing of them is stored.
-func reviews() map[schema.GroupVersion][]metav1.APIResource {
+// reviewResources are the resources that the gateway answers itself; they are not stored.
+func reviewResources() map[schema.GroupVersion][]metav1.APIResource {
 	review := func(kind string, namespaced bool) metav1.APIResource {
 		singular := strings.ToLower(kind)
 		return metav1.APIResource{
