@@ -227,7 +227,7 @@ func TestTRC18(t *testing.T) {
 		r.watch("endpointslices.discovery.k8s.io", describeEndpoints)
 		r.resetNotes()
 		r.delete("pods "+slow, metav1.DeleteOptions{})
-		r.Settle()
+		r.WaitIdle()
 		time.Sleep(5 * time.Millisecond)
 		if n := len(r.list("pods default/")); n != 2 {
 			t.Errorf("%d pods 5 ms after the delete, want the old one and its successor", n)

@@ -91,7 +91,7 @@ func TestForeground(t *testing.T) {
 		a := r.createOwned("a!", owner)
 		r.createOwned("b!", a)
 		r.patch("configmaps b", map[string]any{"metadata": map[string]any{"finalizers": []string{"example.com/hold"}}})
-		r.Settle()
+		r.WaitIdle()
 		r.resetNotes()
 		r.delete("configmaps owner", policy(metav1.DeletePropagationForeground))
 		time.Sleep(time.Minute)

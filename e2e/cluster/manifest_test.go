@@ -14,7 +14,7 @@ import (
 // which field. It reports that once, although the kubelet reads the files repeatedly.
 func TestInvalidManifest(t *testing.T) {
 	play(t, stage.Config{Nodes: 1}, func(r *rig) {
-		r.Manifest("node-1", "web.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec: {containers: [{name: main, imag: x}]}\n")
+		r.WriteManifest("node-1", "web.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec: {containers: [{name: main, imag: x}]}\n")
 		time.Sleep(5 * time.Minute)
 		var said []*corev1.Event
 		for _, obj := range r.list("events") {

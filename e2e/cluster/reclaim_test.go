@@ -28,7 +28,7 @@ func claimCluster() stage.Config {
 // countVolumeDirs returns how many volume directories exist on the machine.
 func (r *rig) countVolumeDirs() int {
 	r.Helper()
-	found, err := filepath.Glob(filepath.Join(r.Volumes(), "*", "*"))
+	found, err := filepath.Glob(filepath.Join(r.VolumeDir(), "*", "*"))
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func (r *rig) bindVolume() *corev1.PersistentVolume {
 	r.until("web runs", func() bool { return get[*corev1.Pod](r, "pods web").Status.Phase == corev1.PodRunning })
 	name := get[*corev1.PersistentVolumeClaim](r, "persistentvolumeclaims data").Spec.VolumeName
 	volume := get[*corev1.PersistentVolume](r, "persistentvolumes "+name)
-	dir := filepath.Join(r.Volumes(), volume.Spec.CSI.Driver, volume.Spec.CSI.VolumeHandle)
+	dir := filepath.Join(r.VolumeDir(), volume.Spec.CSI.Driver, volume.Spec.CSI.VolumeHandle)
 	if err := os.WriteFile(filepath.Join(dir, "file"), []byte("text"), 0o600); err != nil {
 		r.Fatal(err)
 	}
@@ -69,8 +69,8 @@ func TestReclaim(t *testing.T) {
 		r.bindVolume()
 		r.watch("persistentvolumes", describeVolume)
 		r.noteEvents("VolumeFailedDelete")
-		r.Break("hold", fault.Spec{Point: fault.VolumeUnmount, Effect: fault.Effect{Kind: fault.Error}})
-		r.Break("stays", fault.Spec{Point: fault.VolumeDelete, Effect: fault.Effect{Kind: fault.Error, Message: "device or resource busy"}})
+		r.AddFault("hold", fault.Spec{Point: fault.VolumeUnmount, Effect: fault.Effect{Kind: fault.Error}})
+		r.AddFault("stays", fault.Spec{Point: fault.VolumeDelete, Effect: fault.Effect{Kind: fault.Error, Message: "device or resource busy"}})
 		r.resetNotes()
 		now := int64(0)
 		r.delete("pods web", metav1.DeleteOptions{GracePeriodSeconds: &now})
@@ -83,12 +83,12 @@ func TestReclaim(t *testing.T) {
 			`0s      event Warning PersistentVolume/pvc-UID VolumeFailedDelete: persistentvolume pvc-UID is still attached to node node-1 (podfall.dev/directory)`,
 			`0s      volume of data Released`,
 		)
-		r.Mend("hold")
+		r.ClearFault("hold")
 		r.until("it is tried, and tried again", func() bool { return r.countDeleteFailures("device or resource busy") > 2 })
 		if r.countVolumeDirs() != 1 {
 			t.Error("the files are gone, though they could not be removed")
 		}
-		r.Mend("stays")
+		r.ClearFault("stays")
 		r.until("the volume is gone", func() bool { return len(r.list("persistentvolumes")) == 0 })
 		if r.countVolumeDirs() != 0 {
 			t.Error("the volume is gone, and its files are not")
@@ -138,7 +138,7 @@ func TestLateDefaultClass(t *testing.T) {
 	play(t, claimCluster(), func(r *rig) {
 		r.delete("storageclasses.storage.k8s.io standard", metav1.DeleteOptions{})
 		// A controller with a stale view may still give claims that class.
-		r.Settle()
+		r.WaitIdle()
 		none := claim("none")
 		none.Spec.StorageClassName = new("")
 		r.create("persistentvolumeclaims", claim("data"))

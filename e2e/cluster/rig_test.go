@@ -49,8 +49,8 @@ type note struct {
 func play(t *testing.T, cfg stage.Config, test func(*rig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		cfg.Valve = view.NewEventGate(clock.Clock{})
-		r := &rig{T: t, valve: cfg.Valve, Cluster: stage.New(t, cfg)}
+		cfg.Gate = view.NewEventGate(clock.Clock{})
+		r := &rig{T: t, valve: cfg.Gate, Cluster: stage.New(t, cfg)}
 		t.Cleanup(r.watchers.Wait)
 		test(r)
 	})
@@ -128,7 +128,7 @@ func (r *rig) patch(what string, change any) {
 func (r *rig) cordon(node string) {
 	r.Helper()
 	r.patch("nodes "+node, map[string]any{"spec": map[string]any{"unschedulable": true}})
-	r.Settle()
+	r.WaitIdle()
 }
 
 func (r *rig) delete(what string, options metav1.DeleteOptions) {
@@ -144,7 +144,7 @@ func (r *rig) until(what string, holds func() bool) time.Duration {
 	const limit = time.Minute
 	began := time.Now()
 	for time.Since(began) < limit {
-		if r.Settle(); holds() {
+		if r.WaitIdle(); holds() {
 			return time.Since(began)
 		}
 		time.Sleep(50 * time.Millisecond)
@@ -156,7 +156,7 @@ func (r *rig) until(what string, holds func() bool) time.Duration {
 // resetNotes makes the current time the zero of notes, and drops earlier notes.
 func (r *rig) resetNotes() {
 	time.Sleep(time.Second)
-	r.Settle()
+	r.WaitIdle()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.began, r.noted = time.Now(), nil
@@ -179,7 +179,7 @@ func (r *rig) watch(resource string, tell func(kinds.Object, watch.EventType) st
 	target.Namespace, target.Name = "", ""
 	sink := &noter{rig: r, tell: tell, last: map[types.UID]string{}}
 	r.watchers.Go(func() { _ = r.API().Follow(r.Context(), target, metav1.ListOptions{}, sink) })
-	r.Settle()
+	r.WaitIdle()
 	time.Sleep(50 * time.Millisecond)
 }
 
@@ -231,7 +231,7 @@ func (r *rig) noteEvents(reasons ...string) {
 // be missing: an intermediate state of one instant need not be observed.
 func (r *rig) wantNotes(want ...string) {
 	r.Helper()
-	r.Settle()
+	r.WaitIdle()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	slices.SortFunc(r.noted, func(a, b note) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.text, b.text)) })

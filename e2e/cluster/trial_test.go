@@ -148,7 +148,7 @@ func (t trial) run(test *testing.T, name, condition string) (found outcome) {
 	plugins := append([]string{"Priority"}, t.plugins...)
 	cfg := stage.Config{Nodes: 2, Controllers: append([]string{name}, t.with...), Plugins: plugins}
 	if condition == "crash" {
-		cfg.Distance = time.Millisecond
+		cfg.Delay = time.Millisecond
 	}
 	play(test, cfg, func(r *rig) {
 		count := &census{live: map[string]map[string]bool{}, peak: map[string]int{}}
@@ -160,13 +160,13 @@ func (t trial) run(test *testing.T, name, condition string) (found outcome) {
 			target.Namespace, target.Name = "", ""
 			r.watchers.Go(func() { _ = r.API().Follow(r.Context(), target, metav1.ListOptions{}, count.sinkFor(resource)) })
 		}
-		r.Settle()
+		r.WaitIdle()
 		for _, step := range t.steps {
 			viewConditions()[condition](r, t, step)
 		}
 		r.eachKind(r.valve.Open)
 		time.Sleep(t.stepTime())
-		r.Settle()
+		r.WaitIdle()
 		found.state = r.state()
 		count.mu.Lock()
 		defer count.mu.Unlock()

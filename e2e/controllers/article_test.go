@@ -17,8 +17,8 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// manifest creates what a file of testdata says.
-func manifest[T kinds.Object](r *rig, file, resource string, into T, edits ...func(T)) {
+// createManifest creates the object of a file of testdata.
+func createManifest[T kinds.Object](r *rig, file, resource string, into T, edits ...func(T)) {
 	r.t.Helper()
 	data, err := os.ReadFile("testdata/" + file)
 	if err != nil {
@@ -37,10 +37,10 @@ func manifest[T kinds.Object](r *rig, file, resource string, into T, edits ...fu
 // does: the replacement is there as soon as the old pod terminates, and goes through Pending,
 // ContainerCreating, Running 0/1 and Running 1/1.
 func TestArticle000(t *testing.T) {
-	bubble(t, stage.Config{Nodes: 2, Controllers: []string{"*"}}, func(r *rig) {
-		manifest(r, "minio-standalone-pvc.yaml", "persistentvolumeclaims", &corev1.PersistentVolumeClaim{})
-		manifest(r, "minio-standalone-service.yaml", "services", &corev1.Service{})
-		manifest(r, "minio-standalone-deployment.yaml", "deployments.apps", &appsv1.Deployment{}, func(d *appsv1.Deployment) {
+	runInBubble(t, stage.Config{Nodes: 2, Controllers: []string{"*"}}, func(r *rig) {
+		createManifest(r, "minio-standalone-pvc.yaml", "persistentvolumeclaims", &corev1.PersistentVolumeClaim{})
+		createManifest(r, "minio-standalone-service.yaml", "services", &corev1.Service{})
+		createManifest(r, "minio-standalone-deployment.yaml", "deployments.apps", &appsv1.Deployment{}, func(d *appsv1.Deployment) {
 			// One claim is one node's, where the port would be taken for as long as the
 			// old pod is there: the article's cluster had no such port.
 			container := &d.Spec.Template.Spec.Containers[0]
@@ -51,12 +51,12 @@ func TestArticle000(t *testing.T) {
 			}
 			d.Spec.Template.Annotations = map[string]string{"script.podfall.io/minio": "on TERM exits 0 after 2s, starts after 16s"}
 		})
-		r.running(1)
+		r.waitRunning(1)
 		old := r.pods()[0].Name
 		time.Sleep(time.Minute)
 		r.cluster.Trace().Take()
-		r.remove(old)
-		r.running(1)
+		r.deletePod(old)
+		r.waitRunning(1)
 		fresh := r.pods()[0].Name
 		var seen []string
 		for _, step := range r.cluster.Trace().Take() {
@@ -85,14 +85,14 @@ func TestArticle000(t *testing.T) {
 // TestRecreate has no new pod before the last old one has ended when the template changes
 // (CTL-31).
 func TestRecreate(t *testing.T) {
-	bubble(t, stage.Config{Nodes: 2}, func(r *rig) {
+	runInBubble(t, stage.Config{Nodes: 2}, func(r *rig) {
 		d := deployment(3)
 		d.Spec.Strategy.Type = appsv1.RecreateDeploymentStrategyType
 		d.Spec.Template.Annotations = map[string]string{"script.podfall.io/main": "on TERM exits 0 after 7s"}
 		r.create("deployments.apps", d)
-		r.running(3)
-		r.merge("deployments.apps", "web", `{"spec":{"template":{"spec":{"containers":[{"name":"main","image":"registry.k8s.io/pause:3.9"}]}}}}`)
-		r.until("all pods are new", func() bool {
+		r.waitRunning(3)
+		r.mergePatch("deployments.apps", "web", `{"spec":{"template":{"spec":{"containers":[{"name":"main","image":"registry.k8s.io/pause:3.9"}]}}}}`)
+		r.waitUntil("all pods are new", func() bool {
 			images := map[string]int{}
 			fresh := 0
 			for _, pod := range r.pods() {
@@ -108,19 +108,19 @@ func TestRecreate(t *testing.T) {
 			}
 			return fresh == 3
 		})
-		r.running(3)
+		r.waitRunning(3)
 	})
 }
 
 // TestScaleDown takes away the pod of low cost, then those that are not ready.
 func TestScaleDown(t *testing.T) {
-	bubble(t, stage.Config{Nodes: 3}, func(r *rig) {
+	runInBubble(t, stage.Config{Nodes: 3}, func(r *rig) {
 		r.create("deployments.apps", deployment(5))
-		r.running(5)
+		r.waitRunning(5)
 		cheap := r.pods()[3].Name
-		r.merge("pods", cheap, `{"metadata":{"annotations":{"controller.kubernetes.io/pod-deletion-cost":"-100"}}}`)
-		r.merge("deployments.apps", "web", `{"spec":{"replicas":4}}`)
-		r.until("one goes", func() bool {
+		r.mergePatch("pods", cheap, `{"metadata":{"annotations":{"controller.kubernetes.io/pod-deletion-cost":"-100"}}}`)
+		r.mergePatch("deployments.apps", "web", `{"spec":{"replicas":4}}`)
+		r.waitUntil("one goes", func() bool {
 			for _, pod := range r.pods() {
 				if pod.DeletionTimestamp != nil && pod.Name != cheap {
 					r.t.Fatalf("%s goes, want %s", pod.Name, cheap)
@@ -128,11 +128,11 @@ func TestScaleDown(t *testing.T) {
 			}
 			return len(r.pods()) == 4
 		})
-		if said := r.events("web"); said[len(said)-1][:len("ScalingReplicaSet: Scaled down")] != "ScalingReplicaSet: Scaled down" {
+		if said := r.eventTexts("web"); said[len(said)-1][:len("ScalingReplicaSet: Scaled down")] != "ScalingReplicaSet: Scaled down" {
 			r.t.Errorf("events %q", said)
 		}
-		r.merge("deployments.apps", "web", `{"spec":{"replicas":0}}`)
-		r.until("none is left", func() bool { return len(r.pods()) == 0 })
+		r.mergePatch("deployments.apps", "web", `{"spec":{"replicas":0}}`)
+		r.waitUntil("none is left", func() bool { return len(r.pods()) == 0 })
 		if d := get[*appsv1.Deployment](r, "deployments.apps", "web"); d.Status.Replicas != 0 {
 			r.t.Errorf("status %+v", d.Status)
 		}

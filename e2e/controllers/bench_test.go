@@ -29,17 +29,17 @@ func BenchmarkDeployment(b *testing.B) {
 	const replicas = 1000
 	var up, down time.Duration
 	for range b.N {
-		measure(b, 10, func(f *field) {
+		measure(b, 10, func(f *benchCluster) {
 			begin := time.Now()
 			f.create("deployments.apps", &appsv1.Deployment{
 				ObjectMeta: metav1.ObjectMeta{Name: "web"},
-				Spec:       appsv1.DeploymentSpec{Replicas: new(int32(replicas)), Selector: selector("web"), Template: template("web", quick)},
+				Spec:       appsv1.DeploymentSpec{Replicas: new(int32(replicas)), Selector: selector("web"), Template: template("web", quickExit)},
 			})
-			f.until(func() bool { return f.ready == replicas })
+			f.waitUntil(func() bool { return f.ready == replicas })
 			up += time.Since(begin)
 			begin = time.Now()
 			f.scale("deployments.apps", 0)
-			f.until(func() bool { return len(f.pods) == 0 })
+			f.waitUntil(func() bool { return len(f.pods) == 0 })
 			down += time.Since(begin)
 		})
 	}
@@ -51,16 +51,16 @@ func BenchmarkStatefulSet(b *testing.B) {
 	const replicas = 100
 	var up, down time.Duration
 	for range b.N {
-		measure(b, 3, func(f *field) {
+		measure(b, 3, func(f *benchCluster) {
 			begin := time.Now()
 			set := statefulSet("web", replicas)
-			set.Spec.Template = template("web", quick)
+			set.Spec.Template = template("web", quickExit)
 			f.create("statefulsets.apps", set)
-			f.until(func() bool { return f.ready == replicas })
+			f.waitUntil(func() bool { return f.ready == replicas })
 			up += time.Since(begin)
 			begin = time.Now()
 			f.scale("statefulsets.apps", 0)
-			f.until(func() bool { return len(f.pods) == 0 })
+			f.waitUntil(func() bool { return len(f.pods) == 0 })
 			down += time.Since(begin)
 		})
 	}
@@ -73,19 +73,19 @@ func BenchmarkEviction(b *testing.B) {
 	const replicas = 500
 	var gone, back time.Duration
 	for range b.N {
-		measure(b, 2, func(f *field) {
+		measure(b, 2, func(f *benchCluster) {
 			f.merge("nodes", "node-2", `{"spec":{"unschedulable":true}}`)
 			f.create("replicasets.apps", &appsv1.ReplicaSet{
 				ObjectMeta: metav1.ObjectMeta{Name: "web"},
-				Spec:       appsv1.ReplicaSetSpec{Replicas: new(int32(replicas)), Selector: selector("web"), Template: template("web", quick)},
+				Spec:       appsv1.ReplicaSetSpec{Replicas: new(int32(replicas)), Selector: selector("web"), Template: template("web", quickExit)},
 			})
-			f.until(func() bool { return f.ready == replicas })
+			f.waitUntil(func() bool { return f.ready == replicas })
 			f.merge("nodes", "node-2", `{"spec":{"unschedulable":null}}`)
 			begin := time.Now()
 			f.merge("nodes", "node-1", `{"spec":{"taints":[{"key":"gone","effect":"NoExecute"}]}}`)
-			f.until(func() bool { return f.on["node-1"] == 0 })
+			f.waitUntil(func() bool { return f.on["node-1"] == 0 })
 			gone += time.Since(begin)
-			f.until(func() bool { return f.ready == replicas })
+			f.waitUntil(func() bool { return f.ready == replicas })
 			back += time.Since(begin)
 		})
 	}
@@ -93,8 +93,8 @@ func BenchmarkEviction(b *testing.B) {
 	b.ReportMetric(replicas*float64(b.N)/back.Seconds(), "pods/s-replaced")
 }
 
-// quick is a container that ends at once, so that what is measured is the cluster.
-const quick = "on TERM exits 0 after 1ms"
+// quickExit is a container that exits at once, so that the cluster is measured.
+const quickExit = "on TERM exits 0 after 1ms"
 
 func report(b *testing.B, replicas int, up, down time.Duration) {
 	b.Helper()
@@ -102,8 +102,8 @@ func report(b *testing.B, replicas int, up, down time.Duration) {
 	b.ReportMetric(float64(replicas*b.N)/down.Seconds(), "pods/s-down")
 }
 
-// field is a cluster on the wall's clock, and what is known of its pods.
-type field struct {
+// benchCluster is a cluster on wall-clock time, and what is known of its pods.
+type benchCluster struct {
 	b   *testing.B
 	api *podapi.Client
 
@@ -115,14 +115,14 @@ type field struct {
 	late    bool
 }
 
-// limit is how long one run may take.
-const limit = 5 * time.Minute
+// runTimeout is how long one run may take.
+const runTimeout = 5 * time.Minute
 
-// measure runs once in a cluster of its own, whose making is not measured.
-func measure(b *testing.B, nodes int, do func(*field)) {
+// measure runs once in a cluster of its own. Its creation is not measured.
+func measure(b *testing.B, nodes int, do func(*benchCluster)) {
 	b.Helper()
 	b.StopTimer()
-	ctx, cancel := context.WithTimeout(b.Context(), limit)
+	ctx, cancel := context.WithTimeout(b.Context(), runTimeout)
 	compat, err := proto.CompatFor("")
 	if err != nil {
 		b.Fatal(err)
@@ -157,7 +157,7 @@ func measure(b *testing.B, nodes int, do func(*field)) {
 		b.Fatal(err)
 	}
 	defer conn.Close()
-	f := &field{
+	f := &benchCluster{
 		b: b, api: podapi.New(conn, podapi.Config{Boot: proto.NewBoot(clock.Clock{}.Now(), [4]byte{1})}),
 		pods: map[types.UID]*corev1.Pod{}, on: map[string]int{},
 	}
@@ -171,13 +171,13 @@ func measure(b *testing.B, nodes int, do func(*field)) {
 	var following sync.WaitGroup
 	defer following.Wait()
 	defer cancel()
-	following.Go(func() { _ = f.api.Follow(ctx, f.at("pods", ""), metav1.ListOptions{}, f) })
+	following.Go(func() { _ = f.api.Follow(ctx, f.target("pods", ""), metav1.ListOptions{}, f) })
 	b.StartTimer()
 	do(f)
 	b.StopTimer()
 }
 
-func (f *field) at(resource, name string) podapi.Target {
+func (f *benchCluster) target(resource, name string) podapi.Target {
 	kind, ok := kinds.ByResource(resource)
 	if !ok {
 		f.b.Fatalf("no kind %s", resource)
@@ -189,40 +189,40 @@ func (f *field) at(resource, name string) podapi.Target {
 	return target
 }
 
-func (f *field) create(resource string, obj kinds.Object) {
+func (f *benchCluster) create(resource string, obj kinds.Object) {
 	f.b.Helper()
 	obj.SetNamespace("default")
-	if _, err := f.api.Create(f.b.Context(), f.at(resource, ""), obj, metav1.CreateOptions{}); err != nil {
+	if _, err := f.api.Create(f.b.Context(), f.target(resource, ""), obj, metav1.CreateOptions{}); err != nil {
 		f.b.Fatal(err)
 	}
 }
 
-func (f *field) merge(resource, name, patch string) {
+func (f *benchCluster) merge(resource, name, patch string) {
 	f.b.Helper()
-	if _, err := f.api.Patch(f.b.Context(), f.at(resource, name), types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+	if _, err := f.api.Patch(f.b.Context(), f.target(resource, name), types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
 		f.b.Fatal(err)
 	}
 }
 
-func (f *field) scale(resource string, n int) {
+func (f *benchCluster) scale(resource string, n int) {
 	f.b.Helper()
 	f.merge(resource, "web", fmt.Sprintf(`{"spec":{"replicas":%d}}`, n))
 }
 
-// until waits for a condition of the pods.
-func (f *field) until(is func() bool) {
+// waitUntil waits for a condition of the pods.
+func (f *benchCluster) waitUntil(is func() bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for !is() && !f.late {
 		f.changed.Wait()
 	}
 	if f.late {
-		f.b.Fatalf("after %v: %d pods, %d of them ready", limit, len(f.pods), f.ready)
+		f.b.Fatalf("after %v: %d pods, %d of them ready", runTimeout, len(f.pods), f.ready)
 	}
 }
 
 // Replace implements podapi.Sink.
-func (f *field) Replace(items []kinds.Object, _ string) {
+func (f *benchCluster) Replace(items []kinds.Object, _ string) {
 	f.mu.Lock()
 	f.pods, f.on, f.ready = map[types.UID]*corev1.Pod{}, map[string]int{}, 0
 	f.mu.Unlock()
@@ -232,7 +232,7 @@ func (f *field) Replace(items []kinds.Object, _ string) {
 }
 
 // Apply implements podapi.Sink.
-func (f *field) Apply(event watch.Event) {
+func (f *benchCluster) Apply(event watch.Event) {
 	pod, ok := event.Object.(*corev1.Pod)
 	if !ok {
 		return
@@ -250,9 +250,9 @@ func (f *field) Apply(event watch.Event) {
 	f.changed.Broadcast()
 }
 
-func (f *field) count(pod *corev1.Pod, n int) {
+func (f *benchCluster) count(pod *corev1.Pod, n int) {
 	f.on[pod.Spec.NodeName] += n
-	if ready(pod) && pod.DeletionTimestamp == nil {
+	if isReady(pod) && pod.DeletionTimestamp == nil {
 		f.ready += n
 	}
 }

@@ -16,26 +16,26 @@ import (
 // over: their messages take a millisecond each way, so that each write is cut off before it
 // left, under way, and before its answer came. Each time they come back and converge.
 func TestCrashes(t *testing.T) {
-	bubble(t, stage.Config{Nodes: 3, Distance: time.Millisecond}, func(r *rig) {
+	runInBubble(t, stage.Config{Nodes: 3, Delay: time.Millisecond}, func(r *rig) {
 		r.create("deployments.apps", deployment(3))
 		r.create("statefulsets.apps", statefulSet("db", 2))
-		r.running(5)
+		r.waitRunning(5)
 		for k := range 24 {
 			image := fmt.Sprintf("registry.k8s.io/pause:%d", k)
 			change := `{"spec":{"template":{"spec":{"containers":[{"name":"main","image":"` + image + `"}]}}}}`
-			r.merge("deployments.apps", "web", change)
-			r.merge("statefulsets.apps", "db", change)
+			r.mergePatch("deployments.apps", "web", change)
+			r.mergePatch("statefulsets.apps", "db", change)
 			time.Sleep(time.Duration(k) * time.Millisecond)
 			r.cluster.Stop("controllers")
 			time.Sleep(3 * time.Second)
 			r.cluster.Start("controllers")
-			r.until(fmt.Sprintf("crashed after %d ms, all pods are new and ready", k), func() bool {
+			r.waitUntil(fmt.Sprintf("crashed after %d ms, all pods are new and ready", k), func() bool {
 				pods := r.pods()
 				if len(pods) > 10 {
 					r.t.Fatalf("crashed after %d ms: %d pods\n%s", k, len(pods), r.describe())
 				}
 				return len(pods) == 5 && !slices.ContainsFunc(pods, func(p *corev1.Pod) bool {
-					return p.Spec.Containers[0].Image != image || !ready(p) || p.DeletionTimestamp != nil
+					return p.Spec.Containers[0].Image != image || !isReady(p) || p.DeletionTimestamp != nil
 				})
 			})
 			asking := 0

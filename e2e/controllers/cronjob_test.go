@@ -13,12 +13,12 @@ import (
 // TestCronJob makes a Job a minute, on the minute, keeps three, and is not late after the
 // controllers were down.
 func TestCronJob(t *testing.T) {
-	bubble(t, stage.Config{Nodes: 1, Controllers: append(workloads(), "garbagecollector")}, func(r *rig) {
+	runInBubble(t, stage.Config{Nodes: 1, Controllers: append(workloadControllers(), "garbagecollector")}, func(r *rig) {
 		tick := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Name: "tick"}}
 		tick.Spec.Schedule = "* * * * *"
 		tick.Spec.JobTemplate.Spec = job("", "exits 0 after 5s", 1, 1).Spec
 		r.create("cronjobs.batch", tick)
-		r.until("the first Job", func() bool { return len(list[*batchv1.Job](r, "jobs.batch")) == 1 })
+		r.waitUntil("the first Job", func() bool { return len(list[*batchv1.Job](r, "jobs.batch")) == 1 })
 		made := list[*batchv1.Job](r, "jobs.batch")[0].CreationTimestamp
 		if made.Second() != 0 {
 			r.t.Errorf("made at %v, want on the minute", made)
@@ -29,11 +29,11 @@ func TestCronJob(t *testing.T) {
 		}
 		r.cluster.Stop("controllers")
 		time.Sleep(10 * time.Minute)
-		before := len(r.events("tick"))
+		before := len(r.eventTexts("tick"))
 		r.cluster.Start("controllers")
 		time.Sleep(10 * time.Second)
 		created := 0
-		for _, said := range r.events("tick")[before:] {
+		for _, said := range r.eventTexts("tick")[before:] {
 			if len(said) > 16 && said[:16] == "SuccessfulCreate" {
 				created++
 			}

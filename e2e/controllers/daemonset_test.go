@@ -19,9 +19,9 @@ func daemonSet(name string) *appsv1.DaemonSet {
 // TestDaemonSet has a pod on each node, one that comes back after the old one is gone
 // (CTL-34), and a rolling update.
 func TestDaemonSet(t *testing.T) {
-	bubble(t, stage.Config{Nodes: 3}, func(r *rig) {
+	runInBubble(t, stage.Config{Nodes: 3}, func(r *rig) {
 		r.create("daemonsets.apps", daemonSet("agent"))
-		r.running(3)
+		r.waitRunning(3)
 		nodes := map[string]int{}
 		for _, pod := range r.pods() {
 			nodes[pod.Spec.NodeName]++
@@ -30,8 +30,8 @@ func TestDaemonSet(t *testing.T) {
 			t.Errorf("pods on %v, want one on each of 3 nodes", nodes)
 		}
 		old := r.pods()[0]
-		r.remove(old.Name)
-		r.until("the old one is gone", func() bool {
+		r.deletePod(old.Name)
+		r.waitUntil("the old one is gone", func() bool {
 			gone := true
 			on := 0
 			for _, pod := range r.pods() {
@@ -47,13 +47,13 @@ func TestDaemonSet(t *testing.T) {
 			}
 			return gone
 		})
-		r.running(3)
-		r.merge("daemonsets.apps", "agent", `{"spec":{"template":{"spec":{"containers":[{"name":"main","image":"registry.k8s.io/pause:3.9"}]}}}}`)
-		r.until("all pods are new", func() bool {
+		r.waitRunning(3)
+		r.mergePatch("daemonsets.apps", "agent", `{"spec":{"template":{"spec":{"containers":[{"name":"main","image":"registry.k8s.io/pause:3.9"}]}}}}`)
+		r.waitUntil("all pods are new", func() bool {
 			missing := 3
 			fresh := 0
 			for _, pod := range r.pods() {
-				if pod.DeletionTimestamp == nil && ready(pod) {
+				if pod.DeletionTimestamp == nil && isReady(pod) {
 					missing--
 				}
 				if pod.Spec.Containers[0].Image == "registry.k8s.io/pause:3.9" {
@@ -65,8 +65,8 @@ func TestDaemonSet(t *testing.T) {
 			}
 			return fresh == 3
 		})
-		r.running(3)
-		r.until("the status says so", func() bool {
+		r.waitRunning(3)
+		r.waitUntil("the status says so", func() bool {
 			s := get[*appsv1.DaemonSet](r, "daemonsets.apps", "agent").Status
 			return s.UpdatedNumberScheduled == 3 && s.NumberAvailable == 3 && s.NumberUnavailable == 0
 		})

@@ -15,15 +15,15 @@ import (
 // TestReplacementAtOnce is TRC-18: the replacement comes with the mark of the old pod, not
 // with its end.
 func TestReplacementAtOnce(t *testing.T) {
-	bubble(t, stage.Config{Nodes: 1}, func(r *rig) {
+	runInBubble(t, stage.Config{Nodes: 1}, func(r *rig) {
 		r.create("deployments.apps", deployment(1))
-		r.running(1)
+		r.waitRunning(1)
 		old := r.pods()[0]
 		if !strings.HasPrefix(old.Name, "web-") || strings.Count(old.Name, "-") != 2 {
 			r.t.Errorf("a pod is called %s, want web-HASH-SUFFIX", old.Name)
 		}
-		r.remove(old.Name)
-		took := r.until("a second pod", func() bool { return len(r.pods()) == 2 })
+		r.deletePod(old.Name)
+		took := r.waitUntil("a second pod", func() bool { return len(r.pods()) == 2 })
 		if took > 100*time.Millisecond {
 			r.t.Errorf("the replacement took %v", took)
 		}
@@ -31,7 +31,7 @@ func TestReplacementAtOnce(t *testing.T) {
 		if set.Status.Replicas != 1 || set.Status.TerminatingReplicas == nil || *set.Status.TerminatingReplicas != 1 {
 			r.t.Errorf("status %+v, want one replica and one terminating", set.Status)
 		}
-		r.running(1)
+		r.waitRunning(1)
 		if r.pods()[0].UID == old.UID {
 			r.t.Error("the old pod is back")
 		}
@@ -41,21 +41,21 @@ func TestReplacementAtOnce(t *testing.T) {
 // TestRollingUpdate rolls a template out and back, with never more nor fewer pods than
 // asked for.
 func TestRollingUpdate(t *testing.T) {
-	bubble(t, stage.Config{Nodes: 3}, func(r *rig) {
+	runInBubble(t, stage.Config{Nodes: 3}, func(r *rig) {
 		r.create("deployments.apps", deployment(4))
-		r.running(4)
-		r.until("the rollout is said to be done", func() bool {
-			return reason(r, "web", appsv1.DeploymentProgressing) == "NewReplicaSetAvailable"
+		r.waitRunning(4)
+		r.waitUntil("the rollout is said to be done", func() bool {
+			return conditionReason(r, "web", appsv1.DeploymentProgressing) == "NewReplicaSetAvailable"
 		})
 		for revision, image := range []string{"registry.k8s.io/pause:3.9", "registry.k8s.io/pause:3.10"} {
-			r.merge("deployments.apps", "web", `{"spec":{"template":{"spec":{"containers":[{"name":"main","image":"`+image+`"}]}}}}`)
-			r.until("all pods are new", func() bool {
+			r.mergePatch("deployments.apps", "web", `{"spec":{"template":{"spec":{"containers":[{"name":"main","image":"`+image+`"}]}}}}`)
+			r.waitUntil("all pods are new", func() bool {
 				var counted, available int
 				all := r.pods()
 				for _, pod := range all {
 					if pod.DeletionTimestamp == nil {
 						counted++
-						if ready(pod) {
+						if isReady(pod) {
 							available++
 						}
 					}
@@ -73,13 +73,13 @@ func TestRollingUpdate(t *testing.T) {
 		if sets := list[*appsv1.ReplicaSet](r, "replicasets.apps"); len(sets) != 2 {
 			r.t.Errorf("%d ReplicaSets, want 2: the roll back takes the first one again", len(sets))
 		}
-		if said := r.events("web"); len(said) < 3 || !strings.HasPrefix(said[0], "ScalingReplicaSet: Scaled up replica set web-") || !strings.HasSuffix(said[0], " from 0 to 4") {
+		if said := r.eventTexts("web"); len(said) < 3 || !strings.HasPrefix(said[0], "ScalingReplicaSet: Scaled up replica set web-") || !strings.HasSuffix(said[0], " from 0 to 4") {
 			r.t.Errorf("events %q", said)
 		}
 	})
 }
 
-func reason(r *rig, name string, kind appsv1.DeploymentConditionType) string {
+func conditionReason(r *rig, name string, kind appsv1.DeploymentConditionType) string {
 	for _, condition := range get[*appsv1.Deployment](r, "deployments.apps", name).Status.Conditions {
 		if condition.Type == kind {
 			return condition.Reason

@@ -20,8 +20,8 @@ func job(name, script string, completions, parallelism int32) *batchv1.Job {
 	return j
 }
 
-// over is how the Job sum has ended, and why; empty while it has not.
-func over(r *rig) (batchv1.JobConditionType, string) {
+// jobResult returns how the Job sum has ended, and why; empty while it runs.
+func jobResult(r *rig) (batchv1.JobConditionType, string) {
 	for _, condition := range get[*batchv1.Job](r, "jobs.batch", "sum").Status.Conditions {
 		if condition.Type == batchv1.JobComplete || condition.Type == batchv1.JobFailed {
 			return condition.Type, condition.Reason
@@ -34,21 +34,21 @@ func over(r *rig) (batchv1.JobConditionType, string) {
 // controllers at every second.
 func TestJob(t *testing.T) {
 	for _, crashes := range []bool{false, true} {
-		bubble(t, stage.Config{Nodes: 2}, func(r *rig) {
+		runInBubble(t, stage.Config{Nodes: 2}, func(r *rig) {
 			r.create("jobs.batch", job("sum", "exits 0 after 5s", 6, 2))
-			r.until("two pods", func() bool { return len(r.pods()) == 2 })
+			r.waitUntil("two pods", func() bool { return len(r.pods()) == 2 })
 			lost := r.pods()[0]
 			if len(lost.Finalizers) != 1 || lost.Finalizers[0] != batchv1.JobTrackingFinalizer {
 				r.t.Errorf("finalizers %v", lost.Finalizers)
 			}
-			r.remove(lost.Name)
-			r.until("complete", func() bool {
+			r.deletePod(lost.Name)
+			r.waitUntil("complete", func() bool {
 				if crashes {
 					r.cluster.Stop("controllers")
 					r.cluster.Start("controllers")
 					time.Sleep(1100 * time.Millisecond)
 				}
-				kind, _ := over(r)
+				kind, _ := jobResult(r)
 				return kind == batchv1.JobComplete
 			})
 			status := get[*batchv1.Job](r, "jobs.batch", "sum").Status
@@ -70,12 +70,12 @@ func TestJob(t *testing.T) {
 
 // TestJobFails backs off 10 s, then 20 s, and gives up.
 func TestJobFails(t *testing.T) {
-	bubble(t, stage.Config{Nodes: 1}, func(r *rig) {
+	runInBubble(t, stage.Config{Nodes: 1}, func(r *rig) {
 		failing := job("sum", "exits 3 after 1s", 1, 1)
 		failing.Spec.BackoffLimit = new(int32(2))
 		r.create("jobs.batch", failing)
-		took := r.until("failed", func() bool { kind, _ := over(r); return kind == batchv1.JobFailed })
-		if _, reason := over(r); reason != "BackoffLimitExceeded" || len(r.pods()) != 3 {
+		took := r.waitUntil("failed", func() bool { kind, _ := jobResult(r); return kind == batchv1.JobFailed })
+		if _, reason := jobResult(r); reason != "BackoffLimitExceeded" || len(r.pods()) != 3 {
 			r.t.Errorf("failed for %s with %d pods", reason, len(r.pods()))
 		}
 		if took < 33*time.Second || took > 45*time.Second {
@@ -87,33 +87,33 @@ func TestJobFails(t *testing.T) {
 // TestReplacePodsThatFailed has podReplacementPolicy wait for the end of the old pod.
 func TestReplacePodsThatFailed(t *testing.T) {
 	for policy, most := range map[batchv1.PodReplacementPolicy]int{batchv1.TerminatingOrFailed: 2, batchv1.Failed: 1} {
-		bubble(t, stage.Config{Nodes: 1}, func(r *rig) {
+		runInBubble(t, stage.Config{Nodes: 1}, func(r *rig) {
 			j := job("sum", "on TERM exits 1 after 20s", 1, 1)
 			j.Spec.PodReplacementPolicy = &policy
 			r.create("jobs.batch", j)
-			r.running(1)
-			r.remove(r.pods()[0].Name)
+			r.waitRunning(1)
+			r.deletePod(r.pods()[0].Name)
 			time.Sleep(18 * time.Second)
 			if n := len(r.pods()); n != most {
 				r.t.Errorf("%s: %d pods while the old one stops, want %d", policy, n, most)
 			}
-			r.running(1)
+			r.waitRunning(1)
 		})
 	}
 }
 
 // TestFinishedJobGoes has a Job deleted after its time, with its pods.
 func TestFinishedJobGoes(t *testing.T) {
-	bubble(t, stage.Config{Nodes: 1, Controllers: append(workloads(), "garbagecollector")}, func(r *rig) {
+	runInBubble(t, stage.Config{Nodes: 1, Controllers: append(workloadControllers(), "garbagecollector")}, func(r *rig) {
 		j := job("sum", "exits 0 after 1s", 1, 1)
 		j.Spec.TTLSecondsAfterFinished = new(int32(100))
 		r.create("jobs.batch", j)
-		r.until("complete", func() bool { kind, _ := over(r); return kind == batchv1.JobComplete })
+		r.waitUntil("complete", func() bool { kind, _ := jobResult(r); return kind == batchv1.JobComplete })
 		time.Sleep(98 * time.Second)
 		if len(list[*batchv1.Job](r, "jobs.batch")) != 1 {
 			r.t.Error("gone too early")
 		}
-		took := r.until("gone", func() bool { return len(list[*batchv1.Job](r, "jobs.batch")) == 0 && len(r.pods()) == 0 })
+		took := r.waitUntil("gone", func() bool { return len(list[*batchv1.Job](r, "jobs.batch")) == 0 && len(r.pods()) == 0 })
 		if took > 10*time.Second {
 			r.t.Errorf("gone %v after its time", took)
 		}
@@ -156,10 +156,10 @@ func TestIndexedJobs(t *testing.T) {
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			bubble(t, stage.Config{Nodes: 2}, func(r *rig) {
+			runInBubble(t, stage.Config{Nodes: 2}, func(r *rig) {
 				r.create("jobs.batch", c.job)
-				took := r.until("over", func() bool { kind, _ := over(r); return kind != "" })
-				kind, reason := over(r)
+				took := r.waitUntil("over", func() bool { kind, _ := jobResult(r); return kind != "" })
+				kind, reason := jobResult(r)
 				status := get[*batchv1.Job](r, "jobs.batch", "sum").Status
 				lost := ""
 				if status.FailedIndexes != nil {
@@ -185,22 +185,22 @@ func TestIndexedJobs(t *testing.T) {
 // TestSuspendedJob runs nothing while it is suspended, and begins anew when it is not; a Job
 // that another controller manages is left alone.
 func TestSuspendedJob(t *testing.T) {
-	bubble(t, stage.Config{Nodes: 1}, func(r *rig) {
+	runInBubble(t, stage.Config{Nodes: 1}, func(r *rig) {
 		managed := job("others", "exits 0 after 1s", 1, 1)
 		managed.Spec.ManagedBy = new("example.com/queue")
 		r.create("jobs.batch", managed)
 		r.create("jobs.batch", job("sum", "exits 0 after 30s", 2, 2))
-		r.running(2)
+		r.waitRunning(2)
 		begun := get[*batchv1.Job](r, "jobs.batch", "sum").Status.StartTime
-		r.merge("jobs.batch", "sum", `{"spec":{"suspend":true}}`)
-		r.until("its pods are gone", func() bool { return len(r.pods()) == 0 })
+		r.mergePatch("jobs.batch", "sum", `{"spec":{"suspend":true}}`)
+		r.waitUntil("its pods are gone", func() bool { return len(r.pods()) == 0 })
 		time.Sleep(time.Minute)
 		status := get[*batchv1.Job](r, "jobs.batch", "sum").Status
 		if c := status.Conditions; len(c) != 1 || c[0].Type != batchv1.JobSuspended || c[0].Status != corev1.ConditionTrue || c[0].Reason != "JobSuspended" || status.Active != 0 {
 			r.t.Errorf("suspended: %+v", status)
 		}
-		r.merge("jobs.batch", "sum", `{"spec":{"suspend":false}}`)
-		r.until("complete", func() bool { kind, _ := over(r); return kind == batchv1.JobComplete })
+		r.mergePatch("jobs.batch", "sum", `{"spec":{"suspend":false}}`)
+		r.waitUntil("complete", func() bool { kind, _ := jobResult(r); return kind == batchv1.JobComplete })
 		status = get[*batchv1.Job](r, "jobs.batch", "sum").Status
 		if !status.StartTime.After(begun.Add(time.Minute)) || status.Succeeded != 2 || status.Conditions[0].Reason != "JobResumed" {
 			r.t.Errorf("resumed: %+v", status)

@@ -11,14 +11,14 @@ import (
 	"github.com/podfall/podfall/internal/podapi"
 )
 
-// lose has a Deployment and a StatefulSet with a pod each on a node, and cuts that node off; the
-// other node takes over what may be taken over.
-func lose(t *testing.T, test func(r *rig, node string)) {
-	bubble(t, stage.Config{Nodes: 2, Controllers: []string{"*"}}, func(r *rig) {
+// loseNode cuts off a node that has a pod of a Deployment and of a StatefulSet; the other node
+// takes over what it may.
+func loseNode(t *testing.T, test func(r *rig, node string)) {
+	runInBubble(t, stage.Config{Nodes: 2, Controllers: []string{"*"}}, func(r *rig) {
 		r.patchNode("node-2", `{"spec":{"unschedulable":true}}`)
 		r.create("deployments.apps", deployment(1))
 		r.create("statefulsets.apps", statefulSet("db", 1))
-		r.running(2)
+		r.waitRunning(2)
 		r.patchNode("node-2", `{"spec":{"unschedulable":false}}`)
 		r.cluster.Cut("node-1")
 		test(r, "node-1")
@@ -32,11 +32,11 @@ func (r *rig) patchNode(node, patch string) {
 	if _, err := r.api.Patch(r.t.Context(), target, "application/merge-patch+json", []byte(patch), metav1.PatchOptions{}); err != nil {
 		r.t.Fatal(err)
 	}
-	r.cluster.Settle()
+	r.cluster.WaitIdle()
 }
 
-// find is the pods of an app: those that stay and those that terminate.
-func (r *rig) find(app string) (stay, going []*corev1.Pod) {
+// findPods returns the pods of an app: those that stay and those that terminate.
+func (r *rig) findPods(app string) (stay, going []*corev1.Pod) {
 	r.t.Helper()
 	for _, pod := range r.pods() {
 		switch {
@@ -53,36 +53,36 @@ func (r *rig) find(app string) (stay, going []*corev1.Pod) {
 // TestSilentNode is TRC-14 for workloads: 350 s after the node went silent its pods are marked;
 // the Deployment's is replaced at once, the StatefulSet's never, until the node is back.
 func TestSilentNode(t *testing.T) {
-	lose(t, func(r *rig, node string) {
-		took := r.until("the pods are marked", func() bool { _, going := r.find("db"); return len(going) == 1 })
+	loseNode(t, func(r *rig, node string) {
+		took := r.waitUntil("the pods are marked", func() bool { _, going := r.findPods("db"); return len(going) == 1 })
 		if took < 340*time.Second || took > 360*time.Second {
 			r.t.Errorf("marked after %v, want about 350 s", took)
 		}
-		r.until("the Deployment has another pod", func() bool { stay, _ := r.find("web"); return len(stay) == 1 && ready(stay[0]) })
+		r.waitUntil("the Deployment has another pod", func() bool { stay, _ := r.findPods("web"); return len(stay) == 1 && isReady(stay[0]) })
 		time.Sleep(20 * time.Minute)
-		if stay, going := r.find("db"); len(stay) != 0 || len(going) != 1 {
+		if stay, going := r.findPods("db"); len(stay) != 0 || len(going) != 1 {
 			r.t.Fatalf("db has %d pods and %d that terminate, want only the one that terminates", len(stay), len(going))
 		}
-		if _, going := r.find("web"); len(going) != 1 {
+		if _, going := r.findPods("web"); len(going) != 1 {
 			r.t.Fatal("the old pod of the Deployment is gone, though nobody can know what it does")
 		}
 		r.cluster.Heal(node)
-		r.running(2)
+		r.waitRunning(2)
 	})
 }
 
 // TestNodeDeleted is TRC-15 for workloads: a minute after the node is deleted its pods are gone,
 // and the StatefulSet runs elsewhere.
 func TestNodeDeleted(t *testing.T) {
-	lose(t, func(r *rig, node string) {
+	loseNode(t, func(r *rig, node string) {
 		r.cluster.Stop("kubelet/" + node) // or it would register again
 		if _, err := r.api.Delete(r.t.Context(), podapi.Target{Kind: r.kind("nodes"), Name: node}, metav1.DeleteOptions{}); err != nil {
 			r.t.Fatal(err)
 		}
-		took := r.until("both run elsewhere", func() bool {
+		took := r.waitUntil("both run elsewhere", func() bool {
 			for _, app := range []string{"web", "db"} {
-				stay, going := r.find(app)
-				if len(going) != 0 || len(stay) != 1 || !ready(stay[0]) || stay[0].Spec.NodeName == node {
+				stay, going := r.findPods(app)
+				if len(going) != 0 || len(stay) != 1 || !isReady(stay[0]) || stay[0].Spec.NodeName == node {
 					return false
 				}
 			}
@@ -97,12 +97,12 @@ func TestNodeDeleted(t *testing.T) {
 // TestOutOfService is TRC-16 for workloads: the taint says that nothing runs there any more, so
 // that the StatefulSet runs elsewhere 20 s later at most.
 func TestOutOfService(t *testing.T) {
-	lose(t, func(r *rig, node string) {
-		r.until("the pods are marked", func() bool { _, going := r.find("db"); return len(going) == 1 })
+	loseNode(t, func(r *rig, node string) {
+		r.waitUntil("the pods are marked", func() bool { _, going := r.findPods("db"); return len(going) == 1 })
 		r.patchNode(node, `{"spec":{"taints":[{"key":"node.kubernetes.io/out-of-service","value":"nodeshutdown","effect":"NoExecute"}]}}`)
-		took := r.until("the StatefulSet runs elsewhere", func() bool {
-			stay, going := r.find("db")
-			return len(going) == 0 && len(stay) == 1 && ready(stay[0]) && stay[0].Spec.NodeName != node
+		took := r.waitUntil("the StatefulSet runs elsewhere", func() bool {
+			stay, going := r.findPods("db")
+			return len(going) == 0 && len(stay) == 1 && isReady(stay[0]) && stay[0].Spec.NodeName != node
 		})
 		if took > 30*time.Second {
 			r.t.Errorf("elsewhere after %v", took)

@@ -22,7 +22,7 @@ import (
 	"github.com/podfall/podfall/services/controllers/view"
 )
 
-// rig is a cluster and what a test does to it.
+// rig is a cluster and the actions of a test on it.
 type rig struct {
 	t       *testing.T
 	cluster *stage.Cluster
@@ -30,30 +30,30 @@ type rig struct {
 	watched sync.WaitGroup
 }
 
-// workloads are the controllers that most tests want.
-func workloads() []string {
+// workloadControllers returns the controllers that most tests need.
+func workloadControllers() []string {
 	return []string{
 		"scheduler", "deployment", "replicaset", "replicationcontroller", "statefulset", "daemonset", "job", "cronjob", "ttl-after-finished",
 	}
 }
 
-// bubble runs a test on a cluster in virtual time.
-func bubble(t *testing.T, cfg stage.Config, test func(r *rig)) {
+// runInBubble runs a test on a cluster in virtual time.
+func runInBubble(t *testing.T, cfg stage.Config, test func(r *rig)) {
 	t.Helper()
-	valved(t, cfg, nil, func(r *rig, _ *view.EventGate) { test(r) })
+	runGated(t, cfg, nil, func(r *rig, _ *view.EventGate) { test(r) })
 }
 
-// valved is bubble with a valve before what the controllers see, if one is made: in the
-// bubble, whose it has to be.
-func valved(t *testing.T, cfg stage.Config, made func() *view.EventGate, test func(r *rig, v *view.EventGate)) {
+// runGated is runInBubble with a gate before what the controllers see, if create returns one. The
+// gate must be created inside the bubble.
+func runGated(t *testing.T, cfg stage.Config, made func() *view.EventGate, test func(r *rig, v *view.EventGate)) {
 	t.Helper()
 	if cfg.Controllers == nil {
-		cfg.Controllers = workloads()
+		cfg.Controllers = workloadControllers()
 	}
 	synctest.Test(t, func(t *testing.T) {
 		cfg := cfg
 		if made != nil {
-			cfg.Valve = made()
+			cfg.Gate = made()
 		}
 		r := &rig{t: t, cluster: stage.New(t, cfg)}
 		r.api = r.cluster.API()
@@ -61,7 +61,7 @@ func valved(t *testing.T, cfg stage.Config, made func() *view.EventGate, test fu
 		r.cluster.Trace().WatchPods(ctx, r.api, &r.watched)
 		defer r.watched.Wait()
 		defer cancel()
-		test(r, cfg.Valve)
+		test(r, cfg.Gate)
 	})
 }
 
@@ -73,7 +73,7 @@ func (r *rig) kind(resource string) kinds.Kind {
 	return kind
 }
 
-func (r *rig) at(resource, name string) podapi.Target {
+func (r *rig) target(resource, name string) podapi.Target {
 	return podapi.Target{Kind: r.kind(resource), Namespace: "default", Name: name}
 }
 
@@ -81,23 +81,23 @@ func (r *rig) at(resource, name string) podapi.Target {
 func (r *rig) create(resource string, obj kinds.Object) {
 	r.t.Helper()
 	obj.SetNamespace("default")
-	if _, err := r.api.Create(r.t.Context(), r.at(resource, ""), obj, metav1.CreateOptions{}); err != nil {
+	if _, err := r.api.Create(r.t.Context(), r.target(resource, ""), obj, metav1.CreateOptions{}); err != nil {
 		r.t.Fatal(err)
 	}
 }
 
-// merge changes an object by a merge patch.
-func (r *rig) merge(resource, name, patch string) {
+// mergePatch changes an object by a merge patch.
+func (r *rig) mergePatch(resource, name, patch string) {
 	r.t.Helper()
-	if _, err := r.api.Patch(r.t.Context(), r.at(resource, name), types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+	if _, err := r.api.Patch(r.t.Context(), r.target(resource, name), types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
 		r.t.Fatal(err)
 	}
 }
 
-// remove deletes a pod with its own grace.
-func (r *rig) remove(name string) {
+// deletePod deletes a pod with its own grace period.
+func (r *rig) deletePod(name string) {
 	r.t.Helper()
-	if _, err := r.api.Delete(r.t.Context(), r.at("pods", name), metav1.DeleteOptions{}); err != nil {
+	if _, err := r.api.Delete(r.t.Context(), r.target("pods", name), metav1.DeleteOptions{}); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -105,7 +105,7 @@ func (r *rig) remove(name string) {
 // get reads an object.
 func get[T kinds.Object](r *rig, resource, name string) T {
 	r.t.Helper()
-	obj, err := r.api.Get(r.t.Context(), r.at(resource, name), metav1.GetOptions{})
+	obj, err := r.api.Get(r.t.Context(), r.target(resource, name), metav1.GetOptions{})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -119,7 +119,7 @@ func get[T kinds.Object](r *rig, resource, name string) T {
 // list reads all objects of a kind.
 func list[T kinds.Object](r *rig, resource string) []T {
 	r.t.Helper()
-	target := r.at(resource, "")
+	target := r.target(resource, "")
 	page, err := r.api.List(r.t.Context(), target, metav1.ListOptions{})
 	if err != nil {
 		r.t.Fatal(err)
@@ -136,12 +136,12 @@ func list[T kinds.Object](r *rig, resource string) []T {
 // pods reads the pods.
 func (r *rig) pods() []*corev1.Pod { r.t.Helper(); return list[*corev1.Pod](r, "pods") }
 
-// until waits, for an hour at most, until is says that what is so.
-func (r *rig) until(what string, is func() bool) time.Duration {
+// waitUntil waits for an hour at most until the condition holds, and returns how long that took.
+func (r *rig) waitUntil(what string, is func() bool) time.Duration {
 	r.t.Helper()
 	begin := time.Now()
 	for time.Since(begin) < time.Hour {
-		r.cluster.Settle()
+		r.cluster.WaitIdle()
 		if is() {
 			return time.Since(begin)
 		}
@@ -151,13 +151,13 @@ func (r *rig) until(what string, is func() bool) time.Duration {
 	return 0
 }
 
-// running waits until n pods are ready and there is no other.
-func (r *rig) running(n int) {
+// waitRunning waits until n pods are ready and no other pod exists.
+func (r *rig) waitRunning(n int) {
 	r.t.Helper()
-	r.until(fmt.Sprintf("%d pods ready and no other", n), func() bool {
+	r.waitUntil(fmt.Sprintf("%d pods ready and no other", n), func() bool {
 		pods := r.pods()
 		for _, pod := range pods {
-			if !ready(pod) || pod.DeletionTimestamp != nil {
+			if !isReady(pod) || pod.DeletionTimestamp != nil {
 				return false
 			}
 		}
@@ -168,12 +168,12 @@ func (r *rig) running(n int) {
 func (r *rig) describe() string {
 	var b strings.Builder
 	for _, pod := range r.pods() {
-		fmt.Fprintf(&b, "%s %s node=%s ready=%v deleting=%v\n", pod.Name, pod.Status.Phase, pod.Spec.NodeName, ready(pod), pod.DeletionTimestamp != nil)
+		fmt.Fprintf(&b, "%s %s node=%s ready=%v deleting=%v\n", pod.Name, pod.Status.Phase, pod.Spec.NodeName, isReady(pod), pod.DeletionTimestamp != nil)
 	}
 	return b.String()
 }
 
-func ready(pod *corev1.Pod) bool {
+func isReady(pod *corev1.Pod) bool {
 	for _, condition := range pod.Status.Conditions {
 		if condition.Type == corev1.PodReady {
 			return condition.Status == corev1.ConditionTrue
@@ -182,8 +182,8 @@ func ready(pod *corev1.Pod) bool {
 	return false
 }
 
-// events are the texts of the events about an object, in the order of their making.
-func (r *rig) events(name string) []string {
+// eventTexts returns the texts of the events about an object, in order of creation.
+func (r *rig) eventTexts(name string) []string {
 	r.t.Helper()
 	var texts []string
 	for _, event := range list[*corev1.Event](r, "events") {
@@ -194,7 +194,7 @@ func (r *rig) events(name string) []string {
 	return texts
 }
 
-// template is a pod's, whose container behaves as script says.
+// template returns a pod template whose container runs the script.
 func template(app, script string) corev1.PodTemplateSpec {
 	t := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": app}}}
 	if script != "" {
@@ -208,7 +208,7 @@ func selector(app string) *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}
 }
 
-// deployment is the Deployment web.
+// deployment returns the Deployment web.
 func deployment(replicas int32) *appsv1.Deployment {
 	const name = "web"
 	return &appsv1.Deployment{

@@ -26,27 +26,27 @@ func TestAWrongClockMeasuresRight(t *testing.T) {
 				}
 				controllers := clock.NewDriver(face)
 				r := &rig{t: t, cluster: stage.New(t, stage.Config{
-					Nodes: 2, Controllers: []string{"*"}, Wrong: map[string]clock.Clock{"controllers": controllers.Clock()},
+					Nodes: 2, Controllers: []string{"*"}, Clocks: map[string]clock.Clock{"controllers": controllers.Clock()},
 				})}
 				r.api = r.cluster.API()
 				r.patchNode("node-2", `{"spec":{"unschedulable":true}}`)
 				r.create("deployments.apps", deployment(1))
-				r.running(1)
+				r.waitRunning(1)
 				time.Sleep(time.Minute)
 				r.cluster.Cut("node-1")
 				time.Sleep(20 * time.Second)
 				controllers.SetSkew(clock.Skew{Since: time.Now(), Offset: ahead})
 				cut := time.Now().Add(-20 * time.Second)
-				r.until("the node is silent", func() bool { return r.readyOf("node-1").Status == corev1.ConditionUnknown })
+				r.waitUntil("the node is silent", func() bool { return r.readyCondition("node-1").Status == corev1.ConditionUnknown })
 				if took := time.Since(cut); took < 40*time.Second || took > 60*time.Second {
 					t.Errorf("the node was silent after %v, want about 50 s", took)
 				}
-				if off := time.Until(r.readyOf("node-1").LastTransitionTime.Time) - ahead; off.Abs() > 10*time.Second {
+				if off := time.Until(r.readyCondition("node-1").LastTransitionTime.Time) - ahead; off.Abs() > 10*time.Second {
 					t.Errorf("the condition's time is %v off what the controllers' clock shows", off)
 				}
 				time.Sleep(time.Minute) // the eviction waits for its time by now
 				controllers.SetSkew(clock.Skew{Since: time.Now(), Offset: -ahead})
-				r.until("its pod is marked", func() bool { _, going := r.find("web"); return len(going) == 1 })
+				r.waitUntil("its pod is marked", func() bool { _, going := r.findPods("web"); return len(going) == 1 })
 				if took := time.Since(cut); took < 340*time.Second || took > 360*time.Second {
 					t.Errorf("the pod was marked after %v, want about 350 s", took)
 				}
@@ -55,8 +55,8 @@ func TestAWrongClockMeasuresRight(t *testing.T) {
 	}
 }
 
-// readyOf is a node's condition Ready; an empty one when it has none.
-func (r *rig) readyOf(name string) corev1.NodeCondition {
+// readyCondition returns a node's Ready condition; empty if it has none.
+func (r *rig) readyCondition(name string) corev1.NodeCondition {
 	r.t.Helper()
 	obj, err := r.api.Get(r.t.Context(), podapi.Target{Kind: r.kind("nodes"), Name: name}, metav1.GetOptions{})
 	if err != nil {

@@ -19,48 +19,48 @@ import (
 func TestStaleViews(t *testing.T) {
 	valve := func() *view.EventGate { return view.NewEventGate(clock.Clock{}) }
 	t.Run("ReplicaSet", func(t *testing.T) {
-		valved(t, stage.Config{Nodes: 3}, valve, func(r *rig, v *view.EventGate) {
+		runGated(t, stage.Config{Nodes: 3}, valve, func(r *rig, v *view.EventGate) {
 			r.create("deployments.apps", deployment(2))
-			r.running(2)
+			r.waitRunning(2)
 			set := list[*appsv1.ReplicaSet](r, "replicasets.apps")[0].Name
 			v.Close("pods")
-			r.merge("deployments.apps", "web", `{"spec":{"replicas":6}}`)
+			r.mergePatch("deployments.apps", "web", `{"spec":{"replicas":6}}`)
 			for i := range 20 {
-				r.merge("replicasets.apps", set, fmt.Sprintf(`{"metadata":{"annotations":{"touched":"%d"}}}`, i))
+				r.mergePatch("replicasets.apps", set, fmt.Sprintf(`{"metadata":{"annotations":{"touched":"%d"}}}`, i))
 				time.Sleep(time.Second)
 				if n := len(r.pods()); n > 6 {
 					r.t.Fatalf("%d pods of 6 that are asked for", n)
 				}
 			}
-			r.merge("deployments.apps", "web", `{"spec":{"replicas":3}}`)
+			r.mergePatch("deployments.apps", "web", `{"spec":{"replicas":3}}`)
 			time.Sleep(10 * time.Second)
 			v.Open("pods")
-			r.running(3)
+			r.waitRunning(3)
 			// What happened meanwhile is never seen, only what is.
 			v.Close("pods")
 			for _, pod := range r.pods()[:2] {
-				r.remove(pod.Name)
+				r.deletePod(pod.Name)
 			}
 			time.Sleep(time.Minute)
 			v.Skip("pods")
-			r.running(3)
+			r.waitRunning(3)
 		})
 	})
 	t.Run("Deployment", func(t *testing.T) {
-		valved(t, stage.Config{Nodes: 3}, valve, func(r *rig, v *view.EventGate) {
+		runGated(t, stage.Config{Nodes: 3}, valve, func(r *rig, v *view.EventGate) {
 			r.create("deployments.apps", deployment(2))
-			r.running(2)
+			r.waitRunning(2)
 			v.Close("replicasets.apps")
-			r.merge("deployments.apps", "web", `{"spec":{"template":{"spec":{"containers":[{"name":"main","image":"registry.k8s.io/pause:3.9"}]}}}}`)
+			r.mergePatch("deployments.apps", "web", `{"spec":{"template":{"spec":{"containers":[{"name":"main","image":"registry.k8s.io/pause:3.9"}]}}}}`)
 			for i := range 10 {
-				r.merge("deployments.apps", "web", fmt.Sprintf(`{"metadata":{"annotations":{"touched":"%d"}}}`, i))
+				r.mergePatch("deployments.apps", "web", fmt.Sprintf(`{"metadata":{"annotations":{"touched":"%d"}}}`, i))
 				time.Sleep(time.Second)
 			}
 			if sets := list[*appsv1.ReplicaSet](r, "replicasets.apps"); len(sets) != 2 {
 				r.t.Errorf("%d ReplicaSets, want the old one and the new one", len(sets))
 			}
 			v.Open("replicasets.apps")
-			r.until("the rollout is done", func() bool {
+			r.waitUntil("the rollout is done", func() bool {
 				d := get[*appsv1.Deployment](r, "deployments.apps", "web").Status
 				return d.UpdatedReplicas == 2 && d.Replicas == 2 && d.AvailableReplicas == 2 && len(r.pods()) == 2
 			})
@@ -70,14 +70,14 @@ func TestStaleViews(t *testing.T) {
 		})
 	})
 	t.Run("StatefulSet", func(t *testing.T) {
-		valved(t, stage.Config{Nodes: 3}, valve, func(r *rig, v *view.EventGate) {
+		runGated(t, stage.Config{Nodes: 3}, valve, func(r *rig, v *view.EventGate) {
 			r.create("statefulsets.apps", statefulSet("db", 3))
-			r.running(3)
+			r.waitRunning(3)
 			v.Delay("pods", 7*time.Second)
 			r.cluster.Trace().Take()
-			r.merge("statefulsets.apps", "db", `{"spec":{"template":{"spec":{"containers":[{"name":"main","image":"registry.k8s.io/pause:3.9"}]}}}}`)
+			r.mergePatch("statefulsets.apps", "db", `{"spec":{"template":{"spec":{"containers":[{"name":"main","image":"registry.k8s.io/pause:3.9"}]}}}}`)
 			for i := range 120 {
-				r.merge("statefulsets.apps", "db", fmt.Sprintf(`{"metadata":{"annotations":{"touched":"%d"}}}`, i))
+				r.mergePatch("statefulsets.apps", "db", fmt.Sprintf(`{"metadata":{"annotations":{"touched":"%d"}}}`, i))
 				time.Sleep(time.Second)
 			}
 			made := map[string]int{}
@@ -92,18 +92,18 @@ func TestStaleViews(t *testing.T) {
 				}
 			}
 			for _, pod := range r.pods() {
-				if pod.Spec.Containers[0].Image != "registry.k8s.io/pause:3.9" || !ready(pod) {
+				if pod.Spec.Containers[0].Image != "registry.k8s.io/pause:3.9" || !isReady(pod) {
 					r.t.Errorf("%s is not rolled:\n%s", pod.Name, r.describe())
 				}
 			}
 		})
 	})
 	t.Run("Job", func(t *testing.T) {
-		valved(t, stage.Config{Nodes: 3}, valve, func(r *rig, v *view.EventGate) {
+		runGated(t, stage.Config{Nodes: 3}, valve, func(r *rig, v *view.EventGate) {
 			v.Delay("pods", 4*time.Second)
 			r.create("jobs.batch", job("sum", "exits 0 after 3s", 8, 3))
 			most := 0
-			r.until("complete", func() bool {
+			r.waitUntil("complete", func() bool {
 				running := 0
 				for _, pod := range r.pods() {
 					if pod.Status.Phase != corev1.PodSucceeded {
@@ -111,7 +111,7 @@ func TestStaleViews(t *testing.T) {
 					}
 				}
 				most = max(most, running)
-				kind, _ := over(r)
+				kind, _ := jobResult(r)
 				return kind != ""
 			})
 			if n := len(r.pods()); n != 8 || most > 3 {
@@ -120,18 +120,18 @@ func TestStaleViews(t *testing.T) {
 		})
 	})
 	t.Run("DaemonSet", func(t *testing.T) {
-		valved(t, stage.Config{Nodes: 3}, valve, func(r *rig, v *view.EventGate) {
+		runGated(t, stage.Config{Nodes: 3}, valve, func(r *rig, v *view.EventGate) {
 			v.Close("pods")
 			r.create("daemonsets.apps", daemonSet("agent"))
 			for i := range 10 {
-				r.merge("daemonsets.apps", "agent", fmt.Sprintf(`{"metadata":{"annotations":{"touched":"%d"}}}`, i))
+				r.mergePatch("daemonsets.apps", "agent", fmt.Sprintf(`{"metadata":{"annotations":{"touched":"%d"}}}`, i))
 				time.Sleep(time.Second)
 			}
 			if n := len(r.pods()); n != 3 {
 				r.t.Errorf("%d pods on 3 nodes", n)
 			}
 			v.Open("pods")
-			r.running(3)
+			r.waitRunning(3)
 		})
 	})
 }

@@ -22,9 +22,9 @@ func statefulSet(name string, replicas int32) *appsv1.StatefulSet {
 
 // TestOneOfEachName is TRC-19: no second web-0 until the first is gone.
 func TestOneOfEachName(t *testing.T) {
-	bubble(t, stage.Config{Nodes: 3}, func(r *rig) {
+	runInBubble(t, stage.Config{Nodes: 3}, func(r *rig) {
 		r.create("statefulsets.apps", statefulSet("web", 3))
-		r.running(3)
+		r.waitRunning(3)
 		// One after the other.
 		var made []time.Time
 		for i := range 3 {
@@ -34,9 +34,9 @@ func TestOneOfEachName(t *testing.T) {
 			r.t.Errorf("made at %v, want one after the other", made)
 		}
 		old := get[*corev1.Pod](r, "pods", "web-0").UID
-		r.remove("web-0")
+		r.deletePod("web-0")
 		r.cluster.Trace().Take()
-		r.until("another web-0", func() bool {
+		r.waitUntil("another web-0", func() bool {
 			for _, pod := range r.pods() {
 				if pod.Name == "web-0" && pod.UID != old {
 					return true
@@ -53,15 +53,15 @@ func TestOneOfEachName(t *testing.T) {
 		if want := []string{"DELETED  web-0", "ADDED    web-0"}; !slices.Equal(seen, want) {
 			r.t.Errorf("seen %q, want %q", seen, want)
 		}
-		r.running(3)
+		r.waitRunning(3)
 	})
 }
 
 // TestStatefulRollingUpdate goes from the highest ordinal to the partition.
 func TestStatefulRollingUpdate(t *testing.T) {
-	bubble(t, stage.Config{Nodes: 3}, func(r *rig) {
+	runInBubble(t, stage.Config{Nodes: 3}, func(r *rig) {
 		r.create("statefulsets.apps", statefulSet("web", 3))
-		r.running(3)
+		r.waitRunning(3)
 		images := func() string {
 			text := ""
 			for _, pod := range r.pods() {
@@ -69,18 +69,18 @@ func TestStatefulRollingUpdate(t *testing.T) {
 			}
 			return text
 		}
-		r.merge("statefulsets.apps", "web", `{"spec":{"updateStrategy":{"type":"RollingUpdate","rollingUpdate":{"partition":1}},"template":{"spec":{"containers":[{"name":"main","image":"registry.k8s.io/pause:3.9"}]}}}}`)
-		r.until("rolled to the partition", func() bool { return images() == "3.10 3.9 3.9 " })
-		r.running(3)
+		r.mergePatch("statefulsets.apps", "web", `{"spec":{"updateStrategy":{"type":"RollingUpdate","rollingUpdate":{"partition":1}},"template":{"spec":{"containers":[{"name":"main","image":"registry.k8s.io/pause:3.9"}]}}}}`)
+		r.waitUntil("rolled to the partition", func() bool { return images() == "3.10 3.9 3.9 " })
+		r.waitRunning(3)
 		time.Sleep(time.Minute)
 		set := get[*appsv1.StatefulSet](r, "statefulsets.apps", "web")
 		if set.Status.CurrentReplicas != 1 || set.Status.UpdatedReplicas != 2 || set.Status.CurrentRevision == set.Status.UpdateRevision {
 			r.t.Errorf("status %+v", set.Status)
 		}
-		r.merge("statefulsets.apps", "web", `{"spec":{"updateStrategy":{"rollingUpdate":{"partition":0}}}}`)
-		r.until("rolled", func() bool { return images() == "3.9 3.9 3.9 " })
-		r.running(3)
-		r.until("the new revision is the current one", func() bool {
+		r.mergePatch("statefulsets.apps", "web", `{"spec":{"updateStrategy":{"rollingUpdate":{"partition":0}}}}`)
+		r.waitUntil("rolled", func() bool { return images() == "3.9 3.9 3.9 " })
+		r.waitRunning(3)
+		r.waitUntil("the new revision is the current one", func() bool {
 			set := get[*appsv1.StatefulSet](r, "statefulsets.apps", "web")
 			return set.Status.CurrentRevision == set.Status.UpdateRevision && set.Status.CurrentReplicas == 3
 		})
@@ -90,20 +90,20 @@ func TestStatefulRollingUpdate(t *testing.T) {
 // TestLostNode has a StatefulSet's pod on a node that goes silent: it stays the only one of
 // its name until somebody forces it away.
 func TestLostNode(t *testing.T) {
-	bubble(t, stage.Config{Nodes: 2}, func(r *rig) {
+	runInBubble(t, stage.Config{Nodes: 2}, func(r *rig) {
 		r.create("statefulsets.apps", statefulSet("web", 1))
-		r.running(1)
+		r.waitRunning(1)
 		first := r.pods()[0]
 		r.cluster.Cut(first.Spec.NodeName)
-		r.remove("web-0")
+		r.deletePod("web-0")
 		time.Sleep(30 * time.Minute)
 		if pods := r.pods(); len(pods) != 1 || pods[0].UID != first.UID {
 			r.t.Fatalf("without a forced delete there is another:\n%s", r.describe())
 		}
-		target := r.at("pods", "web-0")
+		target := r.target("pods", "web-0")
 		if _, err := r.api.Delete(r.t.Context(), target, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}); err != nil {
 			r.t.Fatal(err)
 		}
-		r.until("another web-0", func() bool { pods := r.pods(); return len(pods) == 1 && pods[0].UID != first.UID })
+		r.waitUntil("another web-0", func() bool { pods := r.pods(); return len(pods) == 1 && pods[0].UID != first.UID })
 	})
 }

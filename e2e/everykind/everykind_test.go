@@ -30,24 +30,24 @@ func TestEveryKind(t *testing.T) {
 			t.Fatalf("the table has %d kinds: where are the others?", len(served))
 		}
 		for number, kind := range served {
-			life := life{t: t, api: cluster.API(), kind: kind, name: fmt.Sprintf("x%d", number)}
+			life := lifecycle{t: t, api: cluster.API(), kind: kind, name: fmt.Sprintf("x%d", number)}
 			if kind.Kind == "CustomResourceDefinition" {
 				life.name += ".example.com" // its name says what it defines
 			}
-			life.live()
+			life.run()
 		}
 	})
 }
 
-// life is one object's.
-type life struct {
+// lifecycle is the test of one object's lifecycle.
+type lifecycle struct {
 	t    *testing.T
 	api  *podapi.Client
 	kind kinds.Kind
 	name string
 }
 
-func (l life) target(name string) podapi.Target {
+func (l lifecycle) target(name string) podapi.Target {
 	target := podapi.Target{Kind: l.kind, Name: name}
 	if l.kind.Namespaced {
 		target.Namespace = "default"
@@ -55,7 +55,7 @@ func (l life) target(name string) podapi.Target {
 	return target
 }
 
-func (l life) live() {
+func (l lifecycle) run() {
 	t, ctx := l.t, l.t.Context()
 	what := l.kind.String()
 	list, err := l.api.List(ctx, l.target(""), metav1.ListOptions{})
@@ -72,11 +72,11 @@ func (l life) live() {
 		return
 	}
 	defer stream.Stop()
-	if _, err := l.api.Create(ctx, l.target(l.name), l.build(), metav1.CreateOptions{}); err != nil {
+	if _, err := l.api.Create(ctx, l.target(l.name), l.minimalObject(), metav1.CreateOptions{}); err != nil {
 		t.Errorf("%s: create: %v", what, err)
 		return
 	}
-	l.expect(stream, watch.Added, "")
+	l.wantEvent(stream, watch.Added, "")
 	if list, err = l.api.List(ctx, l.target(""), metav1.ListOptions{}); err != nil || len(list.Items) != before+1 {
 		t.Errorf("%s: list has %d items (%v), want %d", what, len(list.Items), err, before+1)
 	}
@@ -89,7 +89,7 @@ func (l life) live() {
 	if _, err := l.api.Update(ctx, l.target(l.name), obj, metav1.UpdateOptions{}); err != nil {
 		t.Errorf("%s: update: %v", what, err)
 	}
-	l.expect(stream, watch.Modified, "update")
+	l.wantEvent(stream, watch.Modified, "update")
 	for _, patch := range []struct {
 		by   string
 		kind types.PatchType
@@ -102,14 +102,14 @@ func (l life) live() {
 		if _, err := l.api.Patch(ctx, l.target(l.name), patch.kind, []byte(patch.data), metav1.PatchOptions{}); err != nil {
 			t.Errorf("%s: %s patch: %v", what, patch.by, err)
 		}
-		l.expect(stream, watch.Modified, patch.by)
+		l.wantEvent(stream, watch.Modified, patch.by)
 	}
-	l.die(stream)
+	l.deleteObject(stream)
 }
 
-// die deletes the object. A namespace waits for its controller, which is not there: its
-// finalizer is taken away through /finalize.
-func (l life) die(stream watch.Interface) {
+// deleteObject deletes the object. The namespace controller is not running, so a namespace's
+// finalizer is removed through /finalize.
+func (l lifecycle) deleteObject(stream watch.Interface) {
 	t, ctx := l.t, l.t.Context()
 	what := l.kind.String()
 	background := metav1.DeletePropagationBackground // jobs orphan what they own unless told
@@ -119,11 +119,11 @@ func (l life) die(stream watch.Interface) {
 	}
 	switch l.kind.Resource {
 	case "pods":
-		l.expect(stream, watch.Modified, "strategic") // the mark (API-41)
+		l.wantEvent(stream, watch.Modified, "strategic") // the mark (API-41)
 	case "customresourcedefinitions":
-		l.expect(stream, watch.Modified, "strategic") // its resources go first
+		l.wantEvent(stream, watch.Modified, "strategic") // its resources go first
 	case "namespaces":
-		l.expect(stream, watch.Modified, "strategic")
+		l.wantEvent(stream, watch.Modified, "strategic")
 		obj, err := l.api.Get(ctx, l.target(l.name), metav1.GetOptions{})
 		namespace, ok := obj.(*corev1.Namespace)
 		if err != nil || !ok || namespace.Status.Phase != corev1.NamespaceTerminating {
@@ -137,14 +137,14 @@ func (l life) die(stream watch.Interface) {
 			t.Errorf("%s: finalize: %v", what, err)
 		}
 	}
-	l.expect(stream, watch.Deleted, "strategic")
+	l.wantEvent(stream, watch.Deleted, "strategic")
 	if _, err := l.api.Get(ctx, l.target(l.name), metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("%s: get after the delete: %v, want NotFound", what, err)
 	}
 }
 
-// expect reads the next event of the watch.
-func (l life) expect(stream watch.Interface, kind watch.EventType, by string) {
+// wantEvent reads the next event of the watch.
+func (l lifecycle) wantEvent(stream watch.Interface, kind watch.EventType, by string) {
 	l.t.Helper()
 	synctest.Wait()
 	select {
@@ -158,8 +158,8 @@ func (l life) expect(stream watch.Interface, kind watch.EventType, by string) {
 	}
 }
 
-// build is the least object of the kind that is valid.
-func (l life) build() kinds.Object {
+// minimalObject returns the smallest valid object of the kind.
+func (l lifecycle) minimalObject() kinds.Object {
 	obj, err := kinds.New(l.kind.GroupVersionKind)
 	if err != nil {
 		l.t.Fatal(err)
@@ -168,7 +168,7 @@ func (l life) build() kinds.Object {
 	if l.kind.Namespaced {
 		obj.SetNamespace("default")
 	}
-	if err := json.Unmarshal([]byte(least(l.kind.GroupResource().String())), obj); err != nil {
+	if err := json.Unmarshal([]byte(minimalFields(l.kind.GroupResource().String())), obj); err != nil {
 		l.t.Fatal(err)
 	}
 	switch typed := obj.(type) {
@@ -184,9 +184,9 @@ func (l life) build() kinds.Object {
 	return obj
 }
 
-// least is what an object needs besides its name to be valid, as JSON; most kinds need
+// minimalFields returns as JSON what an object needs besides its name to be valid; most kinds need
 // nothing.
-func least(resource string) string {
+func minimalFields(resource string) string {
 	const containers = `"containers":[{"name":"c","image":"i:1"}]`
 	const labels = `{"app":"x"}`
 	const template = `"template":{"metadata":{"labels":` + labels + `},"spec":{` + containers + `}}`

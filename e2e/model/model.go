@@ -25,9 +25,9 @@ type Key struct {
 	Name string
 }
 
-// Object is what the model remembers of one.
+// Object is the model's state of one object.
 type Object struct {
-	// Number is which object of all ever made this is: its UID.
+	// Number counts all objects ever created; it is the UID.
 	Number     int
 	Revision   int64
 	Generation int64
@@ -59,7 +59,7 @@ const (
 	Tick   Verb = "tick"
 )
 
-// Request is one request. Which fields count depends on the verb.
+// Request is one request. The verb decides which fields count.
 type Request struct {
 	Verb Verb
 	Key  Key
@@ -80,33 +80,34 @@ type Request struct {
 	Seconds int64
 }
 
-// Condition is what a request says the object must be.
+// Condition is a precondition on the object.
 type Condition string
 
 // The conditions: none, one that holds, and two that do not.
 const (
+	// The conditions: none, one that holds, and two that do not hold.
 	Always        Condition = ""
 	Holds         Condition = "holds"
 	OtherUID      Condition = "other uid"
 	StaleRevision Condition = "stale revision"
 )
 
-// Answer is what comes back.
+// Answer is the answer to a request.
 type Answer struct {
 	Code   int
 	Reason string
-	// Object is set when one comes back.
+	// Object is set if the answer has one.
 	Object *Object
-	// All is set for list: the revisions by name.
-	All map[string]int64
+	// Revisions is set for list: the revisions by name.
+	Revisions map[string]int64
 }
 
-// Cluster is the whole state. Step returns the next one; a Cluster never changes.
+// Cluster is the whole state. Step returns the next state; a Cluster never changes.
 type Cluster struct {
 	Objects  map[Key]Object
 	Revision int64
 	Now      int64
-	Made     int
+	Created  int
 }
 
 // Step answers a request.
@@ -124,7 +125,7 @@ func (c Cluster) Step(r Request) (Cluster, Answer) {
 				all[key.Name] = o.Revision
 			}
 		}
-		return c, Answer{Code: 200, All: all}
+		return c, Answer{Code: 200, Revisions: all}
 	case r.Verb == Create && exists:
 		return c, Answer{Code: 409, Reason: "AlreadyExists"}
 	case r.Verb == Create:
@@ -150,13 +151,13 @@ func (c Cluster) Step(r Request) (Cluster, Answer) {
 	case Delete:
 		return c.delete(r, old)
 	}
-	return c, found(old)
+	return c, answerWith(old)
 }
 
-func found(o Object) Answer { return Answer{Code: 200, Object: &o} }
+func answerWith(o Object) Answer { return Answer{Code: 200, Object: &o} }
 
 func (c Cluster) create(r Request) (Cluster, Answer) {
-	o := Object{Number: c.Made, Label: r.Label, Finalizers: r.Finalizers}
+	o := Object{Number: c.Created, Label: r.Label, Finalizers: r.Finalizers}
 	if r.Key.Kind == Pod {
 		o.Generation, o.TGPS, o.Node, o.Phase = 1, 30, r.Node, "Pending"
 		if r.Grace != nil {
@@ -170,24 +171,24 @@ func (c Cluster) create(r Request) (Cluster, Answer) {
 		o.Number = -1
 		return c, Answer{Code: 201, Object: &o}
 	}
-	c.Made++
+	c.Created++
 	c, answer := c.write(r.Key, Object{Number: -1}, o)
 	answer.Code = 201
 	return c, answer
 }
 
-// write stores an object, unless nothing about it has changed.
+// write stores an object, unless it is unchanged.
 func (c Cluster) write(key Key, old, changed Object) (Cluster, Answer) {
-	if same(old, changed) {
-		return c, found(old)
+	if isSame(old, changed) {
+		return c, answerWith(old)
 	}
 	c.Revision++
 	changed.Revision = c.Revision
 	c.Objects[key] = changed
-	return c, found(changed)
+	return c, answerWith(changed)
 }
 
-func same(a, b Object) bool {
+func isSame(a, b Object) bool {
 	equal := slices.Equal(a.Finalizers, b.Finalizers)
 	a.Finalizers, b.Finalizers = nil, nil
 	return equal && a.Number == b.Number && a.Revision == b.Revision && a.Generation == b.Generation && a.Label == b.Label &&
@@ -209,13 +210,13 @@ func (c Cluster) put(r Request, old Object) (Cluster, Answer) {
 		if len(r.Finalizers) == 0 && (!old.HasGrace || old.Grace == 0) {
 			c, _ = c.remove(r.Key, changed)
 			changed.Revision = 0 // answered as it was submitted
-			return c, found(changed)
+			return c, answerWith(changed)
 		}
 	}
 	return c.write(r.Key, old, changed)
 }
 
-// remove takes an object away. A pod is answered with, as it was last; a config map with
+// remove removes an object. The answer for a pod is the pod as it was last; for a config map it is
 // a Status.
 func (c Cluster) remove(key Key, last Object) (Cluster, Answer) {
 	c.Revision++
@@ -224,21 +225,21 @@ func (c Cluster) remove(key Key, last Object) (Cluster, Answer) {
 		return c, Answer{Code: 200}
 	}
 	last.Revision = c.Revision
-	return c, found(last)
+	return c, answerWith(last)
 }
 
 func (c Cluster) delete(r Request, old Object) (Cluster, Answer) {
 	if r.Condition == OtherUID || r.Condition == StaleRevision {
 		return c, Answer{Code: 409, Reason: "Conflict"}
 	}
-	next, answer := c.deleted(r, old)
+	next, answer := c.markForDeletion(r, old)
 	if r.DryRun {
 		return c, answer
 	}
 	return next, answer
 }
 
-func (c Cluster) deleted(r Request, old Object) (Cluster, Answer) {
+func (c Cluster) markForDeletion(r Request, old Object) (Cluster, Answer) {
 	c.Objects = maps.Clone(c.Objects)
 	asked := r.Grace
 	if asked != nil && *asked < 0 {
@@ -246,10 +247,10 @@ func (c Cluster) deleted(r Request, old Object) (Cluster, Answer) {
 		asked = &one
 	}
 	marked := old
-	marked.Finalizers = finalizers(r, old)
+	marked.Finalizers = finalizersAfterDelete(r, old)
 	switch {
 	case r.Key.Kind == ConfigMap || (old.Deadline != 0 && old.Grace == 0):
-		return c.pastGrace(r.Key, old, marked)
+		return c.deleteWithoutGrace(r.Key, old, marked)
 	case old.Deadline == 0:
 		grace := old.TGPS
 		if asked != nil {
@@ -260,9 +261,9 @@ func (c Cluster) deleted(r Request, old Object) (Cluster, Answer) {
 		}
 		marked.Deadline, marked.Grace, marked.HasGrace = c.Now+grace, grace, true
 		marked.Generation++
-		return c.markThen(r.Key, old, marked, grace)
+		return c.writeMark(r.Key, old, marked, grace)
 	case asked == nil || *asked >= old.Grace:
-		return c, found(old)
+		return c, answerWith(old)
 	}
 	marked.Deadline, marked.Grace = old.Deadline-old.Grace+*asked, *asked
 	if marked.Deadline < c.Now {
@@ -271,11 +272,12 @@ func (c Cluster) deleted(r Request, old Object) (Cluster, Answer) {
 			marked.Grace = 1
 		}
 	}
-	return c.markThen(r.Key, old, marked, *asked)
+	return c.writeMark(r.Key, old, marked, *asked)
 }
 
-// pastGrace deletes an object that has no grace, or none left: only finalizers hold it.
-func (c Cluster) pastGrace(key Key, old, marked Object) (Cluster, Answer) {
+// deleteWithoutGrace deletes an object without a grace period, or with none left: only finalizers
+// keep it.
+func (c Cluster) deleteWithoutGrace(key Key, old, marked Object) (Cluster, Answer) {
 	if len(marked.Finalizers) == 0 {
 		return c.remove(key, old)
 	}
@@ -289,8 +291,9 @@ func (c Cluster) pastGrace(key Key, old, marked Object) (Cluster, Answer) {
 	return c.write(key, old, marked)
 }
 
-// markThen writes the mark and, when neither grace is left nor a finalizer, removes.
-func (c Cluster) markThen(key Key, old, marked Object, left int64) (Cluster, Answer) {
+// writeMark writes the mark, and removes the object if neither a grace period nor a finalizer is
+// left.
+func (c Cluster) writeMark(key Key, old, marked Object, left int64) (Cluster, Answer) {
 	c, answer := c.write(key, old, marked)
 	if left > 0 || len(marked.Finalizers) > 0 {
 		return c, answer
@@ -298,8 +301,9 @@ func (c Cluster) markThen(key Key, old, marked Object, left int64) (Cluster, Ans
 	return c.remove(key, marked)
 }
 
-// finalizers are the object's, with the garbage collector's own as asked for.
-func finalizers(r Request, old Object) []string {
+// finalizersAfterDelete returns the object's finalizers, with those of the garbage collector as the
+// policy asks for.
+func finalizersAfterDelete(r Request, old Object) []string {
 	collector := ""
 	var others []string
 	for _, finalizer := range old.Finalizers {

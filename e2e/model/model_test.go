@@ -31,7 +31,7 @@ func TestModelAgrees(t *testing.T) {
 	codes := map[string]int{}
 	for run := range uint64(runs) {
 		synctest.Test(t, func(t *testing.T) {
-			compare(t, first+run, *requests/runs, codes)
+			compareAnswers(t, first+run, *requests/runs, codes)
 		})
 		if t.Failed() {
 			t.Logf("replay: go test ./e2e/model -seed %d", first+run)
@@ -46,15 +46,15 @@ func TestModelAgrees(t *testing.T) {
 	t.Logf("%d requests from seed %d agree; answers: %v", *requests, first, codes)
 }
 
-func compare(t *testing.T, seed uint64, count int, codes map[string]int) {
+func compareAnswers(t *testing.T, seed uint64, count int, codes map[string]int) {
 	cluster := stage.New(t, stage.Config{APIOnly: true})
 	time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second))) // the model counts whole seconds
-	server := newReal(t, cluster.API())
+	server := newAPIServer(t, cluster.API())
 	rng := rand.New(rand.NewPCG(seed, 1))
 	believed := Cluster{Objects: map[Key]Object{}, Revision: server.revision(), Now: time.Now().Unix()}
 	var story []string
 	for range count {
-		request := draw(rng, believed)
+		request := drawRequest(rng, believed)
 		var want Answer
 		believed, want = believed.Step(request)
 		if request.Verb == Tick {
@@ -89,8 +89,8 @@ func join(lines []string) string {
 	return text
 }
 
-// draw makes a request that has a fair chance to mean something.
-func draw(rng *rand.Rand, c Cluster) Request {
+// drawRequest draws a request that is likely to be meaningful.
+func drawRequest(rng *rand.Rand, c Cluster) Request {
 	r := Request{
 		Verb: pick(rng, Create, Create, Get, List, Put, Put, Phase, Bind, Delete, Delete, Delete, Tick),
 		Key:  Key{pick(rng, Pod, Pod, Pod, ConfigMap), fmt.Sprintf("x%d", rng.IntN(6))},
@@ -125,9 +125,9 @@ func draw(rng *rand.Rand, c Cluster) Request {
 
 func pick[T any](rng *rand.Rand, from ...T) T { return from[rng.IntN(len(from))] }
 
-// TestModelStands checks the model against a few of upstream's own tables, so that two
-// equal mistakes do not agree unseen.
-func TestModelStands(t *testing.T) {
+// TestModelMatchesUpstream checks the model against a few of upstream's tables, so that a mistake
+// that both sides share is found.
+func TestModelMatchesUpstream(t *testing.T) {
 	// API-26, TD-002: the grace in force, the grace asked for, the grace after.
 	for _, row := range []struct{ inForce, asked, after int64 }{
 		{1, -1, 1}, {1, 0, 0}, {1, 1, 1}, {1, 2, 1}, {2, -1, 1}, {2, 0, 0}, {2, 1, 1}, {2, 2, 2},

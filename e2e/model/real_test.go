@@ -14,8 +14,7 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// apiserver sends the model's requests to an apiserver and reads its answers as the model
-// would have given them.
+// apiserver sends the model's requests to an apiserver, and translates the answers.
 type apiserver struct {
 	t    *testing.T
 	api  *podapi.Client
@@ -24,17 +23,17 @@ type apiserver struct {
 	made int
 }
 
-func newReal(t *testing.T, api *podapi.Client) *apiserver {
+func newAPIServer(t *testing.T, api *podapi.Client) *apiserver {
 	return &apiserver{t: t, api: api, uids: map[types.UID]int{}, seen: map[Key]kinds.Object{}}
 }
 
-// revision is the store's, now.
+// revision returns the store's current revision.
 func (r *apiserver) revision() int64 {
 	list, err := r.api.List(r.t.Context(), target(Key{Kind: Pod}, ""), metav1.ListOptions{})
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	return parse(r.t, list.ResourceVersion)
+	return parseRevision(r.t, list.ResourceVersion)
 }
 
 func target(key Key, subresource string) podapi.Target {
@@ -55,27 +54,27 @@ func (r *apiserver) send(request Request) Answer {
 		}
 		all := map[string]int64{}
 		for _, item := range list.Items {
-			all[item.GetName()] = parse(r.t, item.GetResourceVersion())
+			all[item.GetName()] = parseRevision(r.t, item.GetResourceVersion())
 		}
-		return Answer{Code: 200, All: all}
+		return Answer{Code: 200, Revisions: all}
 	case Create:
-		obj, err := r.api.Create(ctx, at, build(request), metav1.CreateOptions{DryRun: dryRun(request)})
-		return r.answer(201, obj, err, request)
+		obj, err := r.api.Create(ctx, at, objectFor(request), metav1.CreateOptions{DryRun: dryRun(request)})
+		return r.translate(201, obj, err, request)
 	case Get:
 		obj, err := r.api.Get(ctx, at, metav1.GetOptions{})
-		return r.answer(200, obj, err, request)
+		return r.translate(200, obj, err, request)
 	case Put:
-		obj, err := r.api.Update(ctx, at, r.changed(request), metav1.UpdateOptions{})
-		return r.answer(200, obj, err, request)
+		obj, err := r.api.Update(ctx, at, r.withChanges(request), metav1.UpdateOptions{})
+		return r.translate(200, obj, err, request)
 	case Phase:
 		patch := []byte(`{"status":{"phase":"` + request.Text + `"}}`)
 		obj, err := r.api.Patch(ctx, target(request.Key, "status"), types.StrategicMergePatchType, patch, metav1.PatchOptions{})
-		return r.answer(200, obj, err, request)
+		return r.translate(200, obj, err, request)
 	case Bind:
 		return r.bind(request)
 	case Delete:
 		obj, err := r.api.Delete(ctx, at, r.deleteOptions(request))
-		return r.deleted(obj, err, request)
+		return r.deleteAnswer(obj, err, request)
 	case Tick:
 	}
 	r.t.Fatalf("no verb %s", request.Verb)
@@ -89,7 +88,7 @@ func dryRun(request Request) []string {
 	return nil
 }
 
-func build(request Request) kinds.Object {
+func objectFor(request Request) kinds.Object {
 	meta := metav1.ObjectMeta{Namespace: "default", Name: request.Key.Name, Finalizers: request.Finalizers}
 	if request.Label != "" {
 		meta.Labels = map[string]string{"l": request.Label}
@@ -103,12 +102,12 @@ func build(request Request) kinds.Object {
 	}}
 }
 
-// changed is the stored object with the request's label and finalizers.
-func (r *apiserver) changed(request Request) kinds.Object {
+// withChanges returns the stored object with the request's label and finalizers.
+func (r *apiserver) withChanges(request Request) kinds.Object {
 	at := target(request.Key, "")
 	obj, err := r.api.Get(r.t.Context(), at, metav1.GetOptions{})
 	if err != nil {
-		obj = build(request)
+		obj = objectFor(request)
 	}
 	obj.SetLabels(nil)
 	if request.Label != "" {
@@ -131,10 +130,10 @@ func (r *apiserver) bind(request Request) Answer {
 		Target:     corev1.ObjectReference{Kind: "Node", Name: request.Node},
 	}, metav1.CreateOptions{})
 	if err != nil {
-		return r.answer(0, nil, err, request)
+		return r.translate(0, nil, err, request)
 	}
 	obj, err := r.api.Get(r.t.Context(), target(request.Key, ""), metav1.GetOptions{})
-	return r.answer(200, obj, err, request)
+	return r.translate(200, obj, err, request)
 }
 
 func (r *apiserver) deleteOptions(request Request) metav1.DeleteOptions {
@@ -159,9 +158,9 @@ func (r *apiserver) deleteOptions(request Request) metav1.DeleteOptions {
 	return options
 }
 
-// deleted reads the answer to a delete. Config maps are answered with a Status
-// (API-05); what they were is what the model says.
-func (r *apiserver) deleted(obj runtime.Object, err error, request Request) Answer {
+// deleteAnswer translates the answer to a delete. A config map is answered with a Status (API-05);
+// its last state is taken from the model.
+func (r *apiserver) deleteAnswer(obj runtime.Object, err error, request Request) Answer {
 	if status, ok := obj.(*metav1.Status); ok && err == nil {
 		if status.Details == nil || status.Details.Name != request.Key.Name || status.Details.Kind != "configmaps" {
 			r.t.Errorf("API-05: details = %+v, want those of the config map", status.Details)
@@ -169,11 +168,11 @@ func (r *apiserver) deleted(obj runtime.Object, err error, request Request) Answ
 		return Answer{Code: 200}
 	}
 	typed, _ := obj.(kinds.Object)
-	return r.answer(200, typed, err, request)
+	return r.translate(200, typed, err, request)
 }
 
-// answer reads one as the model would have given it.
-func (r *apiserver) answer(code int, obj kinds.Object, err error, request Request) Answer {
+// translate translates an answer into the model's.
+func (r *apiserver) translate(code int, obj kinds.Object, err error, request Request) Answer {
 	r.t.Helper()
 	if err != nil {
 		status, ok := err.(apierrors.APIStatus)
@@ -189,7 +188,7 @@ func (r *apiserver) read(obj kinds.Object) *Object {
 	number, known := r.uids[obj.GetUID()]
 	revision := int64(0)
 	if obj.GetResourceVersion() != "" {
-		revision = parse(r.t, obj.GetResourceVersion())
+		revision = parseRevision(r.t, obj.GetResourceVersion())
 	}
 	switch {
 	case !known && revision == 0:
@@ -214,7 +213,7 @@ func (r *apiserver) read(obj kinds.Object) *Object {
 	return o
 }
 
-func parse(t *testing.T, version string) int64 {
+func parseRevision(t *testing.T, version string) int64 {
 	t.Helper()
 	revision, err := strconv.ParseInt(version, 10, 64)
 	if err != nil {

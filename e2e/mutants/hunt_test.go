@@ -26,15 +26,15 @@ import (
 
 var within = flag.Duration("within", time.Minute, "how long TestHunt may search for one bug, of processor time; 0 means for as many lives as it has")
 
-// upstream has the bugs that are ported from the history of etcd, Kubernetes, containerd and
-// NATS, each named after where it was reported.
-const upstream = "testdata/upstream"
+// upstreamDir has the bugs that are ported from the history of etcd, Kubernetes, containerd and
+// NATS, each named after its report.
+const upstreamDir = "testdata/upstream"
 
 // The bounds of a hunt.
 const (
-	mostLives     = 60 // of an hour each, or less where the bug says so
-	mostDecisions = 10
-	mostShrinking = 1500 // lives, of which most are short
+	maxRuns       = 60 // of an hour each, or less where the bug says so
+	maxDecisions  = 10
+	maxShrinkRuns = 1500 // lives, of which most are short
 )
 
 // TestHunt lets the simulator loose on planted bugs: it plays life after life until the
@@ -47,7 +47,7 @@ func TestHunt(t *testing.T) {
 		hunt(t, hunted)
 		return
 	}
-	all := prey(t)
+	all := huntedMutants(t)
 	from, err := filepath.Abs(root)
 	if err != nil {
 		t.Fatal(err)
@@ -61,32 +61,32 @@ func TestHunt(t *testing.T) {
 		t.Fatalf("%v: %s", err, said)
 	}
 	var mu sync.Mutex
-	var table []trophy
-	t.Cleanup(func() { t.Log("\n" + tell(table)) })
-	for _, m := range wanted(all) {
+	var table []finding
+	t.Cleanup(func() { t.Log("\n" + report(table)) })
+	for _, m := range mutantsOfToday(all) {
 		t.Run(m.Name, func(t *testing.T) {
 			t.Parallel()
-			found := send(t, binary, m)
+			found := huntInProcess(t, binary, m)
 			mu.Lock()
 			table = append(table, found)
 			mu.Unlock()
 			switch {
-			case found.Broke == "":
-				t.Errorf("%s\nnot found in %d lives and %v", m.What, found.Lives, found.Search)
+			case found.Violated == "":
+				t.Errorf("%s\nnot found in %d lives and %v", m.What, found.Runs, found.Search)
 			case *within != 0 && found.Search.CPU > *within:
 				t.Errorf("%s\nfound after %v (CPU, wall), want %v of CPU", m.What, found.Search, *within)
-			case found.Decisions > mostDecisions:
-				t.Errorf("%d decisions are left, want at most %d:\n%s", found.Decisions, mostDecisions, strings.Join(found.Story, "\n"))
+			case found.Decisions > maxDecisions:
+				t.Errorf("%d decisions are left, want at most %d:\n%s", found.Decisions, maxDecisions, strings.Join(found.Story, "\n"))
 			}
 		})
 	}
 }
 
-// prey are the bugs from upstream's history, and behind them those of testdata that are the
-// simulator's.
-func prey(t *testing.T) []Mutant {
+// huntedMutants returns the bugs from upstream's history, and then those of testdata whose suite is
+// the simulator.
+func huntedMutants(t *testing.T) []Mutant {
 	t.Helper()
-	all, err := Read(upstream)
+	all, err := Read(upstreamDir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,8 +97,8 @@ func prey(t *testing.T) []Mutant {
 	return append(all, slices.DeleteFunc(others, func(m Mutant) bool { return m.Suite != "sim" })...)
 }
 
-// wanted are the bugs of today, or those that were asked for.
-func wanted(all []Mutant) []Mutant {
+// mutantsOfToday returns the bugs of today, or those that were asked for.
+func mutantsOfToday(all []Mutant) []Mutant {
 	if *every {
 		return all
 	}
@@ -106,7 +106,7 @@ func wanted(all []Mutant) []Mutant {
 		asked := regexp.MustCompile(*only)
 		return slices.DeleteFunc(all, func(m Mutant) bool { return !asked.MatchString(m.Name) })
 	}
-	ported, err := filepath.Glob(filepath.Join(upstream, "*.mutant"))
+	ported, err := filepath.Glob(filepath.Join(upstreamDir, "*.mutant"))
 	if err != nil || len(ported) == 0 {
 		return nil
 	}
@@ -114,40 +114,39 @@ func wanted(all []Mutant) []Mutant {
 	return []Mutant{all[2*today%len(ported)], all[(2*today+1)%len(ported)]}
 }
 
-// trophy is what came of a hunt.
-type trophy struct {
+// finding is the result of a hunt.
+type finding struct {
 	Bug string
-	// Broke is the promise that was found broken, empty for none.
-	Broke string
-	// Lives is how many were played, the last with Seed; Simulated is how much time passed in
-	// them.
-	Lives     int
+	// Violated is the guarantee that was found violated, empty for none.
+	Violated string
+	// Runs counts the runs, the last with Seed; Simulated is their simulated time.
+	Runs      int
 	Seed      uint64
 	Simulated time.Duration
-	// Decisions are left after that many lives more.
+	// Decisions are left after Shrinking more runs.
 	Decisions, Shrinking int
 	Story                []string
-	// Search and Shrink are what both took.
+	// Search and Shrink are the time that both took.
 	Search, Shrink cost
 }
 
-// cost is time on the wall, and of processors: on a busy machine that says more.
+// cost is wall-clock time and processor time. On a busy machine the latter says more.
 type cost struct{ Wall, CPU time.Duration }
 
 func (c cost) String() string {
 	return fmt.Sprintf("%.1f s, %.1f s", c.CPU.Seconds(), c.Wall.Seconds())
 }
 
-// spent is what this process has cost since a moment, at which it had cost that much.
-func (c cost) spent() cost {
+// since returns what this process has used since an earlier measurement.
+func (c cost) since() cost {
 	var used syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &used) // it fails for no process of one's own
 	now := time.Duration(clock.Clock{}.Now().UnixNano())
 	return cost{now - c.Wall, time.Duration(used.Utime.Nano()+used.Stime.Nano()) - c.CPU}
 }
 
-// send has a process of its own hunt for a bug.
-func send(t *testing.T, binary string, m Mutant) trophy {
+// huntInProcess hunts for a bug in a process of its own.
+func huntInProcess(t *testing.T, binary string, m Mutant) finding {
 	t.Helper()
 	run := exec.CommandContext(t.Context(), binary, "-test.run=TestHunt$", "-test.v", "-test.timeout=10m", "-within="+within.String())
 	run.Env = append(os.Environ(), Switch+"="+m.Name)
@@ -156,24 +155,24 @@ func send(t *testing.T, binary string, m Mutant) trophy {
 		t.Fatal(err)
 	}
 	for line := range bytes.Lines(said) {
-		if data, is := bytes.CutPrefix(line, []byte(brought)); is {
-			var found trophy
+		if data, is := bytes.CutPrefix(line, []byte(findingPrefix)); is {
+			var found finding
 			if err := json.Unmarshal(data, &found); err != nil {
 				t.Fatal(err)
 			}
 			return found
 		}
 	}
-	t.Fatalf("%s\nthe hunt has ended without a word: %s", m.What, last(said))
-	return trophy{}
+	t.Fatalf("%s\nthe hunt has ended without a word: %s", m.What, lastLines(said))
+	return finding{}
 }
 
-// brought begins the line on which a hunting process says what it has found.
-const brought = "trophy: "
+// findingPrefix begins the line with the result of a hunting process.
+const findingPrefix = "trophy: "
 
-// hunt is what the hunting process does: it is the bug.
+// hunt runs in the hunting process, in which the bug is active.
 func hunt(t *testing.T, name string) {
-	all := prey(t)
+	all := huntedMutants(t)
 	at := slices.IndexFunc(all, func(m Mutant) bool { return m.Name == name })
 	if at < 0 {
 		t.Fatalf("there is no mutant %s", name)
@@ -183,39 +182,39 @@ func hunt(t *testing.T, name string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fmt.Println("\n" + brought + string(data)) // for the process that sent it
+	fmt.Println("\n" + findingPrefix + string(data)) // for the process that sent it
 }
 
-// search plays lives until one breaks a promise of the bug, and makes it small.
-func search(t *testing.T, m Mutant) trophy {
-	first, life := livesOf(t, m)
-	found, began := trophy{Bug: m.Name}, cost{}.spent()
-	for found.Lives < mostLives && (*within == 0 || began.spent().CPU < *within) {
-		found.Seed = first + uint64(found.Lives)
-		found.Lives++
-		lived := live(t, sim.Draw(found.Seed, sim.Mode(found.Seed%2), life))
-		broken := breaks(lived, m.Promises)
-		found.Search = began.spent()
+// search runs scripts until one violates a guarantee of the bug, and shrinks that.
+func search(t *testing.T, m Mutant) finding {
+	first, life := runsOf(t, m)
+	found, began := finding{Bug: m.Name}, cost{}.since()
+	for found.Runs < maxRuns && (*within == 0 || began.since().CPU < *within) {
+		found.Seed = first + uint64(found.Runs)
+		found.Runs++
+		lived := runScript(t, sim.Draw(found.Seed, sim.Mode(found.Seed%2), life))
+		broken := firstViolation(lived, m.Guarantees)
+		found.Search = began.since()
 		if broken == nil {
 			found.Simulated += life
 			continue
 		}
-		found.Broke, found.Simulated = sim.ViolationName(broken), found.Simulated+when(lived, broken)
-		began = cost{}.spent()
-		small, lives := sim.Shrink(lived, broken, mostShrinking, func(script sim.Script) error {
-			return breaks(live(t, script), []string{found.Broke})
+		found.Violated, found.Simulated = sim.ViolationName(broken), found.Simulated+timeOfViolation(lived, broken)
+		began = cost{}.since()
+		small, lives := sim.Shrink(lived, broken, maxShrinkRuns, func(script sim.Script) error {
+			return firstViolation(runScript(t, script), []string{found.Violated})
 		})
-		found.Shrinking, found.Shrink = lives, began.spent()
+		found.Shrinking, found.Shrink = lives, began.since()
 		found.Decisions = len(small.Actions) + len(small.Deviations) + len(small.Jitters)
-		found.Story = sim.Story(small, breaks(live(t, small), []string{found.Broke}))
+		found.Story = sim.Story(small, firstViolation(runScript(t, small), []string{found.Violated}))
 		return found
 	}
 	return found
 }
 
-// livesOf are the lives that meet a bug: the seed of the first, and how long each lasts. They are
-// those from seed 1 on, of an hour, or what its suite is given.
-func livesOf(t *testing.T, m Mutant) (first uint64, lasts time.Duration) {
+// runsOf returns the first seed that meets a bug, and how long each run lasts: seed 1 and an hour,
+// unless the arguments of the suite differ.
+func runsOf(t *testing.T, m Mutant) (first uint64, lasts time.Duration) {
 	t.Helper()
 	first, lasts = 1, time.Hour
 	for _, arg := range m.Args {
@@ -233,15 +232,15 @@ func livesOf(t *testing.T, m Mutant) (first uint64, lasts time.Duration) {
 	return first, lasts
 }
 
-// live plays a script in a bubble of its own.
-func live(t *testing.T, script sim.Script) (lived sim.Result) {
+// runScript runs a script in its own bubble.
+func runScript(t *testing.T, script sim.Script) (lived sim.Result) {
 	t.Helper()
 	synctest.Test(t, func(*testing.T) { lived = sim.Run(script, nil) })
 	return lived
 }
 
-// breaks is the first of these promises that a life has broken; nil for none.
-func breaks(lived sim.Result, promises []string) error {
+// firstViolation returns the first violation of these guarantees; nil for none.
+func firstViolation(lived sim.Result, promises []string) error {
 	results, _ := sim.Judge(lived)
 	for _, result := range results {
 		if slices.Contains(promises, result.ID) && result.Err() != nil {
@@ -251,8 +250,8 @@ func breaks(lived sim.Result, promises []string) error {
 	return nil
 }
 
-// when is how far a life had come when it was seen to be broken.
-func when(lived sim.Result, broken error) time.Duration {
+// timeOfViolation returns the simulated time at which the violation was seen.
+func timeOfViolation(lived sim.Result, broken error) time.Duration {
 	var shown *guarantees.ViolationError
 	if !errors.As(broken, &shown) || len(shown.Events) == 0 {
 		return lived.Script.Duration
@@ -260,13 +259,13 @@ func when(lived sim.Result, broken error) time.Duration {
 	return shown.Events[len(shown.Events)-1].Wall.Sub(lived.Log.Events[0].Wall)
 }
 
-// tell is the table of all hunts, and the stories behind it.
-func tell(table []trophy) string {
-	slices.SortFunc(table, func(a, b trophy) int { return strings.Compare(a.Bug, b.Bug) })
+// report returns the table of all hunts, and the stories.
+func report(table []finding) string {
+	slices.SortFunc(table, func(a, b finding) int { return strings.Compare(a.Bug, b.Bug) })
 	var text strings.Builder
 	text.WriteString("| bug | broke | seed | simulated | to find: CPU, wall | decisions | lives to shrink | to shrink: CPU, wall |\n|---|---|---|---|---|---|---|---|\n")
 	for _, f := range table {
-		broke := f.Broke
+		broke := f.Violated
 		if broke == "" {
 			broke = "nothing"
 		}

@@ -23,24 +23,23 @@ import (
 
 // Mutant is one planted bug.
 type Mutant struct {
-	// Name is its file's, such as K3-early or A8+D3-longer.
+	// Name is the name of the mutant's file, for example K3-early or A8+D3-longer.
 	Name string
-	// Promises are the ids of the properties that it breaks, which its name begins with.
-	Promises []string
-	// What it does, in a sentence.
+	// Guarantees are the ids of the violated guarantees; the name begins with them.
+	Guarantees []string
+	// What describes the mutant in a sentence.
 	What string
-	// Suite is the tests that catch it; see suites. Args are for it besides: the seed or the
-	// scenario that meets the bug.
+	// Suite names the tests that catch the mutant; see suites. Args are its arguments: the seed or
+	// the scenario that meets the bug.
 	Suite string
 	Args  []string
-	// Edits are the changes of the product: most mutants have one.
+	// Edits are the changes of the product; most mutants have one.
 	Edits []Edit
 }
 
 // Edit is a change within one function.
 type Edit struct {
-	// File is the product's, from the root; Old is what stands there once, New what is put
-	// in its place.
+	// File is the product's file, from the root. Old occurs in it once, and New replaces it.
 	File, Old, New string
 }
 
@@ -81,7 +80,7 @@ func Read(dir string) ([]Mutant, error) {
 
 func parse(name, text string) (Mutant, error) {
 	broken, _, _ := strings.Cut(name, "-")
-	m := Mutant{Name: name, Promises: strings.Split(broken, "+")}
+	m := Mutant{Name: name, Guarantees: strings.Split(broken, "+")}
 	for line := range strings.Lines(text) {
 		file, another := strings.CutPrefix(line, "in ")
 		caught, suite := strings.CutPrefix(line, "caught by ")
@@ -107,7 +106,7 @@ func parse(name, text string) (Mutant, error) {
 	return m, nil
 }
 
-// add takes one line of the change; false is no such line.
+// add adds one line of the change; false if it is no such line.
 func (e *Edit) add(line string) bool {
 	switch line[0] {
 	case '-':

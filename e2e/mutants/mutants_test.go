@@ -27,7 +27,7 @@ var (
 // root is the repository's, seen from here.
 const root = "../.."
 
-// suites are the tests that mutants are let loose on: a package, and what to run of it.
+// suites returns the tests that catch mutants, by name: a package, and what to run of it.
 func suites() map[string]suite {
 	return map[string]suite{
 		"sim":       {pkg: "e2e/sim", args: []string{"-test.run=TestSeeds$", "-seeds=40", "-shrink=false"}},
@@ -47,36 +47,36 @@ type suite struct {
 	args []string
 }
 
-// broken are the promises that an output says are broken, in their own words: also the tests
-// that stand for promises of which no history tells fail for other reasons.
-func broken(said []byte) (broken []string) {
+// violations returns the guarantees that the output reports as violated. A test that checks a
+// guarantee without a history may fail for other reasons too.
+func violations(said []byte) (violations []string) {
 	for _, p := range guarantees.Invariants() {
 		if bytes.Contains(said, []byte(guarantees.Title(p.ID))) {
-			broken = append(broken, p.ID)
+			violations = append(violations, p.ID)
 		}
 	}
-	return broken
+	return violations
 }
 
-// TestBroken has a test that stands for a promise fail for another reason: nothing is caught.
-func TestBroken(t *testing.T) {
+// TestViolations has such a test fail for another reason: nothing is caught.
+func TestViolations(t *testing.T) {
 	for said, want := range map[string][]string{
 		"--- FAIL: TestLeaks (1.00s)\n    leaks_test.go:84: 3 pods are still there, <nil>":                                               nil,
 		"--- FAIL: TestLeaks (1.00s)\n    leaks_test.go:51: L10: nothing leaks: heap have grown by more than a tenth":                    {"L10"},
 		"--- FAIL: TestSameEnd (1.00s)\n    same_test.go:31: only 3 objects in the end: map[]":                                           nil,
 		"    guarantees_test.go:43: K6: a runtime sends a container its stop signal once: twice\n    guarantees_test.go:49: A1: 7 cases": {"K6"},
 	} {
-		if got := broken([]byte(said)); !slices.Equal(got, want) {
+		if got := violations([]byte(said)); !slices.Equal(got, want) {
 			t.Errorf("%s\n%v is broken, want %v", said, got, want)
 		}
 	}
 }
 
-// longest is how long a mutant may live.
-const longest = 5 * time.Minute
+// mutantTimeout is how long a mutant may run.
+const mutantTimeout = 5 * time.Minute
 
-// TestMutants plants bugs and sees each of them caught by the checker of the promise that
-// it breaks.
+// TestMutants plants bugs, and wants each to be caught by the checker of the guarantee that it
+// violates.
 func TestMutants(t *testing.T) {
 	all, err := Read(*dir)
 	if err != nil {
@@ -86,7 +86,7 @@ func TestMutants(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	chosen := choose(all)
+	chosen := chooseMutants(all)
 	b := &builder{from: from, binaries: map[string]string{}}
 	b.plant(t, all)
 	for _, m := range chosen {
@@ -98,11 +98,11 @@ func TestMutants(t *testing.T) {
 		t.Run(m.Name, func(t *testing.T) {
 			t.Parallel()
 			began := clock.Clock{}.Now()
-			said := let(t, b, m)
-			found := broken(said)
-			for _, promise := range m.Promises {
+			said := runMutant(t, b, m)
+			found := violations(said)
+			for _, promise := range m.Guarantees {
 				if !slices.Contains(found, promise) {
-					t.Fatalf("%s\n%s survives: %s has found %v broken, not %s\n%s", m.What, m.Name, m.Suite, found, promise, last(said))
+					t.Fatalf("%s\n%s survives: %s has found %v broken, not %s\n%s", m.What, m.Name, m.Suite, found, promise, lastLines(said))
 				}
 			}
 			caught.Add(1)
@@ -111,11 +111,11 @@ func TestMutants(t *testing.T) {
 	}
 }
 
-// let lets a mutant loose on its suite, and returns what that says.
-func let(t *testing.T, b *builder, m Mutant) []byte {
+// runMutant runs a mutant's suite and returns the output.
+func runMutant(t *testing.T, b *builder, m Mutant) []byte {
 	t.Helper()
 	s := suites()[m.Suite]
-	run := exec.CommandContext(t.Context(), b.binaries[s.pkg], slices.Concat([]string{"-test.failfast", "-test.timeout=" + longest.String()}, s.args, m.Args)...)
+	run := exec.CommandContext(t.Context(), b.binaries[s.pkg], slices.Concat([]string{"-test.failfast", "-test.timeout=" + mutantTimeout.String()}, s.args, m.Args)...)
 	run.Dir = filepath.Join(b.from, s.pkg)
 	run.Env = append(os.Environ(), Switch+"="+m.Name)
 	said, err := run.CombinedOutput()
@@ -125,8 +125,8 @@ func let(t *testing.T, b *builder, m Mutant) []byte {
 	return said
 }
 
-// choose are the mutants of today, or those that were asked for.
-func choose(all []Mutant) []Mutant {
+// chooseMutants returns the mutants of today, or those that were asked for.
+func chooseMutants(all []Mutant) []Mutant {
 	if *every {
 		return all
 	}
@@ -148,8 +148,8 @@ type builder struct {
 	binaries map[string]string
 }
 
-// plant plants every mutant, also those that are not let loose today: all must fit the
-// product, and one overlay is one build.
+// plant plants every mutant, also those that do not run today: all must apply, and one overlay is
+// one build.
 func (b *builder) plant(t *testing.T, all []Mutant) {
 	t.Helper()
 	b.dir = t.TempDir()
@@ -160,7 +160,7 @@ func (b *builder) plant(t *testing.T, all []Mutant) {
 	b.overlay = overlay
 }
 
-// build builds the tests that a mutant asks for.
+// build builds the tests of a mutant.
 func (b *builder) build(t *testing.T, m Mutant) {
 	t.Helper()
 	s, ok := suites()[m.Suite]
@@ -180,15 +180,15 @@ func (b *builder) build(t *testing.T, m Mutant) {
 
 var line = regexp.MustCompile(`(?m)^.*$`)
 
-// last is the end of an output.
-func last(said []byte) []byte {
+// lastLines returns the end of an output.
+func lastLines(said []byte) []byte {
 	lines := line.FindAllIndex(said, -1)
 	return said[lines[max(0, len(lines)-30)][0]:]
 }
 
-// TestEveryMutantCanBePlanted finds mutants whose lines the product no longer has.
+// TestEveryMutantCanBePlanted finds mutants that no longer apply.
 func TestEveryMutantCanBePlanted(t *testing.T) {
-	for _, from := range []string{*dir, upstream} {
+	for _, from := range []string{*dir, upstreamDir} {
 		all, err := Read(from)
 		if err != nil {
 			t.Fatal(err)

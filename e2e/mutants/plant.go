@@ -14,8 +14,8 @@ import (
 	"strings"
 )
 
-// Switch is the environment variable that names the mutant to be. A process without it
-// behaves as the product does.
+// Switch is the environment variable that names the active mutant. Without it a process behaves as
+// the product does.
 const Switch = "PODFALL_MUTANT"
 
 // Plant writes an overlay into dir, in which every mutant is planted, and returns the path
@@ -72,13 +72,13 @@ var mutantOfThisProcess = os.Getenv(%q)
 func isMutant(name string) bool { return mutantOfThisProcess == name }
 `
 
-// place is where a mutant changes a file.
+// place is an edit of a mutant in a file.
 type place struct {
 	mutant string
 	Edit
 }
 
-// plant is a file's text with its mutants, and the name of its package.
+// plant returns the file's text with its mutants, and the name of its package.
 func plant(text string, all []place) (planted, pkg string, err error) {
 	original, err := parser.ParseFile(token.NewFileSet(), "", text, parser.SkipObjectResolution)
 	if err != nil {
@@ -104,7 +104,7 @@ func plant(text string, all []place) (planted, pkg string, err error) {
 	return text, original.Name.Name, errors.Join(gone...)
 }
 
-// body is the changed body of the function that the place is in, and where the product's own
+// body returns the changed body of the function that holds the edit, and where the product's body
 // begins.
 func (p place) body(text string, original *ast.File) (at int, body string, err error) {
 	at = strings.Index(text, p.Old)
@@ -119,7 +119,7 @@ func (p place) body(text string, original *ast.File) (at int, body string, err e
 	for i := 0; i < min(len(p.Old), len(p.New)) && p.Old[i] == p.New[i]; i++ {
 		at++ // to the first that differs
 	}
-	before, now := enclosing(original, at), enclosing(changed, at)
+	before, now := enclosingFunc(original, at), enclosingFunc(changed, at)
 	if before == nil || now == nil || before.Name.Name != now.Name.Name {
 		return 0, "", fmt.Errorf("want lines of one function's body in %s", p.File)
 	}
@@ -130,8 +130,8 @@ func (p place) body(text string, original *ast.File) (at int, body string, err e
 	return int(before.Body.Lbrace), body, nil
 }
 
-// enclosing is the function whose body has the offset in it.
-func enclosing(file *ast.File, offset int) *ast.FuncDecl {
+// enclosingFunc returns the function whose body holds the offset.
+func enclosingFunc(file *ast.File, offset int) *ast.FuncDecl {
 	for _, decl := range file.Decls {
 		f, ok := decl.(*ast.FuncDecl)
 		if ok && f.Body != nil && int(f.Body.Lbrace) <= offset+1 && offset < int(f.Body.Rbrace) {

@@ -27,9 +27,9 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// recorded is a case: the pod's spec, what its containers do, and how long it is left alone before it is
-// deleted. Ends of containers avoid the instants at which the kubelet looks.
-type recorded struct {
+// recording is a recorded case: the pod's spec, what its containers do, and how long the pod runs
+// before its deletion. Containers do not exit at the instants at which the kubelet looks.
+type recording struct {
 	spec    string
 	scripts map[string]string
 	lasts   time.Duration
@@ -37,9 +37,9 @@ type recorded struct {
 
 const simple = "containers: [{name: main, image: x}]"
 
-func cases() map[string]recorded {
+func recordings() map[string]recording {
 	does := func(script string) map[string]string { return map[string]string{"main": script} }
-	return map[string]recorded{
+	return map[string]recording{
 		"del-exit0":       {simple, does("on TERM exits 0 after 2300ms"), 4 * time.Second},
 		"kill-137":        {simple + "\nterminationGracePeriodSeconds: 2", does("ignores TERM"), 4 * time.Second},
 		"never-exit0":     {simple + "\nrestartPolicy: Never", does("exits 0 after 1300ms"), 6 * time.Second},
@@ -83,17 +83,17 @@ containers:
 // such as status.resources, are left out on both sides.
 func TestRecordings(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(files) != len(cases()) {
-		t.Fatalf("%d cases, %d recordings: %v", len(cases()), len(files), err)
+	if err != nil || len(files) != len(recordings()) {
+		t.Fatalf("%d cases, %d recordings: %v", len(recordings()), len(files), err)
 	}
-	for name, c := range cases() {
+	for name, c := range recordings() {
 		t.Run(name, func(t *testing.T) {
 			want, err := os.ReadFile(filepath.Join("testdata", name+".txt"))
 			if err != nil {
 				t.Fatal(err)
 			}
 			var got []string
-			synctest.Test(t, func(t *testing.T) { got = play(t, c) })
+			synctest.Test(t, func(t *testing.T) { got = replay(t, c) })
 			if text := strings.Join(got, "\n") + "\n"; text != string(want) {
 				t.Errorf("the statuses are\n%s\na real kubelet's were\n%s", text, want)
 			}
@@ -101,8 +101,8 @@ func TestRecordings(t *testing.T) {
 	}
 }
 
-// play is what a watcher sees of the pod from its first status of a kubelet on.
-func play(t *testing.T, c recorded) []string {
+// replay returns what a watcher sees of the pod from the first status of a kubelet on.
+func replay(t *testing.T, c recording) []string {
 	cluster := stage.New(t, stage.Config{Nodes: 1})
 	ctx, cancel := context.WithCancel(t.Context())
 	var watching sync.WaitGroup
@@ -126,7 +126,7 @@ func play(t *testing.T, c recorded) []string {
 			if !is || event.Type == watch.Deleted || pod.Status.StartTime == nil {
 				continue
 			}
-			if line := spell(pod); len(seen) == 0 || seen[len(seen)-1] != line {
+			if line := formatStatus(pod); len(seen) == 0 || seen[len(seen)-1] != line {
 				seen = append(seen, line)
 			}
 		}
@@ -155,12 +155,12 @@ func play(t *testing.T, c recorded) []string {
 			t.Fatal("it is never gone")
 		}
 	}
-	cluster.Settle()
+	cluster.WaitIdle()
 	return slices.Clone(seen)
 }
 
-// spell is a status in one line.
-func spell(pod *corev1.Pod) string {
+// formatStatus formats a status as one line.
+func formatStatus(pod *corev1.Pod) string {
 	words := []string{string(pod.Status.Phase)}
 	for _, row := range []struct {
 		name string
@@ -180,7 +180,7 @@ func spell(pod *corev1.Pod) string {
 	byName := func(a, b corev1.ContainerStatus) int { return strings.Compare(a.Name, b.Name) }
 	for _, list := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
 		for _, c := range slices.SortedFunc(slices.Values(list), byName) {
-			words = append(words, container(c))
+			words = append(words, formatContainer(c))
 		}
 	}
 	if pod.DeletionGracePeriodSeconds != nil {
@@ -189,7 +189,7 @@ func spell(pod *corev1.Pod) string {
 	return strings.Join(words, ", ")
 }
 
-func container(c corev1.ContainerStatus) string {
+func formatContainer(c corev1.ContainerStatus) string {
 	word := c.Name + "="
 	switch {
 	case c.State.Running != nil:

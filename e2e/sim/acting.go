@@ -10,7 +10,7 @@ import (
 )
 
 // liveOut implements Out for one incarnation of a process.
-type acting struct {
+type liveOut struct {
 	world   *World
 	process *process
 	number  uint64
@@ -19,37 +19,37 @@ type acting struct {
 // ErrTimeout is the error of a call that is not answered in time.
 var ErrTimeout = errors.New("no answer in time")
 
-func (a *acting) Send(to string, body any) {
-	a.world.carry(Link{a.process.name, to}, "message", kindOf(body), Message{From: a.process.name, Body: body})
+func (a *liveOut) Send(to string, body any) {
+	a.world.deliver(Link{a.process.name, to}, "message", messageKind(body), Message{From: a.process.name, Body: body})
 }
 
 // messageKind names a message by its type, if it has no About.
-func kindOf(body any) string {
+func messageKind(body any) string {
 	if named, ok := body.(interface{ About() string }); ok {
 		return named.About()
 	}
 	return "message"
 }
 
-func (a *acting) Publish(subject, about string, body any) {
+func (a *liveOut) Publish(subject, about string, body any) {
 	var in Input = Message{From: a.process.name, Body: body}
 	for _, to := range a.world.wires.subscribers[subject] {
-		a.world.carry(Link{a.process.name, to}, "frame", about, in)
+		a.world.deliver(Link{a.process.name, to}, "frame", about, in)
 	}
 }
 
-func (a *acting) Subscribe(subject string) {
+func (a *liveOut) Subscribe(subject string) {
 	names := a.world.wires.subscribers[subject]
 	if !slices.Contains(names, a.process.name) {
 		a.world.wires.subscribers[subject] = append(names, a.process.name)
 	}
 }
 
-func (a *acting) Call(to, about string, body any, timeout time.Duration) CallID {
+func (a *liveOut) Call(to, about string, body any, timeout time.Duration) CallID {
 	w := a.world
 	w.wires.lastCall++
 	id := w.wires.lastCall
-	w.carry(Link{a.process.name, to}, "call", about, Called{From: a.process.name, Call: id, Body: body})
+	w.deliver(Link{a.process.name, to}, "call", about, Called{From: a.process.name, Call: id, Body: body})
 	c := &call{to: to, timeout: event{
 		at: w.Now() + timeout, to: a.process.name, number: a.number, about: about,
 		input: Answered{Call: id, Err: ErrTimeout},
@@ -59,7 +59,7 @@ func (a *acting) Call(to, about string, body any, timeout time.Duration) CallID 
 	return id
 }
 
-func (a *acting) Answer(id CallID, body any, err error) {
+func (a *liveOut) Answer(id CallID, body any, err error) {
 	c := a.world.wires.calls[id]
 	if c == nil || c.to != a.process.name {
 		return
@@ -67,7 +67,7 @@ func (a *acting) Answer(id CallID, body any, err error) {
 	a.world.answer(c, Answered{Call: id, Body: body, Err: err})
 }
 
-func (a *acting) Wake(key string, at time.Time) {
+func (a *liveOut) Wake(key string, at time.Time) {
 	if before := a.process.alarms[key]; before != nil {
 		a.world.coming.remove(before)
 		delete(a.process.alarms, key)
@@ -82,7 +82,7 @@ func (a *acting) Wake(key string, at time.Time) {
 	a.process.alarms[key] = alarm
 }
 
-func (a *acting) Persist(key string, record any) {
+func (a *liveOut) Persist(key string, record any) {
 	if record == nil {
 		delete(a.process.disk, key)
 		return
@@ -90,25 +90,25 @@ func (a *acting) Persist(key string, record any) {
 	a.process.disk[key] = record
 }
 
-func (a *acting) Note(cause string, fact history.Fact) {
+func (a *liveOut) Note(cause string, fact history.Fact) {
 	began := a.world.now
-	if lasted, is := fact.(Lasted); is {
+	if lasted, is := fact.(TimedFact); is {
 		began, fact = lasted.Began, lasted.Fact
 	}
 	p := a.process
 	p.noted++
 	a.world.note(history.Event{
-		Sequence: p.noted, Process: toldAs(p.name), Boot: p.boot, Began: began.UnixNano(), Cause: cause, Fact: fact,
+		Sequence: p.noted, Process: historyName(p.name), Boot: p.boot, Began: began.UnixNano(), Cause: cause, Fact: fact,
 	}, p.clock)
 }
 
-func (a *acting) Shows(at time.Time) time.Time { return a.process.clock.ApplySkew(at) }
+func (a *liveOut) ClockTime(at time.Time) time.Time { return a.process.clock.ApplySkew(at) }
 
-func (a *acting) Clock() clock.Clock { return a.process.clock }
+func (a *liveOut) Clock() clock.Clock { return a.process.clock }
 
 // deliver sends an input over a link, as the network decides.
-func (w *World) carry(link Link, kind, about string, in Input) {
-	ordered, road := kind != "call", w.net.road(link)
+func (w *World) deliver(link Link, kind, about string, in Input) {
+	ordered, road := kind != "call", w.net.state(link)
 	fate := w.net.fate(w.Now(), road, kind, about)
 	for i := range fate.Copies {
 		at := w.Now() + fate.Delay + time.Duration(i)*duplicateAfter
@@ -126,7 +126,7 @@ const duplicateAfter = 7 * time.Millisecond
 // answer sends an answer back.
 func (w *World) answer(c *call, in Answered) {
 	silence := &c.timeout // goes where the answer does
-	fate := w.net.fate(w.Now(), w.net.road(Link{c.to, silence.to}), "answer", silence.about)
+	fate := w.net.fate(w.Now(), w.net.state(Link{c.to, silence.to}), "answer", silence.about)
 	if fate.Copies == 0 {
 		return
 	}
@@ -134,24 +134,24 @@ func (w *World) answer(c *call, in Answered) {
 }
 
 // deadOut implements Out for a crashed process: it does nothing.
-type noOut struct{}
+type deadOut struct{}
 
-func (noOut) Send(string, any) {}
+func (deadOut) Send(string, any) {}
 
-func (noOut) Publish(string, string, any) {}
+func (deadOut) Publish(string, string, any) {}
 
-func (noOut) Subscribe(string) {}
+func (deadOut) Subscribe(string) {}
 
-func (noOut) Call(string, string, any, time.Duration) CallID { return 0 }
+func (deadOut) Call(string, string, any, time.Duration) CallID { return 0 }
 
-func (noOut) Answer(CallID, any, error) {}
+func (deadOut) Answer(CallID, any, error) {}
 
-func (noOut) Wake(string, time.Time) {}
+func (deadOut) Wake(string, time.Time) {}
 
-func (noOut) Shows(at time.Time) time.Time { return at }
+func (deadOut) Shows(at time.Time) time.Time { return at }
 
-func (noOut) Clock() clock.Clock { return clock.Clock{} }
+func (deadOut) Clock() clock.Clock { return clock.Clock{} }
 
-func (noOut) Persist(string, any) {}
+func (deadOut) Persist(string, any) {}
 
-func (noOut) Note(string, history.Fact) {}
+func (deadOut) Note(string, history.Fact) {}

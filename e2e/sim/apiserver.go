@@ -37,7 +37,7 @@ type Drive struct {
 }
 
 // syncTime returns how long the next fsync takes.
-func (d *Drive) takes() time.Duration {
+func (d *Drive) syncTime() time.Duration {
 	d.syncs++
 	return 500*time.Microsecond + time.Duration(mix(d.seed, "fsync", d.syncs)%3000)*time.Microsecond + d.Slow
 }
@@ -52,14 +52,14 @@ type apiserverProcess struct {
 
 	inline *apiserver.Inline
 	out    Out
-	disk   onDisk
+	disk   diskState
 	// waiting holds output that depends on commits that are not on disk yet.
-	waiting []saying
+	waiting []output
 	names   map[string]string // of watch subjects
 }
 
 // output is one output of an apiserver: a fact, a frame or an answer.
-type saying struct {
+type output struct {
 	about string // of a frame; the cause of a fact
 	fact  history.Fact
 	frame Frame
@@ -68,7 +68,7 @@ type saying struct {
 	err   error
 }
 
-func (s *saying) say(out Out) {
+func (s *output) send(out Out) {
 	switch {
 	case s.fact != nil:
 		out.Note(s.about, s.fact)
@@ -80,7 +80,7 @@ func (s *saying) say(out Out) {
 }
 
 // diskState is what an apiserver knows of its disk.
-type onDisk struct {
+type diskState struct {
 	// syncing is the image that is on its way to the disk, nil for none, and covered how much
 	// of what waits it lets go.
 	syncing *store.Image
@@ -122,35 +122,35 @@ func (p *apiserverProcess) Step(now time.Time, in Input, out Out) {
 	}
 	switch in := in.(type) {
 	case Boot:
-		p.begin(now, in, out)
+		p.boot(now, in, out)
 	case Called:
-		p.called(in)
+		p.handleCall(in)
 	case Alarm:
 		switch in.Key {
 		case wakeSync:
-			p.written(now)
+			p.syncDone(now)
 			return
 		case wakeBeat:
-			p.inline.PublishHeartbeats(unended())
+			p.inline.PublishHeartbeats(backgroundContext())
 			out.Wake(wakeBeat, now.Add(Heartbeat))
 		}
 	case Message, Answered:
 	}
-	p.settle(now)
+	p.flush(now)
 }
 
-func (p *apiserverProcess) begin(now time.Time, in Boot, out Out) {
+func (p *apiserverProcess) boot(now time.Time, in Boot, out Out) {
 	kept, _ := in.Disk[diskStore].(stored)
 	p.disk.log, p.disk.synced = slices.Clip(kept.log), kept.image.Revision()
 	compat, err := proto.CompatFor("")
 	if err != nil {
 		panic(fmt.Sprintf("sim: %v", err)) // the default release is always there
 	}
-	recorder, err := history.Open(history.Config{Process: APIServer, Boot: in.Boot, Clock: out.Clock(), OnEvent: p.hear})
+	recorder, err := history.Open(history.Config{Process: APIServer, Boot: in.Boot, Clock: out.Clock(), OnEvent: p.recordFact})
 	if err != nil {
 		panic(fmt.Sprintf("sim: %v", err)) // it writes no file
 	}
-	p.inline, err = apiserver.NewInline(unended(), apiserver.InlineConfig{
+	p.inline, err = apiserver.NewInline(backgroundContext(), apiserver.InlineConfig{
 		Boot: in.Boot, Compat: compat, Image: kept.image, Keep: keptChanges, Entropy: &entropy{seed: in.Seed},
 		Hooks: p.hooks, Publish: p.publish, History: recorder, Clock: out.Clock(),
 	})
@@ -162,7 +162,7 @@ func (p *apiserverProcess) begin(now time.Time, in Boot, out Out) {
 
 // recordFact records a fact of the apiserver: a request when it arrives, other facts once they are
 // on disk.
-func (p *apiserverProcess) hear(e history.Event) {
+func (p *apiserverProcess) recordFact(e history.Event) {
 	switch fact := e.Fact.(type) {
 	case history.OpCall, history.StoreOpen:
 		p.out.Note(e.Cause, e.Fact)
@@ -175,56 +175,56 @@ func (p *apiserverProcess) hear(e history.Event) {
 	fact := e.Fact
 	switch fact.(type) {
 	case history.Commit, history.Fsync: // told when it is on disk, as what began when it was decided
-		fact = Lasted{fact, p.out.Clock().Steady()}
+		fact = TimedFact{fact, p.out.Clock().Steady()}
 	}
-	p.waiting = append(p.waiting, saying{about: e.Cause, fact: fact})
+	p.waiting = append(p.waiting, output{about: e.Cause, fact: fact})
 }
 
 func (p *apiserverProcess) publish(subject string, frame *proto.Frame) error {
-	p.waiting = append(p.waiting, saying{about: p.names[subject], frame: Frame{subject, frame}})
+	p.waiting = append(p.waiting, output{about: p.names[subject], frame: Frame{subject, frame}})
 	return nil
 }
 
-func (p *apiserverProcess) called(in Called) {
+func (p *apiserverProcess) handleCall(in Called) {
 	request, ok := in.Body.(Request)
 	if !ok {
-		p.waiting = append(p.waiting, saying{call: in.Call, err: fmt.Errorf("%w: %T", errStrange, in.Body)})
+		p.waiting = append(p.waiting, output{call: in.Call, err: fmt.Errorf("%w: %T", errNotRequest, in.Body)})
 		return
 	}
-	parts, err := p.inline.Call(unended(), request.Subject, request.Envelope)
-	p.waiting = append(p.waiting, saying{call: in.Call, parts: parts, err: err})
-	p.inline.PublishPending(unended())
+	parts, err := p.inline.Call(backgroundContext(), request.Subject, request.Envelope)
+	p.waiting = append(p.waiting, output{call: in.Call, parts: parts, err: err})
+	p.inline.PublishPending(backgroundContext())
 }
 
 // backgroundContext returns a context that nothing cancels; the world ends its work.
-func unended() context.Context {
+func backgroundContext() context.Context {
 	return context.Background() //nolint:forbidigo // a simulated process has no caller
 }
 
-var errStrange = errors.New("not a request")
+var errNotRequest = errors.New("not a request")
 
 // flush sends what is on disk already, and starts an fsync for the rest.
-func (p *apiserverProcess) settle(now time.Time) {
+func (p *apiserverProcess) flush(now time.Time) {
 	revision := p.inline.Revision()
 	if p.disk.syncing == nil && revision == max(p.disk.synced, 1) {
-		p.say(len(p.waiting))
+		p.sendFirst(len(p.waiting))
 	}
 	if p.disk.syncing == nil && revision > p.disk.synced && len(p.disk.fresh) > 0 {
 		p.disk.log = append(p.disk.log, p.disk.fresh...)
 		p.disk.syncing, p.disk.covered, p.disk.fresh = p.inline.Image(), len(p.waiting), nil
-		p.out.Wake(wakeSync, now.Add(p.drive.takes()))
+		p.out.Wake(wakeSync, now.Add(p.drive.syncTime()))
 	}
 }
 
-func (p *apiserverProcess) say(n int) {
+func (p *apiserverProcess) sendFirst(n int) {
 	for i := range p.waiting[:n] {
-		p.waiting[i].say(p.out)
+		p.waiting[i].send(p.out)
 	}
 	p.waiting = slices.Delete(p.waiting, 0, n)
 }
 
 // syncDone handles the end of an fsync.
-func (p *apiserverProcess) written(now time.Time) {
+func (p *apiserverProcess) syncDone(now time.Time) {
 	image := p.disk.syncing
 	p.disk.syncing = nil
 	if p.drive.Fails {
@@ -237,8 +237,8 @@ func (p *apiserverProcess) written(now time.Time) {
 	}
 	p.out.Persist(diskStore, stored{image, slices.Clip(p.disk.log)})
 	p.disk.synced = image.Revision()
-	p.say(min(p.disk.covered, len(p.waiting)))
-	p.settle(now)
+	p.sendFirst(min(p.disk.covered, len(p.waiting)))
+	p.flush(now)
 }
 
 // StoreLog returns the commits on an apiserver's disk, as evidence.

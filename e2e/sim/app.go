@@ -18,7 +18,7 @@ func scriptOf(request *proto.CreateContainerRequest, created time.Time) (simengi
 	if err != nil {
 		return simengine.Script{}, err
 	}
-	app.Code = app.codeOf(created)
+	app.Code = app.exitCode(created)
 	if request.GetScript() == "" {
 		return app.script(), nil
 	}
@@ -31,7 +31,7 @@ func scriptOf(request *proto.CreateContainerRequest, created time.Time) (simengi
 
 // exitCode returns the exit code of a container by its creation time. Whether a container fails
 // depends on the second, so that a run keeps it while it is shrunk.
-func (a App) codeOf(created time.Time) int32 {
+func (a App) exitCode(created time.Time) int32 {
 	draw := mix(uint64(created.Unix()), "exit code", uint64(a.Fails))
 	if draw%100 >= uint64(a.Fails) {
 		return a.Code

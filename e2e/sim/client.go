@@ -34,8 +34,8 @@ type Client struct {
 	Decoded *Decoded
 
 	asked   uint64
-	calls   map[CallID]*asking
-	waiting map[string]*asking
+	calls   map[CallID]*pendingRequest
+	waiting map[string]*pendingRequest
 }
 
 // newClient is the client of an incarnation that has just begun.
@@ -61,7 +61,7 @@ type Ask struct {
 }
 
 // Outcome is the result of a request.
-type Got struct {
+type Outcome struct {
 	// Object is what the answer holds: the object or a *metav1.Status; nil for a list, a
 	// watch and after an error. It is shared with other processes and must not be changed.
 	Object runtime.Object
@@ -76,9 +76,9 @@ type Got struct {
 var ErrNoAnswer = errors.New("no answer from the apiserver")
 
 // Then receives the result of a request.
-type Then func(now time.Time, got Got, out Out)
+type Then func(now time.Time, got Outcome, out Out)
 
-type asking struct {
+type pendingRequest struct {
 	number  uint64 // among those of its incarnation
 	about   string
 	request Request
@@ -88,7 +88,7 @@ type asking struct {
 }
 
 // retryAlarm returns the key of the alarm that sends the request again.
-func (a *asking) again() string { return clientAlarm + strconv.FormatUint(a.number, 10) }
+func (a *pendingRequest) retryAlarm() string { return clientAlarm + strconv.FormatUint(a.number, 10) }
 
 const clientAlarm = "client/"
 
@@ -102,7 +102,7 @@ const (
 // Do sends a request. then may be nil.
 func (c *Client) Do(now time.Time, out Out, ask Ask, then Then) error {
 	if c.calls == nil {
-		c.calls, c.waiting = map[CallID]*asking{}, map[string]*asking{}
+		c.calls, c.waiting = map[CallID]*pendingRequest{}, map[string]*pendingRequest{}
 	}
 	limit := c.Limit
 	if limit <= 0 {
@@ -125,14 +125,14 @@ func (c *Client) Do(now time.Time, out Out, ask Ask, then Then) error {
 		Identity: c.Identity, Verb: ask.Verb, Resource: t.Kind.GroupResource().String(), Subresource: t.Subresource,
 		Namespace: t.Namespace, Name: t.Name,
 	}
-	a := &asking{
+	a := &pendingRequest{
 		number: c.asked, about: string(ask.Verb) + " " + t.String(), request: Request{Subject: subject.String(), Envelope: envelope},
 		until: now.Add(limit), pause: firstPause, then: then,
 	}
 	if ask.Fact != nil {
 		out.Note(operation, ask.Fact)
 	}
-	c.try(out, a, limit)
+	c.send(out, a, limit)
 	return nil
 }
 
@@ -151,7 +151,7 @@ func (ask Ask) fill(envelope *proto.Request) (err error) {
 	return err
 }
 
-func (c *Client) try(out Out, a *asking, limit time.Duration) {
+func (c *Client) send(out Out, a *pendingRequest, limit time.Duration) {
 	c.calls[out.Call(APIServer, a.about, a.request, limit/3)] = a
 }
 
@@ -164,7 +164,7 @@ func (c *Client) Step(now time.Time, in Input, out Out) bool {
 			return false
 		}
 		delete(c.calls, in.Call)
-		c.answered(now, a, in, out)
+		c.handleAnswer(now, a, in, out)
 		return true
 	case Alarm:
 		a := c.waiting[in.Key]
@@ -176,35 +176,35 @@ func (c *Client) Step(now time.Time, in Input, out Out) bool {
 		if limit <= 0 {
 			limit = defaultLimit
 		}
-		c.try(out, a, min(limit, 3*a.until.Sub(now)))
+		c.send(out, a, min(limit, 3*a.until.Sub(now)))
 		return true
 	case Boot, Message, Called:
 	}
 	return false
 }
 
-func (c *Client) answered(now time.Time, a *asking, in Answered, out Out) {
+func (c *Client) handleAnswer(now time.Time, a *pendingRequest, in Answered, out Out) {
 	if at := now.Add(a.pause); in.Err != nil && at.Before(a.until) {
 		a.pause = min(2*a.pause, longPause)
-		c.waiting[a.again()] = a
-		out.Wake(a.again(), at)
+		c.waiting[a.retryAlarm()] = a
+		out.Wake(a.retryAlarm(), at)
 		return
 	}
 	if a.then != nil {
-		a.then(now, c.read(a.about, in), out)
+		a.then(now, c.parseAnswer(a.about, in), out)
 	}
 }
 
 // parseAnswer parses an answer.
-func (c *Client) read(about string, in Answered) Got {
+func (c *Client) parseAnswer(about string, in Answered) Outcome {
 	if in.Err != nil {
-		return Got{Err: fmt.Errorf("%s: %w: %w", about, ErrNoAnswer, in.Err)}
+		return Outcome{Err: fmt.Errorf("%s: %w: %w", about, ErrNoAnswer, in.Err)}
 	}
 	answer, ok := in.Body.(Response)
 	if !ok {
-		return Got{Err: fmt.Errorf("%s: answered with %T", about, in.Body)}
+		return Outcome{Err: fmt.Errorf("%s: answered with %T", about, in.Body)}
 	}
-	got := Got{Parts: answer.Parts}
+	got := Outcome{Parts: answer.Parts}
 	if len(answer.Parts) == 0 {
 		got.Err = fmt.Errorf("%w: it is empty", ErrNoAnswer)
 		return got

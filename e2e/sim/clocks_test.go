@@ -83,7 +83,7 @@ func TestNoNodeIsSilentByAClock(t *testing.T) {
 
 // TestSkewedClockInHistory checks the history of a skewed clock: the product's fault, and shifted
 // times of one process alone, in the order of events.
-func TestClockIsMisled(t *testing.T) {
+func TestSkewedClockInHistory(t *testing.T) {
 	lived := runInBubble(t, Script{Recorded: true, Nodes: 1, Duration: 2 * time.Minute, Actions: []Action{
 		{At: 30 * time.Second, Kind: SkewClock, Name: "kubelet/node-1", Detail: "-1h0m0s", For: time.Minute},
 	}})

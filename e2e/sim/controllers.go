@@ -54,13 +54,13 @@ type controllers struct {
 
 	following
 	copies
-	looks
+	workQueue
 	scheduling *scheduler.State
 	expected   *workload.Expectations
 	missed     map[string]time.Time // podgc's
 	lifecycle
 	evictions map[name]eviction
-	observing explaining
+	observing observers
 }
 
 // following is who follows which resources.
@@ -83,13 +83,13 @@ type copies struct {
 	jobs       jobs
 	budgets    *copyOf[*policyv1.PodDisruptionBudget]
 	namespaces *copyOf[*corev1.Namespace]
-	disks      disks
+	disks      diskViews
 	// graph is who depends on whom among all of them.
 	graph *garbage.Graph
 }
 
 // workQueue holds the keys that controllers work on.
-type looks struct {
+type workQueue struct {
 	busy, again map[string]bool
 	failures    map[string]int
 	due         map[string]time.Time
@@ -106,7 +106,7 @@ type lifecycle struct {
 func newControllers(w *World, resources []string) *controllers {
 	c := &controllers{
 		following:  following{resources: resources},
-		looks:      looks{busy: map[string]bool{}, again: map[string]bool{}, failures: map[string]int{}, due: map[string]time.Time{}},
+		workQueue:  workQueue{busy: map[string]bool{}, again: map[string]bool{}, failures: map[string]int{}, due: map[string]time.Time{}},
 		scheduling: scheduler.NewState(), expected: workload.NewExpectations(), evictions: map[name]eviction{},
 		lifecycle: lifecycle{health: map[string]*nodelifecycle.Health{}, zones: nodelifecycle.NewZones(), timing: nodelifecycle.Default()},
 	}
@@ -121,7 +121,7 @@ func newControllers(w *World, resources []string) *controllers {
 	c.jobs = c.newJobs()
 	c.budgets = c.newBudgets()
 	c.disks = c.newDisks()
-	c.stateful = newCopy(func(old, now *appsv1.StatefulSet) { c.look(lookStatefulSet, nameOf(view.Either(old, now))) })
+	c.stateful = newCopy(func(old, now *appsv1.StatefulSet) { c.enqueue(lookStatefulSet, nameOf(view.Either(old, now))) })
 	return c
 }
 
@@ -152,17 +152,17 @@ func (c *controllers) Step(now time.Time, in Input, out Out) {
 	}
 	switch in := in.(type) {
 	case Boot:
-		c.begin(in)
+		c.boot(in)
 	case Alarm:
-		c.alarm(in.Key)
+		c.handleAlarm(in.Key)
 	case Message, Called, Answered:
 	}
 }
 
 // clockTime returns the reading of the process's clock, for timestamps of objects.
-func (c *controllers) shown() time.Time { return c.out.Shows(c.now) }
+func (c *controllers) clockTime() time.Time { return c.out.ClockTime(c.now) }
 
-func (c *controllers) begin(in Boot) {
+func (c *controllers) boot(in Boot) {
 	c.client = newClient(proto.Controllers, in)
 	c.observing.began = c.now
 	for _, follow := range []struct {
@@ -204,9 +204,9 @@ func (c *controllers) synced() bool {
 }
 
 // enqueue queues an object for its controller.
-func (c *controllers) look(what string, of name) { c.lookAfter(what, of, 0) }
+func (c *controllers) enqueue(what string, of name) { c.enqueueAfter(what, of, 0) }
 
-func (c *controllers) lookAfter(what string, of name, after time.Duration) {
+func (c *controllers) enqueueAfter(what string, of name, after time.Duration) {
 	c.wake(what+" "+of.String(), c.now.Add(after))
 }
 
@@ -221,12 +221,12 @@ func (c *controllers) wake(key string, at time.Time) {
 }
 
 // unsyncedDelay is how long a key waits for the views.
-const notYet = 500 * time.Millisecond
+const unsyncedDelay = 500 * time.Millisecond
 
 // postpone requeues a key that cannot be handled yet.
-func (c *controllers) waits(key string) bool {
+func (c *controllers) postpone(key string) bool {
 	if !c.synced() {
-		c.wake(key, c.now.Add(notYet))
+		c.wake(key, c.now.Add(unsyncedDelay))
 		return true
 	}
 	if c.busy[key] {
@@ -235,9 +235,9 @@ func (c *controllers) waits(key string) bool {
 	return c.busy[key]
 }
 
-func (c *controllers) alarm(key string) {
+func (c *controllers) handleAlarm(key string) {
 	delete(c.due, key)
-	if c.waits(key) {
+	if c.postpone(key) {
 		return
 	}
 	var of name
@@ -265,21 +265,21 @@ func (c *controllers) alarm(key string) {
 	case lookSchedule:
 		c.schedule()
 	case lookGarbage:
-		c.collect()
+		c.collectPods()
 		c.out.Wake(lookGarbage, c.now.Add(podgc.Period))
 	case lookNodes:
-		c.lookAtNodes()
+		c.monitorNodes()
 		c.out.Wake(lookNodes, c.now.Add(c.timing.Period))
 	case lookTurn:
-		c.giveUp()
+		c.taintQueued()
 	case lookDependent:
 		c.syncDependent(key, types.UID(of.Name))
 	case lookOrphans:
 		c.syncOrphans(key, types.UID(of.Name))
 	case lookNamespace:
 		c.syncNamespace(key, of)
-	case lookOverdue, lookGhosts:
-		c.watchOver(what)
+	case lookOverdue, lookUnknown:
+		c.runRound(what)
 	case lookClaim, lookAttach, lookDriver:
 		c.syncDisks(what, key, of)
 	}
@@ -287,7 +287,7 @@ func (c *controllers) alarm(key string) {
 
 // start marks a key as under way. The returned function ends it; after a failure the key is
 // requeued with back-off.
-func (c *controllers) begun(key string) (done func(failed error)) {
+func (c *controllers) start(key string) (done func(failed error)) {
 	c.busy[key] = true
 	return func(failed error) {
 		delete(c.busy, key)
@@ -306,7 +306,7 @@ func (c *controllers) begun(key string) (done func(failed error)) {
 }
 
 // write carries out what a controller has decided, and notes that it has.
-func (c *controllers) write(controller string, ask Ask, read kinds.Object, then func(Got)) {
+func (c *controllers) write(controller string, ask Ask, read kinds.Object, then func(Outcome)) {
 	key := ask.Target.Name
 	if key == "" && ask.Object != nil {
 		key = ask.Object.GetName()
@@ -323,7 +323,7 @@ func (c *controllers) write(controller string, ask Ask, read kinds.Object, then 
 	if ask.Verb != proto.VerbGet && ask.Verb != proto.VerbList {
 		ask.Fact = decided
 	}
-	err := c.client.Do(c.now, c.out, ask, func(now time.Time, got Got, out Out) {
+	err := c.client.Do(c.now, c.out, ask, func(now time.Time, got Outcome, out Out) {
 		c.now, c.out = now, out
 		if then != nil {
 			then(got)
@@ -339,7 +339,7 @@ func targetOf(resource string, obj metav1.Object, subresource string) podapi.Tar
 }
 
 // afterAll calls then with the first error once n requests are answered; at once if n is 0.
-func all(n int, then func(error)) (one func(error)) {
+func afterAll(n int, then func(error)) (one func(error)) {
 	if n == 0 {
 		then(nil)
 		return nil

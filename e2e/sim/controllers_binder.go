@@ -19,7 +19,7 @@ func (c *controllers) claimChanged(old, now *corev1.PersistentVolumeClaim) {
 		return
 	}
 	c.scheduling.SetClaim(now)
-	c.look(lookClaim, nameOf(now))
+	c.enqueue(lookClaim, nameOf(now))
 }
 
 func (c *controllers) volumeChanged(old, now *corev1.PersistentVolume) {
@@ -31,7 +31,7 @@ func (c *controllers) volumeChanged(old, now *corev1.PersistentVolume) {
 	}
 	c.scheduling.SetVolume(now)
 	if ref := now.Spec.ClaimRef; ref != nil {
-		c.look(lookClaim, name{ref.Namespace, ref.Name})
+		c.enqueue(lookClaim, name{ref.Namespace, ref.Name})
 	}
 }
 
@@ -44,13 +44,13 @@ func (c *controllers) syncClaim(key string, of name) {
 	}
 	decision := persistentvolume.Decide(persistentvolume.View{Claim: claim, Volumes: c.disks.volumes.all()})
 	volume := decision.VolumeBound
-	inOrder([]func(func(error)){
+	runInOrder([]func(func(error)){
 		func(then func(error)) {
 			if decision.Volume == nil {
 				then(nil)
 				return
 			}
-			c.write(binderController, updating(volumesResource, decision.Volume, ""), decision.Volume, func(got Got) {
+			c.write(binderController, updateOf(volumesResource, decision.Volume, ""), decision.Volume, func(got Outcome) {
 				if stored, is := got.Object.(*corev1.PersistentVolume); is && volume != nil {
 					volume = stored
 				}
@@ -64,14 +64,14 @@ func (c *controllers) syncClaim(key string, of name) {
 			}
 			updated := volume.DeepCopy()
 			updated.Status.Phase = corev1.VolumeBound
-			c.write(binderController, updating(volumesResource, updated, "status"), volume, func(got Got) { then(got.Err) })
+			c.write(binderController, updateOf(volumesResource, updated, "status"), volume, func(got Outcome) { then(got.Err) })
 		},
 		func(then func(error)) {
 			if decision.Claim == nil {
 				then(nil)
 				return
 			}
-			c.write(binderController, updating(claimsResource, decision.Claim, ""), decision.Claim, func(got Got) {
+			c.write(binderController, updateOf(claimsResource, decision.Claim, ""), decision.Claim, func(got Outcome) {
 				if stored, is := got.Object.(*corev1.PersistentVolumeClaim); is {
 					claim = stored
 				}
@@ -85,7 +85,7 @@ func (c *controllers) syncClaim(key string, of name) {
 			}
 			updated := claim.DeepCopy()
 			updated.Status = *decision.Status
-			c.write(binderController, updating(claimsResource, updated, "status"), claim, func(got Got) { then(got.Err) })
+			c.write(binderController, updateOf(claimsResource, updated, "status"), claim, func(got Outcome) { then(got.Err) })
 		},
-	}, c.begun(key))
+	}, c.start(key))
 }

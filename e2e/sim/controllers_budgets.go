@@ -22,7 +22,7 @@ const (
 func (c *controllers) newBudgets() *copyOf[*policyv1.PodDisruptionBudget] {
 	return newCopy(func(_, now *policyv1.PodDisruptionBudget) {
 		if now != nil {
-			c.look(lookBudget, nameOf(now))
+			c.enqueue(lookBudget, nameOf(now))
 		}
 	})
 }
@@ -31,20 +31,20 @@ func (c *controllers) newBudgets() *copyOf[*policyv1.PodDisruptionBudget] {
 // itself when its time is up.
 func (c *controllers) disruptedPodChanged(old, now *corev1.Pod) {
 	for _, budget := range c.budgets.all() {
-		if selected(budget, old) || selected(budget, now) {
-			c.look(lookBudget, nameOf(budget))
+		if isSelected(budget, old) || isSelected(budget, now) {
+			c.enqueue(lookBudget, nameOf(budget))
 		}
 	}
 	if now == nil {
 		return
 	}
 	if due := disruption.StaleAt(now); !due.IsZero() {
-		c.lookAfter(lookDisrupted, nameOf(now), min(max(due.Sub(c.shown()), 0), disruption.StaleTimeout))
+		c.enqueueAfter(lookDisrupted, nameOf(now), min(max(due.Sub(c.clockTime()), 0), disruption.StaleTimeout))
 	}
 }
 
 // isSelected reports whether a budget selects a pod, which may be nil.
-func selected(budget *policyv1.PodDisruptionBudget, pod *corev1.Pod) bool {
+func isSelected(budget *policyv1.PodDisruptionBudget, pod *corev1.Pod) bool {
 	return pod != nil && pod.Namespace == budget.Namespace && disruption.Selects(budget, pod)
 }
 
@@ -53,19 +53,19 @@ func (c *controllers) syncBudget(key string, of name) {
 	if !known {
 		return
 	}
-	decision := disruption.Decide(c.guarded(budget), c.shown())
+	decision := disruption.Decide(c.budgetView(budget), c.clockTime())
 	if !decision.RecheckAt.IsZero() {
-		c.lookAfter(lookBudget, of, min(max(decision.RecheckAt.Sub(c.shown()), 0), disruption.DeletionTimeout)+time.Nanosecond)
+		c.enqueueAfter(lookBudget, of, min(max(decision.RecheckAt.Sub(c.clockTime()), 0), disruption.DeletionTimeout)+time.Nanosecond)
 	}
-	done := c.begun(key)
+	done := c.start(key)
 	if !decision.Changed {
 		done(decision.Err)
 		return
 	}
 	changed := budget.DeepCopy()
 	changed.Status = decision.Status
-	c.write(budgetController, updating("poddisruptionbudgets.policy", changed, "status"), budget, func(got Got) {
-		if err := lest(apierrors.IsNotFound, got.Err); err != nil {
+	c.write(budgetController, updateOf("poddisruptionbudgets.policy", changed, "status"), budget, func(got Outcome) {
+		if err := ignoreIf(apierrors.IsNotFound, got.Err); err != nil {
 			done(err)
 			return
 		}
@@ -74,10 +74,10 @@ func (c *controllers) syncBudget(key string, of name) {
 }
 
 // budgetView returns the pods that a budget selects, and their scales.
-func (c *controllers) guarded(budget *policyv1.PodDisruptionBudget) disruption.View {
+func (c *controllers) budgetView(budget *policyv1.PodDisruptionBudget) disruption.View {
 	seen := disruption.View{Budget: budget, Scales: map[types.UID]disruption.Scale{}}
 	for _, pod := range c.pods.all() {
-		if !selected(budget, pod) {
+		if !isSelected(budget, pod) {
 			continue
 		}
 		seen.Pods = append(seen.Pods, pod)
@@ -124,11 +124,11 @@ func (c *controllers) syncDisrupted(key string, of name) {
 	if due.IsZero() {
 		return
 	}
-	if wait := due.Sub(c.shown()); wait > 0 {
-		c.lookAfter(lookDisrupted, of, min(wait, disruption.StaleTimeout))
+	if wait := due.Sub(c.clockTime()); wait > 0 {
+		c.enqueueAfter(lookDisrupted, of, min(wait, disruption.StaleTimeout))
 		return
 	}
-	done := c.begun(key)
+	done := c.start(key)
 	over := corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionFalse}
-	c.patchPod(budgetController, pod, "", &over, func(err error) { done(lest(apierrors.IsNotFound, err)) })
+	c.patchPod(budgetController, pod, "", &over, func(err error) { done(ignoreIf(apierrors.IsNotFound, err)) })
 }

@@ -63,7 +63,7 @@ func owners[T kinds.Object](c *controllers, look string, of *copyOf[T], selector
 			}
 			return all
 		},
-		Enqueue: func(key view.Key, after time.Duration) { c.lookAfter(look, name(key), after) },
+		Enqueue: func(key view.Key, after time.Duration) { c.enqueueAfter(look, name(key), after) },
 	}
 }
 
@@ -83,7 +83,7 @@ func kindOfOwner(look string) schema.GroupVersionKind {
 }
 
 // claimer is an owner that adopts and releases objects.
-type claims struct {
+type claimer struct {
 	controller, resource string
 	owner                kinds.Object
 	kind                 schema.GroupVersionKind
@@ -94,47 +94,47 @@ type claims struct {
 	finalizers []string
 }
 
-func claimsOfReplicaSet(set *appsv1.ReplicaSet) claims {
-	return claims{
+func claimsOfReplicaSet(set *appsv1.ReplicaSet) claimer {
+	return claimer{
 		controller: "replicaset-controller", resource: "replicasets.apps", owner: set, kind: kindOfOwner(lookReplicaSet),
 		selector: set.Spec.Selector, fits: func(pod *corev1.Pod) bool { return !workload.IsFinished(pod) },
 	}
 }
 
-func claimsOfStatefulSet(set *appsv1.StatefulSet) claims {
-	return claims{
+func claimsOfStatefulSet(set *appsv1.StatefulSet) claimer {
+	return claimer{
 		controller: "statefulset-controller", resource: "statefulsets.apps", owner: set, kind: kindOfOwner(lookStatefulSet),
 		selector: set.Spec.Selector, fits: func(pod *corev1.Pod) bool { return statefulset.Ordinal(pod, set) >= 0 },
 	}
 }
 
-func claimsOfDaemonSet(set *appsv1.DaemonSet) claims {
-	return claims{
+func claimsOfDaemonSet(set *appsv1.DaemonSet) claimer {
+	return claimer{
 		controller: daemonController, resource: "daemonsets.apps", owner: set, kind: kindOfOwner(lookDaemonSet), selector: set.Spec.Selector,
 	}
 }
 
-func claimsOfJob(its *batchv1.Job) claims {
-	return claims{
+func claimsOfJob(its *batchv1.Job) claimer {
+	return claimer{
 		controller: jobController, resource: "jobs.batch", owner: its, kind: kindOfOwner(lookJob), selector: its.Spec.Selector,
 		finalizers: []string{job.Finalizer},
 	}
 }
 
-func claimsOfDeployment(its *appsv1.Deployment) claims {
-	return claims{
+func claimsOfDeployment(its *appsv1.Deployment) claimer {
+	return claimer{
 		controller: deploymentController, resource: deploymentsResource, owner: its, kind: kindOfOwner(lookDeployment), selector: its.Spec.Selector,
 	}
 }
 
 // claim returns an owner's pods; see claimFrom.
-func (c *controllers) claim(by claims, then func([]*corev1.Pod, error)) {
+func (c *controllers) claim(by claimer, then func([]*corev1.Pod, error)) {
 	claimFrom(c, by, c.pods.all(), then)
 }
 
 // claimFrom finds what is an owner's of all there is, after that which it may adopt was adopted,
 // and that which it does not select any more was released (control.Claimer).
-func claimFrom[T kinds.Object](c *controllers, by claims, there []T, then func([]T, error)) {
+func claimFrom[T kinds.Object](c *controllers, by claimer, there []T, then func([]T, error)) {
 	selector, err := metav1.LabelSelectorAsSelector(by.selector)
 	if err != nil {
 		then(nil, err)
@@ -146,7 +146,7 @@ func claimFrom[T kinds.Object](c *controllers, by claims, there []T, then func([
 		case workload.Mine:
 			mine = append(mine, obj)
 		case workload.Adopt:
-			if by.mayHave(obj) {
+			if by.matchesOrphan(obj) {
 				orphans = append(orphans, obj)
 			}
 		case workload.Release:
@@ -154,38 +154,38 @@ func claimFrom[T kinds.Object](c *controllers, by claims, there []T, then func([
 		case workload.NotMine:
 		}
 	}
-	one := all(len(orphans)+len(strangers), func(failed error) { then(mine, failed) })
+	one := afterAll(len(orphans)+len(strangers), func(failed error) { then(mine, failed) })
 	for _, obj := range strangers {
-		c.patch(by.controller, obj, control.DisownPatch(obj, by.owner.GetUID(), by.finalizers), func(got Got) { one(lest(control.IsOwnerless, got.Err)) })
+		c.patch(by.controller, obj, control.DisownPatch(obj, by.owner.GetUID(), by.finalizers), func(got Outcome) { one(ignoreIf(control.IsOwnerless, got.Err)) })
 	}
 	if len(orphans) == 0 {
 		return
 	}
-	c.mayAdopt(by, func(err error) {
+	c.canAdopt(by, func(err error) {
 		for _, obj := range orphans {
 			if err != nil {
-				one(lest(apierrors.IsNotFound, err))
+				one(ignoreIf(apierrors.IsNotFound, err))
 				continue
 			}
-			c.patch(by.controller, obj, control.AdoptionPatch(by.owner, by.kind, obj, by.finalizers), func(got Got) {
+			c.patch(by.controller, obj, control.AdoptionPatch(by.owner, by.kind, obj, by.finalizers), func(got Outcome) {
 				if adopted, is := got.Object.(T); is && got.Err == nil {
 					mine = append(mine, adopted)
 				}
-				one(lest(apierrors.IsNotFound, got.Err))
+				one(ignoreIf(apierrors.IsNotFound, got.Err))
 			})
 		}
 	})
 }
 
 // matchesOrphan reports whether an object without a controller may be adopted.
-func (by claims) mayHave(obj kinds.Object) bool {
+func (by claimer) matchesOrphan(obj kinds.Object) bool {
 	pod, is := obj.(*corev1.Pod)
 	return !is || by.fits == nil || by.fits(pod)
 }
 
 // canAdopt asks the API whether an owner may adopt objects; the error says why not.
-func (c *controllers) mayAdopt(by claims, then func(error)) {
-	c.write(by.controller, Ask{Verb: proto.VerbGet, Target: targetOf(by.resource, by.owner, "")}, nil, func(got Got) {
+func (c *controllers) canAdopt(by claimer, then func(error)) {
+	c.write(by.controller, Ask{Verb: proto.VerbGet, Target: targetOf(by.resource, by.owner, "")}, nil, func(got Outcome) {
 		if fresh, is := got.Object.(kinds.Object); is && got.Err == nil {
 			got.Err = control.CheckAdoption(by.owner, fresh)
 		}
@@ -194,7 +194,7 @@ func (c *controllers) mayAdopt(by claims, then func(error)) {
 }
 
 // ignoreIf returns err, or nil if fine(err).
-func lest(fine func(error) bool, err error) error {
+func ignoreIf(fine func(error) bool, err error) error {
 	if fine(err) {
 		return nil
 	}
@@ -203,11 +203,11 @@ func lest(fine func(error) bool, err error) error {
 
 // patch changes a pod, or a set, by a strategic merge patch that was decided by what was read of
 // it, and patchAnyway by one for which that does not matter.
-func (c *controllers) patch(controller string, obj kinds.Object, change any, then func(Got)) {
+func (c *controllers) patch(controller string, obj kinds.Object, change any, then func(Outcome)) {
 	c.write(controller, patchOf(obj, change), obj, then)
 }
 
-func (c *controllers) patchAnyway(controller string, obj kinds.Object, change any, then func(Got)) {
+func (c *controllers) patchAnyway(controller string, obj kinds.Object, change any, then func(Outcome)) {
 	c.write(controller, patchOf(obj, change), nil, then)
 }
 

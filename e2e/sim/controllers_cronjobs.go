@@ -26,7 +26,7 @@ const (
 // nobody follows them.
 func (c *controllers) newCronJobs() *copyOf[*batchv1.CronJob] {
 	cronJobs := newCopy(func(old, now *batchv1.CronJob) {
-		c.look(lookCronJob, nameOf(view.Either(old, now)))
+		c.enqueue(lookCronJob, nameOf(view.Either(old, now)))
 	})
 	cronJobs.synced = !c.includes(cronJobsResource)
 	return cronJobs
@@ -35,14 +35,14 @@ func (c *controllers) newCronJobs() *copyOf[*batchv1.CronJob] {
 // madeJobChanged has the CronJob looked at that a Job is of.
 func (c *controllers) madeJobChanged(its *batchv1.Job) {
 	if maker := cronjob.OwnerName(its); maker != "" {
-		c.look(lookCronJob, name{its.Namespace, maker})
+		c.enqueue(lookCronJob, name{its.Namespace, maker})
 	}
 }
 
 func (c *controllers) syncCronJob(key string, of name) {
 	its, known := c.jobs.cron.get(of)
 	if !known {
-		c.jobs.told.Forget(view.Key(of))
+		c.jobs.cronMemory.Forget(view.Key(of))
 		return
 	}
 	var mine []*batchv1.Job
@@ -51,9 +51,9 @@ func (c *controllers) syncCronJob(key string, of name) {
 			mine = append(mine, made)
 		}
 	}
-	done, v := c.begun(key), c.jobs.told.NewView(its, mine)
+	done, v := c.start(key), c.jobs.cronMemory.NewView(its, mine)
 	unseen := v.UnseenActive()
-	one := all(len(unseen), func(failed error) {
+	one := afterAll(len(unseen), func(failed error) {
 		if failed != nil {
 			done(failed)
 			return
@@ -62,7 +62,7 @@ func (c *controllers) syncCronJob(key string, of name) {
 	})
 	for _, ref := range unseen {
 		target := podapi.Target{Kind: kindOfResource("jobs.batch"), Namespace: its.Namespace, Name: ref.Name}
-		c.write(cronJobController, Ask{Verb: proto.VerbGet, Target: target}, nil, func(got Got) {
+		c.write(cronJobController, Ask{Verb: proto.VerbGet, Target: target}, nil, func(got Outcome) {
 			found, _ := got.Object.(*batchv1.Job)
 			one(v.RecordLookup(ref, found, got.Err))
 		})
@@ -72,19 +72,19 @@ func (c *controllers) syncCronJob(key string, of name) {
 // runCronJob does what a CronJob needs of which this is known: Jobs go, one is made, and the
 // status says so.
 func (c *controllers) runCronJob(v cronjob.View, done func(error)) {
-	its, plan := v.CronJob, cronjob.Decide(v, c.shown())
+	its, plan := v.CronJob, cronjob.Decide(v, c.clockTime())
 	finish := func(failed error) {
 		if failed != nil {
 			plan.Status, plan.RequeueAfter = plan.StatusIfFailed, 0
 		}
 		c.storeCronJob(v, plan.Status, func(err error) {
 			if err == nil && plan.RequeueAfter > 0 {
-				c.lookAfter(lookCronJob, nameOf(its), plan.RequeueAfter)
+				c.enqueueAfter(lookCronJob, nameOf(its), plan.RequeueAfter)
 			}
 			done(errors.Join(failed, err))
 		})
 	}
-	c.dismiss(slices.Concat(plan.Delete, plan.Replace), func(failed error) {
+	c.deleteJobs(slices.Concat(plan.Delete, plan.Replace), func(failed error) {
 		if failed != nil || plan.Create == nil {
 			finish(failed)
 			return
@@ -94,7 +94,7 @@ func (c *controllers) runCronJob(v cronjob.View, done func(error)) {
 				plan.Status = cronjob.WithActive(plan.Status, made)
 			}
 			if err == nil {
-				c.jobs.told.RecordHandled(its, plan.Status)
+				c.jobs.cronMemory.RecordHandled(its, plan.Status)
 			}
 			finish(err)
 		})
@@ -102,14 +102,14 @@ func (c *controllers) runCronJob(v cronjob.View, done func(error)) {
 }
 
 // deleteJobs deletes Jobs and, in the background, their pods.
-func (c *controllers) dismiss(jobs []*batchv1.Job, then func(error)) {
-	one := all(len(jobs), then)
+func (c *controllers) deleteJobs(jobs []*batchv1.Job, then func(error)) {
+	one := afterAll(len(jobs), then)
 	for _, its := range jobs {
 		options := &metav1.DeleteOptions{
 			PropagationPolicy: new(metav1.DeletePropagationBackground), Preconditions: &metav1.Preconditions{UID: &its.UID},
 		}
-		c.write(cronJobController, Ask{Verb: proto.VerbDelete, Target: targetOf("jobs.batch", its, ""), Options: options}, its, func(got Got) {
-			one(lest(control.IsGone, got.Err))
+		c.write(cronJobController, Ask{Verb: proto.VerbDelete, Target: targetOf("jobs.batch", its, ""), Options: options}, its, func(got Outcome) {
+			one(ignoreIf(control.IsGone, got.Err))
 		})
 	}
 }
@@ -117,7 +117,7 @@ func (c *controllers) dismiss(jobs []*batchv1.Job, then func(error)) {
 // makeJob makes the Job of a time; then is told of it as long as it runs, also of one that was
 // made before.
 func (c *controllers) makeJob(by *batchv1.CronJob, wanted *batchv1.Job, then func(*batchv1.Job, error)) {
-	c.write(cronJobController, creation("jobs.batch", wanted.Namespace, wanted), nil, func(got Got) {
+	c.write(cronJobController, createRequest("jobs.batch", wanted.Namespace, wanted), nil, func(got Outcome) {
 		made, _ := got.Object.(*batchv1.Job)
 		switch {
 		case got.Err == nil:
@@ -127,7 +127,7 @@ func (c *controllers) makeJob(by *batchv1.CronJob, wanted *batchv1.Job, then fun
 		case !apierrors.IsAlreadyExists(got.Err):
 			then(nil, got.Err)
 		default:
-			c.write(cronJobController, Ask{Verb: proto.VerbGet, Target: targetOf("jobs.batch", wanted, "")}, nil, func(got Got) {
+			c.write(cronJobController, Ask{Verb: proto.VerbGet, Target: targetOf("jobs.batch", wanted, "")}, nil, func(got Outcome) {
 				before, is := got.Object.(*batchv1.Job)
 				if got.Err != nil || !is {
 					then(nil, got.Err)
@@ -152,9 +152,9 @@ func (c *controllers) storeCronJob(v cronjob.View, status batchv1.CronJobStatus,
 	its := v.CronJob
 	changed := its.DeepCopy()
 	changed.Status = status
-	c.write(cronJobController, updating(cronJobsResource, changed, "status"), its, func(got Got) {
+	c.write(cronJobController, updateOf(cronJobsResource, changed, "status"), its, func(got Outcome) {
 		if stored, is := got.Object.(*batchv1.CronJob); is && got.Err == nil {
-			c.jobs.told.RecordStored(stored)
+			c.jobs.cronMemory.RecordStored(stored)
 		}
 		then(got.Err)
 	})

@@ -42,7 +42,7 @@ func (c *controllers) daemonNodeChanged(old, now *corev1.Node) {
 		return
 	}
 	for _, set := range c.daemons.sets.all() {
-		c.look(lookDaemonSet, nameOf(set))
+		c.enqueue(lookDaemonSet, nameOf(set))
 	}
 }
 
@@ -56,10 +56,10 @@ func (c *controllers) syncDaemonSet(key string, of name) {
 		return
 	}
 	v := daemonset.View{
-		Set: set, Hash: workload.TemplateHash(&set.Spec.Template, nil), Stale: c.stale(lookDaemonSet, c.daemons.expected, set),
+		Set: set, Hash: workload.TemplateHash(&set.Spec.Template, nil), Stale: c.isStale(lookDaemonSet, c.daemons.expected, set),
 		FailedPodDelay: func(node string) time.Duration { return c.daemons.failures.Remaining(set.UID, node, c.now) },
 	}
-	done := c.begun(key)
+	done := c.start(key)
 	c.claim(claimsOfDaemonSet(set), func(pods []*corev1.Pod, err error) {
 		if err != nil {
 			done(err)
@@ -72,26 +72,26 @@ func (c *controllers) syncDaemonSet(key string, of name) {
 
 // keepDaemons does what a set needs of which this is known.
 func (c *controllers) keepDaemons(v daemonset.View, done func(error)) {
-	set, plan := v.Set, daemonset.Decide(v, c.shown())
+	set, plan := v.Set, daemonset.Decide(v, c.clockTime())
 	for _, node := range plan.Failed {
 		c.daemons.failures.Increase(set.UID, node, c.now)
 	}
 	if plan.RequeueAfter > 0 {
-		c.lookAfter(lookDaemonSet, nameOf(set), plan.RequeueAfter)
+		c.enqueueAfter(lookDaemonSet, nameOf(set), plan.RequeueAfter)
 	}
 	create := make([]*corev1.Pod, 0, len(plan.Create))
 	for _, node := range plan.Create {
 		create = append(create, daemonset.NewPod(set, node, v.Hash))
 	}
-	by := maker{controller: daemonController, expected: c.daemons.expected, owner: set}
-	c.act(by, create, plan.Delete, func(_ int, failed error) {
+	by := podOwner{controller: daemonController, expected: c.daemons.expected, owner: set}
+	c.createAndDelete(by, create, plan.Delete, func(_ int, failed error) {
 		if kinds.Equal(set.Status, plan.Status) {
 			done(failed)
 			return
 		}
 		changed := set.DeepCopy()
 		changed.Status = plan.Status
-		c.write(by.controller, updating("daemonsets.apps", changed, "status"), set, func(got Got) {
+		c.write(by.controller, updateOf("daemonsets.apps", changed, "status"), set, func(got Outcome) {
 			if failed == nil {
 				failed = got.Err
 			}

@@ -22,7 +22,7 @@ const (
 
 // newRollouts is the copy of Deployments. Nobody waits for one that is not followed.
 func (c *controllers) newRollouts() *copyOf[*appsv1.Deployment] {
-	all := newCopy(func(old, now *appsv1.Deployment) { c.look(lookDeployment, nameOf(view.Either(old, now))) })
+	all := newCopy(func(old, now *appsv1.Deployment) { c.enqueue(lookDeployment, nameOf(view.Either(old, now))) })
 	all.synced = !c.includes(deploymentsResource)
 	return all
 }
@@ -40,7 +40,7 @@ func (c *controllers) ofDeployments() deployment.ChangeHandler {
 			return all
 		},
 		ReplicaSet: func(key view.Key) (*appsv1.ReplicaSet, bool) { return c.replicas.get(name(key)) },
-		Enqueue:    func(key view.Key) { c.look(lookDeployment, name(key)) },
+		Enqueue:    func(key view.Key) { c.enqueue(lookDeployment, name(key)) },
 	}
 }
 
@@ -50,7 +50,7 @@ func (c *controllers) syncDeployment(key string, of name) {
 	if !known {
 		return
 	}
-	done := c.begun(key)
+	done := c.start(key)
 	claimFrom(c, claimsOfDeployment(its), c.replicas.all(), func(sets []*appsv1.ReplicaSet, err error) {
 		if err != nil {
 			done(err)
@@ -66,36 +66,36 @@ func (c *controllers) syncDeployment(key string, of name) {
 
 // rollOut takes the next step of a Deployment.
 func (c *controllers) rollOut(v deployment.View, done func(error)) {
-	plan := deployment.Decide(v, c.shown())
+	plan := deployment.Decide(v, c.clockTime())
 	if plan.Create == nil {
-		c.carryOut(v.Deployment, plan, done)
+		c.runPlan(v.Deployment, plan, done)
 		return
 	}
-	c.write(deploymentController, creation(setsResource, plan.Create.Namespace, plan.Create), nil, func(got Got) {
+	c.write(deploymentController, createRequest(setsResource, plan.Create.Namespace, plan.Create), nil, func(got Outcome) {
 		made, is := got.Object.(*appsv1.ReplicaSet)
 		switch {
 		case got.Err == nil && is:
-			c.rollOut(deployment.AfterCreate(v, made, c.shown()), done)
+			c.rollOut(deployment.AfterCreate(v, made, c.clockTime()), done)
 		case apierrors.IsAlreadyExists(got.Err):
-			c.taken(v, plan.Create, done)
+			c.adoptExistingSet(v, plan.Create, done)
 		case control.IsNamespaceTerminating(got.Err):
 			done(got.Err)
 		default:
-			stored, _ := deployment.AfterCreateFailed(v, plan.Create, got.Err, c.shown())
+			stored, _ := deployment.AfterCreateFailed(v, plan.Create, got.Err, c.clockTime())
 			c.storeRollout(v.Deployment, stored, func(error) { done(got.Err) })
 		}
 	})
 }
 
 // adoptExistingSet reads the ReplicaSet that already has the name of a new one.
-func (c *controllers) taken(v deployment.View, set *appsv1.ReplicaSet, done func(error)) {
-	c.write(deploymentController, Ask{Verb: proto.VerbGet, Target: targetOf(setsResource, set, "")}, nil, func(got Got) {
+func (c *controllers) adoptExistingSet(v deployment.View, set *appsv1.ReplicaSet, done func(error)) {
+	c.write(deploymentController, Ask{Verb: proto.VerbGet, Target: targetOf(setsResource, set, "")}, nil, func(got Outcome) {
 		there, is := got.Object.(*appsv1.ReplicaSet)
 		switch {
 		case got.Err != nil || !is:
 			done(got.Err)
 		case deployment.IsNewSetOf(v.Deployment, there):
-			c.rollOut(deployment.AfterCreate(v, there, c.shown()), done)
+			c.rollOut(deployment.AfterCreate(v, there, c.clockTime()), done)
 		default:
 			c.storeRollout(v.Deployment, deployment.WithCollision(v.Deployment), done)
 		}
@@ -103,9 +103,9 @@ func (c *controllers) taken(v deployment.View, set *appsv1.ReplicaSet, done func
 }
 
 // runPlan carries out a plan in order, the status last.
-func (c *controllers) carryOut(its *appsv1.Deployment, plan deployment.Plan, done func(error)) {
+func (c *controllers) runPlan(its *appsv1.Deployment, plan deployment.Plan, done func(error)) {
 	if plan.RolledBack != nil {
-		c.write(deploymentController, updating(deploymentsResource, plan.RolledBack, ""), its, func(got Got) { done(got.Err) })
+		c.write(deploymentController, updateOf(deploymentsResource, plan.RolledBack, ""), its, func(got Outcome) { done(got.Err) })
 		return
 	}
 	var next func(error)
@@ -116,20 +116,20 @@ func (c *controllers) carryOut(its *appsv1.Deployment, plan deployment.Plan, don
 		case len(plan.Scale) > 0:
 			set := plan.Scale[0].Set
 			plan.Scale = plan.Scale[1:]
-			c.write(deploymentController, updating(setsResource, set, ""), set, func(got Got) { next(got.Err) })
+			c.write(deploymentController, updateOf(setsResource, set, ""), set, func(got Outcome) { next(got.Err) })
 		case len(plan.Delete) > 0:
 			set := plan.Delete[0]
 			plan.Delete = plan.Delete[1:]
 			options := &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &set.UID}}
 			ask := Ask{Verb: proto.VerbDelete, Target: targetOf(setsResource, set, ""), Options: options}
-			c.write(deploymentController, ask, set, func(got Got) { next(lest(control.IsGone, got.Err)) })
+			c.write(deploymentController, ask, set, func(got Outcome) { next(ignoreIf(control.IsGone, got.Err)) })
 		case plan.Store != nil:
 			stored := plan.Store
 			plan.Store = nil
 			c.storeRollout(its, stored, next)
 		default:
 			if plan.RequeueAfter > 0 {
-				c.lookAfter(lookDeployment, nameOf(its), plan.RequeueAfter)
+				c.enqueueAfter(lookDeployment, nameOf(its), plan.RequeueAfter)
 			}
 			done(nil)
 		}
@@ -139,5 +139,5 @@ func (c *controllers) carryOut(its *appsv1.Deployment, plan deployment.Plan, don
 
 // storeRollout stores the status of a Deployment.
 func (c *controllers) storeRollout(its, changed *appsv1.Deployment, then func(error)) {
-	c.write(deploymentController, updating(deploymentsResource, changed, "status"), its, func(got Got) { then(got.Err) })
+	c.write(deploymentController, updateOf(deploymentsResource, changed, "status"), its, func(got Outcome) { then(got.Err) })
 }

@@ -34,25 +34,25 @@ const (
 
 // diskViews are the copies of objects about persistent volumes, and the controllers' memory about
 // them.
-type disks struct {
+type diskViews struct {
 	claims      *copyOf[*corev1.PersistentVolumeClaim]
 	volumes     *copyOf[*corev1.PersistentVolume]
 	attachments *copyOf[*storagev1.VolumeAttachment]
 	departed    map[string]*corev1.Node
 	unused      map[string]time.Time
-	own         *ownDisks
+	own         *diskOverlays
 }
 
 // diskOverlays hold written objects that the views may not show yet.
-type ownDisks struct {
+type diskOverlays struct {
 	nodes       attachdetach.Overlay[corev1.Node, *corev1.Node]
 	attachments attachdetach.Overlay[storagev1.VolumeAttachment, *storagev1.VolumeAttachment]
 }
 
-func (c *controllers) newDisks() disks {
-	return disks{
+func (c *controllers) newDisks() diskViews {
+	return diskViews{
 		claims: newCopy(c.claimChanged), volumes: newCopy(c.volumeChanged), attachments: newCopy(c.attachmentChanged),
-		departed: map[string]*corev1.Node{}, own: &ownDisks{},
+		departed: map[string]*corev1.Node{}, own: &diskOverlays{},
 	}
 }
 
@@ -60,7 +60,7 @@ func (c *controllers) attachmentChanged(old, now *storagev1.VolumeAttachment) {
 	c.disks.own.attachments.Observe(old, now)
 	c.out.Wake(lookAttach, c.now)
 	if now != nil && attachdetach.DriverWork(now) != "" {
-		c.look(lookDriver, nameOf(now))
+		c.enqueue(lookDriver, nameOf(now))
 	}
 }
 
@@ -95,7 +95,7 @@ func (c *controllers) syncDisks(what, key string, of name) {
 }
 
 // attachView returns the view of the attach/detach controller.
-func (c *controllers) attached() attachdetach.View {
+func (c *controllers) attachView() attachdetach.View {
 	find := attachdetach.Lookup{
 		Claim: func(namespace, called string) (*corev1.PersistentVolumeClaim, bool) {
 			return c.disks.claims.get(name{namespace, called})
@@ -115,7 +115,7 @@ func (c *controllers) attached() attachdetach.View {
 
 // syncAttach does one round: it detaches, attaches, and says of nodes what is attached to them.
 func (c *controllers) syncAttach(key string) {
-	looked := c.attached()
+	looked := c.attachView()
 	if len(looked.Uses)+len(looked.Attachments)+len(c.disks.unused) == 0 {
 		return
 	}
@@ -132,13 +132,13 @@ func (c *controllers) syncAttach(key string) {
 		steps = append(steps, func(then func(error)) { c.attach(use, then) })
 	}
 	for _, node := range slices.Sorted(maps.Keys(looked.Nodes)) {
-		steps = append(steps, func(then func(error)) { c.tellAttached(looked.Nodes[node], looked, then) })
+		steps = append(steps, func(then func(error)) { c.reportAttached(looked.Nodes[node], looked, then) })
 	}
-	inOrder(steps, c.begun(key))
+	runInOrder(steps, c.start(key))
 }
 
 // runInOrder runs steps one after the other until one fails.
-func inOrder(steps []func(func(error)), then func(error)) {
+func runInOrder(steps []func(func(error)), then func(error)) {
 	if len(steps) == 0 {
 		then(nil)
 		return
@@ -148,30 +148,30 @@ func inOrder(steps []func(func(error)), then func(error)) {
 			then(failed)
 			return
 		}
-		inOrder(steps[1:], then)
+		runInOrder(steps[1:], then)
 	})
 }
 
 func (c *controllers) attach(use attachdetach.Use, then func(error)) {
 	target := podapi.Target{Kind: kindOfResource(attachmentsResource)}
-	c.write(attachController, Ask{Verb: proto.VerbCreate, Target: target, Object: attachdetach.AttachmentFor(use)}, nil, func(got Got) {
+	c.write(attachController, Ask{Verb: proto.VerbCreate, Target: target, Object: attachdetach.AttachmentFor(use)}, nil, func(got Outcome) {
 		if made, is := got.Object.(*storagev1.VolumeAttachment); is && got.Err == nil {
 			c.disks.own.attachments.Put(made, c.now)
 		}
-		then(lest(apierrors.IsAlreadyExists, got.Err))
+		then(ignoreIf(apierrors.IsAlreadyExists, got.Err))
 	})
 }
 
 // detach takes a volume off its node, move by move.
 func (c *controllers) detach(detach attachdetach.Detach, looked attachdetach.View, then func(error)) {
-	looked.MarkDetaching(detach.Attachment, c.shown())
+	looked.MarkDetaching(detach.Attachment, c.clockTime())
 	node := looked.Nodes[detach.Attachment.Spec.NodeName]
-	leave := leaving{c, detach, looked, then}
-	leave.move(detach.FirstStep(node), node)
+	leave := detaching{c, detach, looked, then}
+	leave.step(detach.FirstStep(node), node)
 }
 
 // detaching is a volume that is being detached.
-type leaving struct {
+type detaching struct {
 	*controllers
 
 	detach attachdetach.Detach
@@ -180,46 +180,46 @@ type leaving struct {
 }
 
 // step takes one step, and the steps after it. node is the node as last read.
-func (l leaving) move(move attachdetach.DetachStep, node *corev1.Node) {
+func (l detaching) step(step attachdetach.DetachStep, node *corev1.Node) {
 	next := func(node *corev1.Node, err error) {
 		if err != nil {
 			l.then(err)
 			return
 		}
-		l.move(l.detach.NextStep(move, node), node)
+		l.step(l.detach.NextStep(step, node), node)
 	}
-	switch move {
+	switch step {
 	case attachdetach.ReadNode, attachdetach.CheckInUse:
-		l.nodeNow(l.detach.Attachment.Spec.NodeName, next)
+		l.readNode(l.detach.Attachment.Spec.NodeName, next)
 	case attachdetach.RemoveFromStatus:
-		l.tellAttached(node, l.looked, func(err error) { next(node, err) })
+		l.reportAttached(node, l.looked, func(err error) { next(node, err) })
 	case attachdetach.DeleteAttachment:
-		l.away(l.detach.Attachment, l.then)
+		l.deleteAttachment(l.detach.Attachment, l.then)
 	case attachdetach.KeepAttached:
 		l.then(nil)
 	}
 }
 
 // readNode reads a node from the API; nil if there is none.
-func (c *controllers) nodeNow(called string, then func(*corev1.Node, error)) {
-	c.write(attachController, Ask{Verb: proto.VerbGet, Target: nodeTarget(called)}, nil, func(got Got) {
+func (c *controllers) readNode(called string, then func(*corev1.Node, error)) {
+	c.write(attachController, Ask{Verb: proto.VerbGet, Target: nodeTarget(called)}, nil, func(got Outcome) {
 		node, _ := got.Object.(*corev1.Node)
-		then(node, lest(apierrors.IsNotFound, got.Err))
+		then(node, ignoreIf(apierrors.IsNotFound, got.Err))
 	})
 }
 
-func (c *controllers) away(attachment *storagev1.VolumeAttachment, then func(error)) {
+func (c *controllers) deleteAttachment(attachment *storagev1.VolumeAttachment, then func(error)) {
 	options := &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &attachment.UID}}
-	c.write(attachController, Ask{Verb: proto.VerbDelete, Target: targetOf(attachmentsResource, attachment, ""), Options: options}, attachment, func(got Got) {
+	c.write(attachController, Ask{Verb: proto.VerbDelete, Target: targetOf(attachmentsResource, attachment, ""), Options: options}, attachment, func(got Outcome) {
 		if apierrors.IsNotFound(got.Err) {
 			c.disks.own.attachments.Forget(attachment.Name)
 		}
-		then(lest(control.IsGone, got.Err))
+		then(ignoreIf(control.IsGone, got.Err))
 	})
 }
 
 // reportAttached stores in a node's status which volumes are attached.
-func (c *controllers) tellAttached(node *corev1.Node, looked attachdetach.View, then func(error)) {
+func (c *controllers) reportAttached(node *corev1.Node, looked attachdetach.View, then func(error)) {
 	attached := attachdetach.AttachedVolumes(node.Name, looked.Attachments, looked.Volumes)
 	if slices.Equal(attached, node.Status.VolumesAttached) {
 		then(nil)
@@ -231,12 +231,12 @@ func (c *controllers) tellAttached(node *corev1.Node, looked attachdetach.View, 
 	}
 	c.write(attachController, Ask{
 		Verb: proto.VerbPatch, Target: targetOf("nodes", node, "status"), PatchType: types.StrategicMergePatchType, Patch: patch,
-	}, node, func(got Got) {
+	}, node, func(got Outcome) {
 		if stored, is := got.Object.(*corev1.Node); is && got.Err == nil {
 			c.disks.own.nodes.Put(stored, c.now)
 			looked.Nodes[node.Name] = stored
 		}
-		then(lest(control.IsGone, got.Err))
+		then(ignoreIf(control.IsGone, got.Err))
 	})
 }
 
@@ -250,7 +250,7 @@ func (c *controllers) syncDriver(key string, of name) {
 	if attachment.DeletionTimestamp != nil {
 		subresource = ""
 	}
-	done := c.begun(key)
-	ask := updating(attachmentsResource, attachdetach.AfterDriverWork(attachment), subresource)
-	c.write(attachdetach.Attacher, ask, attachment, func(got Got) { done(lest(control.IsGone, got.Err)) })
+	done := c.start(key)
+	ask := updateOf(attachmentsResource, attachdetach.AfterDriverWork(attachment), subresource)
+	c.write(attachdetach.Attacher, ask, attachment, func(got Outcome) { done(ignoreIf(control.IsGone, got.Err)) })
 }

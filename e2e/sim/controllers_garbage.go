@@ -31,7 +31,7 @@ func (m monitor) Replace(objects []kinds.Object, revision string) {
 	for _, obj := range objects {
 		items = append(items, garbage.ItemOf(m.kind, obj))
 	}
-	m.controllers.regard(m.controllers.graph.Replace(m.kind.GroupKind(), items))
+	m.controllers.enqueueItems(m.controllers.graph.Replace(m.kind.GroupKind(), items))
 }
 
 // Apply implements podapi.Sink.
@@ -43,20 +43,20 @@ func (m monitor) Apply(event watch.Event) {
 	}
 	graph, item := m.controllers.graph, garbage.ItemOf(m.kind, obj)
 	if event.Type == watch.Deleted {
-		m.controllers.regard(graph.Remove(item.UID))
+		m.controllers.enqueueItems(graph.Remove(item.UID))
 		graph.RecordAbsent(item.UID)
 		return
 	}
-	m.controllers.regard(graph.Set(item))
+	m.controllers.enqueueItems(graph.Set(item))
 }
 
 // enqueueItems queues the items that a change of the graph affects.
-func (c *controllers) regard(work garbage.Work) {
+func (c *controllers) enqueueItems(work garbage.Work) {
 	for _, uid := range work.Process {
-		c.look(lookDependent, name{"", string(uid)})
+		c.enqueue(lookDependent, name{"", string(uid)})
 	}
 	for _, uid := range work.Orphan {
-		c.look(lookOrphans, name{"", string(uid)})
+		c.enqueue(lookOrphans, name{"", string(uid)})
 	}
 }
 
@@ -66,21 +66,21 @@ func (c *controllers) syncDependent(key string, uid types.UID) {
 	if !known || item.IsGoing() {
 		return
 	}
-	done := c.begun(key)
-	c.read(item, func(latest *garbage.Item, err error) {
+	done := c.start(key)
+	c.readItem(item, func(latest *garbage.Item, err error) {
 		switch {
 		case err != nil:
 			done(err)
 		case latest == nil, latest.UID != uid:
-			c.regard(c.graph.Remove(uid))
+			c.enqueueItems(c.graph.Remove(uid))
 			done(nil)
 		default:
-			c.ask(*latest, nil, func(owners []garbage.OwnerState, err error) {
+			c.ownerStates(*latest, nil, func(owners []garbage.OwnerState, err error) {
 				if err != nil {
 					done(err)
 					return
 				}
-				c.cascade(*latest, garbage.Decide(*latest, owners, c.graph.Dependents(uid)), func(err error) {
+				c.applyDecision(*latest, garbage.Decide(*latest, owners, c.graph.Dependents(uid)), func(err error) {
 					if err == nil {
 						err = c.graph.CheckSeen(uid)
 					}
@@ -93,7 +93,7 @@ func (c *controllers) syncDependent(key string, uid types.UID) {
 
 // ownerStates reads the states of an item's owners, one after the other, after those that are
 // known.
-func (c *controllers) ask(item garbage.Item, known []garbage.OwnerState, then func([]garbage.OwnerState, error)) {
+func (c *controllers) ownerStates(item garbage.Item, known []garbage.OwnerState, then func([]garbage.OwnerState, error)) {
 	if len(known) == len(item.Owners) {
 		then(known, nil)
 		return
@@ -103,13 +103,13 @@ func (c *controllers) ask(item garbage.Item, known []garbage.OwnerState, then fu
 	kind, is := kinds.ByGVK(owner.Kind)
 	switch {
 	case c.graph.IsAbsent(ref.UID):
-		c.ask(item, append(known, garbage.Absent), then)
+		c.ownerStates(item, append(known, garbage.Absent), then)
 		return
 	case !is, kind.Namespaced && item.Namespace == "":
-		c.ask(item, append(known, garbage.Unresolvable), then)
+		c.ownerStates(item, append(known, garbage.Unresolvable), then)
 		return
 	}
-	c.read(owner, func(found *garbage.Item, err error) {
+	c.readItem(owner, func(found *garbage.Item, err error) {
 		if err != nil {
 			then(nil, err)
 			return
@@ -118,24 +118,24 @@ func (c *controllers) ask(item garbage.Item, known []garbage.OwnerState, then fu
 		if state == garbage.Absent {
 			c.graph.RecordAbsent(ref.UID)
 		}
-		c.ask(item, append(known, state), then)
+		c.ownerStates(item, append(known, state), then)
 	})
 }
 
 // applyDecision carries out a decision about an item.
-func (c *controllers) cascade(item garbage.Item, decision garbage.Decision, then func(error)) {
+func (c *controllers) applyDecision(item garbage.Item, decision garbage.Decision, then func(error)) {
 	for _, uid := range decision.Process {
-		c.look(lookDependent, name{"", string(uid)})
+		c.enqueue(lookDependent, name{"", string(uid)})
 	}
 	switch decision.Outcome {
 	case garbage.Keep:
 		then(nil)
 		return
 	case garbage.Release:
-		c.relate(item, decision.References, then)
+		c.setOwners(item, decision.References, then)
 		return
 	case garbage.Finish:
-		c.finish(item, metav1.FinalizerDeleteDependents, then)
+		c.removeFinalizer(item, metav1.FinalizerDeleteDependents, then)
 		return
 	case garbage.Delete:
 	}
@@ -145,15 +145,15 @@ func (c *controllers) cascade(item garbage.Item, decision garbage.Decision, then
 			return
 		}
 		options := decision.Options(item)
-		c.write(garbageCollector, Ask{Verb: proto.VerbDelete, Target: targetOfItem(item), Options: &options}, nil, func(got Got) {
-			then(lest(apierrors.IsNotFound, got.Err))
+		c.write(garbageCollector, Ask{Verb: proto.VerbDelete, Target: targetOfItem(item), Options: &options}, nil, func(got Outcome) {
+			then(ignoreIf(apierrors.IsNotFound, got.Err))
 		})
 	}
 	if !decision.Unblock {
 		remove(nil)
 		return
 	}
-	c.relate(item, garbage.Unblocked(item), remove)
+	c.setOwners(item, garbage.Unblocked(item), remove)
 }
 
 // syncOrphans takes an owner out of its dependents' references, and lets it go.
@@ -162,25 +162,25 @@ func (c *controllers) syncOrphans(key string, uid types.UID) {
 	if !known {
 		return
 	}
-	done := c.begun(key)
-	c.orphan(c.graph.Dependents(uid), uid, func(err error) {
+	done := c.start(key)
+	c.orphanDependents(c.graph.Dependents(uid), uid, func(err error) {
 		if err != nil {
 			done(err)
 			return
 		}
-		c.read(owner, func(latest *garbage.Item, err error) {
+		c.readItem(owner, func(latest *garbage.Item, err error) {
 			if err != nil || latest == nil || latest.UID != uid || !latest.WaitsForOrphans() {
 				done(err)
 				return
 			}
-			c.finish(*latest, metav1.FinalizerOrphanDependents, done)
+			c.removeFinalizer(*latest, metav1.FinalizerOrphanDependents, done)
 		})
 	})
 }
 
 // orphanDependents removes an owner from the references of dependents, one after the other. A
 // dependent that the graph knows in an old version is read again.
-func (c *controllers) orphan(dependents []garbage.Item, owner types.UID, then func(error)) {
+func (c *controllers) orphanDependents(dependents []garbage.Item, owner types.UID, then func(error)) {
 	if len(dependents) == 0 {
 		then(nil)
 		return
@@ -191,31 +191,31 @@ func (c *controllers) orphan(dependents []garbage.Item, owner types.UID, then fu
 			then(err)
 			return
 		}
-		c.orphan(dependents[1:], owner, then)
+		c.orphanDependents(dependents[1:], owner, then)
 	}
-	c.relate(first, garbage.Without(first, owner), func(err error) {
+	c.setOwners(first, garbage.Without(first, owner), func(err error) {
 		if !apierrors.IsConflict(err) {
 			next(err)
 			return
 		}
-		c.read(first, func(latest *garbage.Item, err error) {
+		c.readItem(first, func(latest *garbage.Item, err error) {
 			if err != nil || latest == nil || latest.UID != first.UID {
 				next(err)
 				return
 			}
-			c.relate(*latest, garbage.Without(*latest, owner), next)
+			c.setOwners(*latest, garbage.Without(*latest, owner), next)
 		})
 	})
 }
 
 // setOwners gives this version of an item these owners.
-func (c *controllers) relate(item garbage.Item, owners []metav1.OwnerReference, then func(error)) {
+func (c *controllers) setOwners(item garbage.Item, owners []metav1.OwnerReference, then func(error)) {
 	patch, err := garbage.ReferencesPatch(item, owners)
 	c.patchItem(item, patch, err, then)
 }
 
 // removeFinalizer removes a finalizer from this version of an item.
-func (c *controllers) finish(item garbage.Item, finalizer string, then func(error)) {
+func (c *controllers) removeFinalizer(item garbage.Item, finalizer string, then func(error)) {
 	patch, err := garbage.FinalizerPatch(item, finalizer)
 	c.patchItem(item, patch, err, then)
 }
@@ -227,16 +227,16 @@ func (c *controllers) patchItem(item garbage.Item, patch []byte, err error, then
 		return
 	}
 	ask := Ask{Verb: proto.VerbPatch, Target: targetOfItem(item), PatchType: types.MergePatchType, Patch: patch}
-	c.write(garbageCollector, ask, nil, func(got Got) { then(lest(apierrors.IsNotFound, got.Err)) })
+	c.write(garbageCollector, ask, nil, func(got Outcome) { then(ignoreIf(apierrors.IsNotFound, got.Err)) })
 }
 
 // readItem reads an item from the API; nil if there is none.
-func (c *controllers) read(item garbage.Item, then func(*garbage.Item, error)) {
+func (c *controllers) readItem(item garbage.Item, then func(*garbage.Item, error)) {
 	target := targetOfItem(item)
-	c.write(garbageCollector, Ask{Verb: proto.VerbGet, Target: target}, nil, func(got Got) {
+	c.write(garbageCollector, Ask{Verb: proto.VerbGet, Target: target}, nil, func(got Outcome) {
 		obj, is := got.Object.(kinds.Object)
 		if got.Err != nil || !is {
-			then(nil, lest(apierrors.IsNotFound, got.Err))
+			then(nil, ignoreIf(apierrors.IsNotFound, got.Err))
 			return
 		}
 		then(new(garbage.ItemOf(target.Kind, obj)), nil)

@@ -17,11 +17,11 @@ import (
 
 // jobs is what is known of Jobs, and of the CronJobs that have them made.
 type jobs struct {
-	objects  *copyOf[*batchv1.Job]
-	cron     *copyOf[*batchv1.CronJob]
-	expected *workload.Expectations
-	memory   *job.Memory
-	told     *cronjob.Memory
+	objects    *copyOf[*batchv1.Job]
+	cron       *copyOf[*batchv1.CronJob]
+	expected   *workload.Expectations
+	memory     *job.Memory
+	cronMemory *cronjob.Memory
 }
 
 const (
@@ -35,7 +35,7 @@ const (
 )
 
 func (c *controllers) newJobs() jobs {
-	return jobs{objects: newCopy(c.jobChanged), cron: c.newCronJobs(), expected: workload.NewExpectations(), memory: job.NewMemory(), told: cronjob.NewMemory()}
+	return jobs{objects: newCopy(c.jobChanged), cron: c.newCronJobs(), expected: workload.NewExpectations(), memory: job.NewMemory(), cronMemory: cronjob.NewMemory()}
 }
 
 func (c *controllers) jobChanged(old, now *batchv1.Job) {
@@ -45,20 +45,20 @@ func (c *controllers) jobChanged(old, now *batchv1.Job) {
 		c.jobs.expected.Forget(view.KeyOf(old)) // another of its name expects nothing of that
 	}
 	if now != nil && now.Spec.TTLSecondsAfterFinished != nil {
-		c.look(lookOutlived, of)
+		c.enqueue(lookOutlived, of)
 	}
 	switch {
 	case now == nil, job.IsFinished(now), now.DeletionTimestamp != nil:
 		for _, pod := range c.owned(view.Either(old, now)) {
 			if job.IsOrphaned(pod, now) {
-				c.look(lookUncounted, nameOf(pod))
+				c.enqueue(lookUncounted, nameOf(pod))
 			}
 		}
-		c.look(lookJob, of)
+		c.enqueue(lookJob, of)
 	case old != nil && old.Generation == now.Generation:
-		c.lookAfter(lookJob, of, job.Batch)
+		c.enqueueAfter(lookJob, of, job.Batch)
 	default:
-		c.look(lookJob, of)
+		c.enqueue(lookJob, of)
 	}
 }
 
@@ -66,9 +66,9 @@ func (c *controllers) jobChanged(old, now *batchv1.Job) {
 func (c *controllers) jobPodChanged(old, now *corev1.Pod) {
 	switch job.FinalizerStateOf(now, c.jobUnder(view.Either(old, now))) {
 	case job.Orphan:
-		c.look(lookUncounted, nameOf(now))
+		c.enqueue(lookUncounted, nameOf(now))
 	case job.MaybeOrphan:
-		c.lookAfter(lookUncounted, nameOf(now), job.Batch)
+		c.enqueueAfter(lookUncounted, nameOf(now), job.Batch)
 	case job.NothingToDo:
 	}
 }
@@ -109,12 +109,12 @@ func (c *controllers) syncJob(key string, of name) {
 		c.jobs.memory.Forget(view.KeyOf(its))
 		return
 	}
-	done := c.begun(key)
+	done := c.start(key)
 	if err := c.jobs.memory.CheckView(its, c.podAt); err != nil {
 		done(err)
 		return
 	}
-	v := job.View{Job: its, Stale: c.stale(lookJob, c.jobs.expected, its)}
+	v := job.View{Job: its, Stale: c.isStale(lookJob, c.jobs.expected, its)}
 	if within, there := c.namespaces.get(name{"", of.Namespace}); there {
 		v.NamespaceTerminating = within.DeletionTimestamp != nil
 	}
@@ -131,16 +131,16 @@ func (c *controllers) syncJob(key string, of name) {
 
 // runJob does what a Job needs of which this is known.
 func (c *controllers) runJob(v job.View, done func(error)) {
-	its, plan := v.Job, job.Decide(v, c.shown())
-	c.act(maker{jobController, c.jobs.expected, its}, plan.Create, plan.Delete, func(made int, failed error) {
+	its, plan := v.Job, job.Decide(v, c.clockTime())
+	c.createAndDelete(podOwner{jobController, c.jobs.expected, its}, plan.Create, plan.Delete, func(made int, failed error) {
 		plan.Status.Active -= int32(len(plan.Create) - made) // what could not be made does not run
 		if len(plan.Delete) > 0 && failed != nil {
 			done(failed)
 			return
 		}
-		c.count(its, plan, func(err error) {
+		c.countPods(its, plan, func(err error) {
 			if err == nil && plan.RequeueAfter > 0 {
-				c.lookAfter(lookJob, nameOf(its), plan.RequeueAfter)
+				c.enqueueAfter(lookJob, nameOf(its), plan.RequeueAfter)
 			}
 			if failed == nil {
 				failed = err
@@ -151,7 +151,7 @@ func (c *controllers) runJob(v job.View, done func(error)) {
 }
 
 // countPods stores which pods are to be counted, removes their finalizers, and stores the numbers.
-func (c *controllers) count(its *batchv1.Job, plan job.Plan, then func(error)) {
+func (c *controllers) countPods(its *batchv1.Job, plan job.Plan, then func(error)) {
 	c.storeJob(its, plan.Status, func(stored *batchv1.Job, err error) {
 		if err != nil {
 			then(err)
@@ -159,8 +159,8 @@ func (c *controllers) count(its *batchv1.Job, plan job.Plan, then func(error)) {
 		}
 		c.jobs.memory.SetFailures(view.KeyOf(its), its.UID, plan.Failures)
 		var freed []*corev1.Pod
-		one := all(len(plan.Free), func(failed error) {
-			settled, _ := job.StatusAfterFreeing(plan, freed, c.shown())
+		one := afterAll(len(plan.Free), func(failed error) {
+			settled, _ := job.StatusAfterFreeing(plan, freed, c.clockTime())
 			c.storeJob(stored, settled, func(_ *batchv1.Job, err error) {
 				if failed == nil {
 					failed = err
@@ -169,7 +169,7 @@ func (c *controllers) count(its *batchv1.Job, plan job.Plan, then func(error)) {
 			})
 		})
 		for _, pod := range plan.Free {
-			c.free(its, pod, func(err error) {
+			c.removeTrackingFinalizer(its, pod, func(err error) {
 				if err == nil {
 					freed = append(freed, pod)
 				}
@@ -187,7 +187,7 @@ func (c *controllers) storeJob(its *batchv1.Job, status batchv1.JobStatus, then 
 	}
 	changed := its.DeepCopy()
 	changed.Status = status
-	c.write(jobController, updating("jobs.batch", changed, "status"), its, func(got Got) {
+	c.write(jobController, updateOf("jobs.batch", changed, "status"), its, func(got Outcome) {
 		stored, is := got.Object.(*batchv1.Job)
 		if is && got.Err == nil {
 			c.jobs.memory.StatusStored(stored)
@@ -197,14 +197,14 @@ func (c *controllers) storeJob(its *batchv1.Job, status batchv1.JobStatus, then 
 }
 
 // removeTrackingFinalizer removes the tracking finalizer of a Job's pod; a missing pod is no error.
-func (c *controllers) free(its *batchv1.Job, pod *corev1.Pod, then func(error)) {
-	c.patchAnyway(jobController, pod, job.FinalizerPatch(pod), func(got Got) {
+func (c *controllers) removeTrackingFinalizer(its *batchv1.Job, pod *corev1.Pod, then func(error)) {
+	c.patchAnyway(jobController, pod, job.FinalizerPatch(pod), func(got Outcome) {
 		if let, is := got.Object.(*corev1.Pod); is && got.Err == nil {
 			c.jobs.memory.PodFreed(its, pod, view.Revision(let))
 		} else if control.IsGone(got.Err) {
 			c.jobs.memory.PodFreed(its, pod, 0)
 		}
-		then(lest(control.IsGone, got.Err))
+		then(ignoreIf(control.IsGone, got.Err))
 	})
 }
 
@@ -216,8 +216,8 @@ func (c *controllers) podAt(key view.Key) (*corev1.Pod, bool) {
 // syncUncounted lets go of a pod that no Job will count.
 func (c *controllers) syncUncounted(key string, of name) {
 	if pod, known := c.pods.get(of); known && job.NeedsFreeing(pod, c.jobUnder(pod)) {
-		done := c.begun(key)
-		c.patch(jobController, pod, job.OrphanFinalizerPatch(pod), func(got Got) { done(lest(control.IsGone, got.Err)) })
+		done := c.start(key)
+		c.patch(jobController, pod, job.OrphanFinalizerPatch(pod), func(got Outcome) { done(ignoreIf(control.IsGone, got.Err)) })
 	}
 }
 
@@ -228,31 +228,31 @@ func (c *controllers) syncOutlived(key string, of name) {
 	if !known {
 		return
 	}
-	remove, wait := ttl.Decide(its, c.shown())
+	remove, wait := ttl.Decide(its, c.clockTime())
 	if wait > 0 {
-		c.lookAfter(lookOutlived, of, wait)
+		c.enqueueAfter(lookOutlived, of, wait)
 	}
 	if !remove {
 		return
 	}
-	done := c.begun(key)
-	c.write(ttlController, Ask{Verb: proto.VerbGet, Target: targetOf("jobs.batch", its, "")}, nil, func(got Got) {
+	done := c.start(key)
+	c.write(ttlController, Ask{Verb: proto.VerbGet, Target: targetOf("jobs.batch", its, "")}, nil, func(got Outcome) {
 		fresh, is := got.Object.(*batchv1.Job)
 		if got.Err != nil || !is {
-			done(lest(control.IsGone, got.Err))
+			done(ignoreIf(control.IsGone, got.Err))
 			return
 		}
-		if remove, wait := ttl.Decide(fresh, c.shown()); !remove {
+		if remove, wait := ttl.Decide(fresh, c.clockTime()); !remove {
 			if done(nil); wait > 0 {
-				c.lookAfter(lookOutlived, of, wait)
+				c.enqueueAfter(lookOutlived, of, wait)
 			}
 			return
 		}
 		options := &metav1.DeleteOptions{
 			PropagationPolicy: new(metav1.DeletePropagationForeground), Preconditions: &metav1.Preconditions{UID: &fresh.UID},
 		}
-		c.write(ttlController, Ask{Verb: proto.VerbDelete, Target: targetOf("jobs.batch", its, ""), Options: options}, fresh, func(got Got) {
-			done(lest(control.IsGone, got.Err))
+		c.write(ttlController, Ask{Verb: proto.VerbDelete, Target: targetOf("jobs.batch", its, ""), Options: options}, fresh, func(got Outcome) {
+			done(ignoreIf(control.IsGone, got.Err))
 		})
 	})
 }

@@ -19,12 +19,12 @@ func (c *controllers) namespaceChanged(old, now *corev1.Namespace) {
 	if job.BecomesTerminating(old, now) {
 		for _, its := range c.jobs.objects.all() {
 			if its.Namespace == now.Name {
-				c.look(lookJob, nameOf(its))
+				c.enqueue(lookJob, nameOf(its))
 			}
 		}
 	}
 	if now != nil && now.DeletionTimestamp != nil {
-		c.lookAfter(lookNamespace, nameOf(now), namespaces.SettleTime)
+		c.enqueueAfter(lookNamespace, nameOf(now), namespaces.SettleTime)
 	}
 }
 
@@ -34,16 +34,16 @@ func (c *controllers) syncNamespace(key string, of name) {
 	if !there || namespaces.NextStep(known) == namespaces.Nothing {
 		return
 	}
-	done := c.begun(key)
-	c.write(namespaceController, Ask{Verb: proto.VerbGet, Target: targetOf("namespaces", known, "")}, nil, func(got Got) {
+	done := c.start(key)
+	c.write(namespaceController, Ask{Verb: proto.VerbGet, Target: targetOf("namespaces", known, "")}, nil, func(got Outcome) {
 		ns, is := got.Object.(*corev1.Namespace)
 		switch {
 		case got.Err != nil || !is:
-			done(lest(apierrors.IsNotFound, got.Err))
+			done(ignoreIf(apierrors.IsNotFound, got.Err))
 		case namespaces.NextStep(ns) == namespaces.MarkPhase:
-			c.updateNamespace(ns, namespaces.WithTerminatingPhase(ns), "status", done, func(marked *corev1.Namespace) { c.sweep(marked, done) })
+			c.updateNamespace(ns, namespaces.WithTerminatingPhase(ns), "status", done, func(marked *corev1.Namespace) { c.deleteContents(marked, done) })
 		case namespaces.NextStep(ns) == namespaces.Empty:
-			c.sweep(ns, done)
+			c.deleteContents(ns, done)
 		default:
 			done(nil)
 		}
@@ -52,8 +52,8 @@ func (c *controllers) syncNamespace(key string, of name) {
 
 // updateNamespace changes a namespace; then is told what it is since, and done of a failure.
 func (c *controllers) updateNamespace(read, changed *corev1.Namespace, subresource string, done func(error), then func(*corev1.Namespace)) {
-	ask := updating("namespaces", changed, subresource)
-	c.write(namespaceController, ask, read, func(got Got) {
+	ask := updateOf("namespaces", changed, subresource)
+	c.write(namespaceController, ask, read, func(got Outcome) {
 		stored, is := got.Object.(*corev1.Namespace)
 		if got.Err != nil || !is {
 			done(got.Err)
@@ -64,51 +64,51 @@ func (c *controllers) updateNamespace(read, changed *corev1.Namespace, subresour
 }
 
 // deleteContents deletes everything in a namespace, the pods first.
-func (c *controllers) sweep(ns *corev1.Namespace, done func(error)) {
+func (c *controllers) deleteContents(ns *corev1.Namespace, done func(error)) {
 	var served []kinds.Kind
 	for _, resource := range c.resources {
 		served = append(served, kindOfResource(resource))
 	}
 	pods, others := namespaces.Content(served)
-	c.empty(ns, pods, func(left namespaces.Leftover) {
+	c.deleteKind(ns, pods, func(left namespaces.Leftover) {
 		swept := namespaces.Sweep{Left: []namespaces.Leftover{left}}
 		if left.Remains() {
-			c.swept(ns, swept, done)
+			c.finishSweep(ns, swept, done)
 			return
 		}
-		c.sweepOthers(ns, others, swept, done)
+		c.deleteOtherKinds(ns, others, swept, done)
 	})
 }
 
 // deleteOtherKinds continues with other kinds, one after the other.
-func (c *controllers) sweepOthers(ns *corev1.Namespace, others []kinds.Kind, swept namespaces.Sweep, done func(error)) {
+func (c *controllers) deleteOtherKinds(ns *corev1.Namespace, others []kinds.Kind, swept namespaces.Sweep, done func(error)) {
 	if len(others) == 0 {
-		c.swept(ns, swept, done)
+		c.finishSweep(ns, swept, done)
 		return
 	}
-	c.empty(ns, others[0], func(left namespaces.Leftover) {
+	c.deleteKind(ns, others[0], func(left namespaces.Leftover) {
 		swept.Left = append(swept.Left, left)
-		c.sweepOthers(ns, others[1:], swept, done)
+		c.deleteOtherKinds(ns, others[1:], swept, done)
 	})
 }
 
 // deleteKind deletes all objects of a kind, and returns what is left.
-func (c *controllers) empty(ns *corev1.Namespace, kind kinds.Kind, then func(namespaces.Leftover)) {
+func (c *controllers) deleteKind(ns *corev1.Namespace, kind kinds.Kind, then func(namespaces.Leftover)) {
 	resource := kind.GroupVersionResource()
-	c.inside(ns, kind, func(before []kinds.Object, err error) {
+	c.listInNamespace(ns, kind, func(before []kinds.Object, err error) {
 		if err != nil || len(before) == 0 {
 			then(namespaces.Leftover{Resource: resource, Err: err})
 			return
 		}
-		grace := namespaces.PodGrace(before, ns.DeletionTimestamp.Time, c.shown())
+		grace := namespaces.PodGrace(before, ns.DeletionTimestamp.Time, c.clockTime())
 		options := namespaces.DeleteOptions()
 		ask := Ask{Verb: proto.VerbDeleteCollection, Target: podapi.Target{Kind: kind, Namespace: ns.Name}, Options: &options}
-		c.write(namespaceController, ask, nil, func(got Got) {
-			if err := lest(apierrors.IsNotFound, got.Err); err != nil {
+		c.write(namespaceController, ask, nil, func(got Outcome) {
+			if err := ignoreIf(apierrors.IsNotFound, got.Err); err != nil {
 				then(namespaces.Leftover{Resource: resource, Count: len(before), Err: err})
 				return
 			}
-			c.inside(ns, kind, func(after []kinds.Object, err error) {
+			c.listInNamespace(ns, kind, func(after []kinds.Object, err error) {
 				if err != nil {
 					then(namespaces.Leftover{Resource: resource, Err: err})
 					return
@@ -120,40 +120,40 @@ func (c *controllers) empty(ns *corev1.Namespace, kind kinds.Kind, then func(nam
 }
 
 // listInNamespace lists the objects of a kind in a namespace.
-func (c *controllers) inside(ns *corev1.Namespace, kind kinds.Kind, then func([]kinds.Object, error)) {
+func (c *controllers) listInNamespace(ns *corev1.Namespace, kind kinds.Kind, then func([]kinds.Object, error)) {
 	ask := Ask{Verb: proto.VerbList, Target: podapi.Target{Kind: kind, Namespace: ns.Name}, Options: &metav1.ListOptions{}}
-	c.write(namespaceController, ask, nil, func(got Got) {
+	c.write(namespaceController, ask, nil, func(got Outcome) {
 		if got.Err != nil {
 			then(nil, got.Err)
 			return
 		}
-		items, _, err := itemsOf(got, c.client.Decoded)
+		items, _, err := listItems(got, c.client.Decoded)
 		then(items, err)
 	})
 }
 
 // finishSweep does what the result of a sweep asks for.
-func (c *controllers) swept(ns *corev1.Namespace, sweep namespaces.Sweep, done func(error)) {
-	verdict := namespaces.Evaluate(ns, sweep, c.shown())
+func (c *controllers) finishSweep(ns *corev1.Namespace, sweep namespaces.Sweep, done func(error)) {
+	verdict := namespaces.Evaluate(ns, sweep, c.clockTime())
 	if !verdict.Changed {
-		c.concluded(ns, verdict, done)
+		c.finishNamespace(ns, verdict, done)
 		return
 	}
 	told := ns.DeepCopy()
 	told.Status.Conditions = verdict.Conditions
-	c.updateNamespace(ns, told, "status", done, func(stored *corev1.Namespace) { c.concluded(stored, verdict, done) })
+	c.updateNamespace(ns, told, "status", done, func(stored *corev1.Namespace) { c.finishNamespace(stored, verdict, done) })
 }
 
 // finishNamespace removes the namespace's finalizer, or requeues it.
-func (c *controllers) concluded(ns *corev1.Namespace, verdict namespaces.Verdict, done func(error)) {
+func (c *controllers) finishNamespace(ns *corev1.Namespace, verdict namespaces.Verdict, done func(error)) {
 	switch {
 	case verdict.Err != nil:
 		done(verdict.Err)
 	case verdict.Finalize:
-		gone := func(err error) { done(lest(apierrors.IsNotFound, err)) }
+		gone := func(err error) { done(ignoreIf(apierrors.IsNotFound, err)) }
 		c.updateNamespace(ns, namespaces.WithoutContentFinalizer(ns), "finalize", gone, func(*corev1.Namespace) { done(nil) })
 	default:
 		done(nil)
-		c.lookAfter(lookNamespace, nameOf(ns), verdict.RequeueAfter)
+		c.enqueueAfter(lookNamespace, nameOf(ns), verdict.RequeueAfter)
 	}
 }

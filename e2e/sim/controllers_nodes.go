@@ -31,9 +31,9 @@ func (c *controllers) nodeChanged(old, now *corev1.Node) {
 	}
 	c.scheduling.SetNode(now)
 	c.out.Wake(lookSchedule, c.now)
-	c.look(lookTaints, nameOf(now))
+	c.enqueue(lookTaints, nameOf(now))
 	if old == nil {
-		c.watchGhosts()
+		c.watchUnknownPods()
 	}
 	var before []corev1.Taint
 	if old != nil {
@@ -44,18 +44,18 @@ func (c *controllers) nodeChanged(old, now *corev1.Node) {
 	}
 	for _, pod := range c.pods.all() {
 		if pod.Spec.NodeName == now.Name {
-			c.look(lookEviction, nameOf(pod))
+			c.enqueue(lookEviction, nameOf(pod))
 		}
 	}
 }
 
 // monitorNodes is one pass over the nodes.
-func (c *controllers) lookAtNodes() {
+func (c *controllers) monitorNodes() {
 	nodes, there := c.nodes.all(), map[string]bool{}
 	census := map[string]nodelifecycle.Census{}
 	for _, node := range nodes {
 		there[node.Name] = true
-		finding := nodelifecycle.CheckHealth(c.health[node.Name], node, c.renewed(node.Name), nodelifecycle.Instant{Steady: c.now, Shown: c.shown()}, c.timing)
+		finding := nodelifecycle.CheckHealth(c.health[node.Name], node, c.leaseRenewedAt(node.Name), nodelifecycle.Instant{Steady: c.now, Shown: c.clockTime()}, c.timing)
 		one := census[nodelifecycle.Zone(node)]
 		if finding.Current == corev1.ConditionTrue {
 			one.Ready++
@@ -63,7 +63,7 @@ func (c *controllers) lookAtNodes() {
 			one.NotReady++
 		}
 		census[nodelifecycle.Zone(node)] = one
-		c.lookAtNode(node, finding)
+		c.monitorNode(node, finding)
 	}
 	for name := range c.health { // independent of each other
 		if !there[name] {
@@ -76,7 +76,7 @@ func (c *controllers) lookAtNodes() {
 		if change.ClearTaints {
 			c.zones.Remove(node.Name)
 			c.taint(node.Name, func(n *corev1.Node) ([]corev1.Taint, bool) {
-				return nodelifecycle.NoExecuteTaints(n, corev1.ConditionTrue, c.shown())
+				return nodelifecycle.NoExecuteTaints(n, corev1.ConditionTrue, c.clockTime())
 			}, nil)
 		}
 		if health := c.health[node.Name]; change.ResetProbes && health != nil {
@@ -85,10 +85,10 @@ func (c *controllers) lookAtNodes() {
 			c.health[node.Name] = &renewed
 		}
 	}
-	c.giveUp()
+	c.taintQueued()
 }
 
-func (c *controllers) renewed(node string) time.Time {
+func (c *controllers) leaseRenewedAt(node string) time.Time {
 	lease, found := c.leases.get(name{nodeLeases, node})
 	if !found || lease.Spec.RenewTime == nil {
 		return time.Time{}
@@ -97,31 +97,31 @@ func (c *controllers) renewed(node string) time.Time {
 }
 
 // monitorNode writes the conditions of a silent node, and marks the node.
-func (c *controllers) lookAtNode(node *corev1.Node, finding nodelifecycle.Finding) {
+func (c *controllers) monitorNode(node *corev1.Node, finding nodelifecycle.Finding) {
 	if finding.Conditions == nil {
 		c.health[node.Name] = &finding.Health
-		c.judge(node, finding)
+		c.markNode(node, finding)
 		return
 	}
 	updated := node.DeepCopy()
 	updated.Status.Conditions = finding.Conditions
-	c.write("node-lifecycle-controller", updating("nodes", updated, "status"), node, func(got Got) {
+	c.write("node-lifecycle-controller", updateOf("nodes", updated, "status"), node, func(got Outcome) {
 		stored, ok := got.Object.(*corev1.Node)
 		if got.Err != nil || !ok {
 			return // the next look tries again
 		}
 		c.health[node.Name] = &finding.Health
-		c.judge(stored, finding)
+		c.markNode(stored, finding)
 	})
 }
 
 // markNode queues a node for its NoExecute taint or removes the taint, and marks its pods.
-func (c *controllers) judge(node *corev1.Node, finding nodelifecycle.Finding) {
+func (c *controllers) markNode(node *corev1.Node, finding nodelifecycle.Finding) {
 	if readyOf(node) == nil {
 		return
 	}
 	evicting := func(n *corev1.Node) ([]corev1.Taint, bool) {
-		return nodelifecycle.NoExecuteTaints(n, finding.Observed, c.shown())
+		return nodelifecycle.NoExecuteTaints(n, finding.Observed, c.clockTime())
 	}
 	if _, changed := evicting(node); finding.Observed == corev1.ConditionTrue {
 		c.zones.Remove(node.Name)
@@ -153,14 +153,14 @@ func readyOf(node *corev1.Node) *corev1.NodeCondition {
 }
 
 // taintQueued taints the nodes whose turn it is, if they are still not ready.
-func (c *controllers) giveUp() {
+func (c *controllers) taintQueued() {
 	for _, name := range c.zones.TakeDue(c.now) {
 		c.taint(name, func(node *corev1.Node) ([]corev1.Taint, bool) {
 			ready := readyOf(node)
 			if ready == nil || ready.Status == corev1.ConditionTrue {
 				return nil, false
 			}
-			return nodelifecycle.NoExecuteTaints(node, ready.Status, c.shown())
+			return nodelifecycle.NoExecuteTaints(node, ready.Status, c.clockTime())
 		}, nil)
 	}
 	if next := c.zones.NextDue(); !next.IsZero() {
@@ -174,9 +174,9 @@ func (c *controllers) syncTaints(key, node string) {
 	if !found {
 		return
 	}
-	wanted := func(n *corev1.Node) ([]corev1.Taint, bool) { return nodelifecycle.NoScheduleTaints(n, c.shown()) }
+	wanted := func(n *corev1.Node) ([]corev1.Taint, bool) { return nodelifecycle.NoScheduleTaints(n, c.clockTime()) }
 	if _, changed := wanted(known); changed {
-		c.taint(node, wanted, c.begun(key))
+		c.taint(node, wanted, c.start(key))
 	}
 }
 
@@ -186,7 +186,7 @@ func (c *controllers) taint(node string, wanted func(*corev1.Node) ([]corev1.Tai
 		then = func(error) {}
 	}
 	target := targetOf("nodes", &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, "")
-	c.write("node-lifecycle-controller", Ask{Verb: proto.VerbGet, Target: target}, nil, func(got Got) {
+	c.write("node-lifecycle-controller", Ask{Verb: proto.VerbGet, Target: target}, nil, func(got Outcome) {
 		fresh, ok := got.Object.(*corev1.Node)
 		if got.Err != nil || !ok {
 			if apierrors.IsNotFound(got.Err) {
@@ -211,7 +211,7 @@ func (c *controllers) taint(node string, wanted func(*corev1.Node) ([]corev1.Tai
 			then(err)
 			return
 		}
-		c.write("node-lifecycle-controller", Ask{Verb: proto.VerbPatch, Target: target, PatchType: types.MergePatchType, Patch: patch}, fresh, func(got Got) {
+		c.write("node-lifecycle-controller", Ask{Verb: proto.VerbPatch, Target: target, PatchType: types.MergePatchType, Patch: patch}, fresh, func(got Outcome) {
 			if apierrors.IsConflict(got.Err) {
 				c.taint(node, wanted, then)
 				return

@@ -35,7 +35,7 @@ func (c *controllers) podChanged(old, now *corev1.Pod) {
 	} else {
 		c.scheduling.SetPod(now)
 		if tainteviction.AffectsEviction(old, now) {
-			c.look(lookEviction, nameOf(now))
+			c.enqueue(lookEviction, nameOf(now))
 		}
 	}
 	c.out.Wake(lookSchedule, c.now)
@@ -51,7 +51,7 @@ func (c *controllers) schedule() {
 			c.bind(pod, decision.Node)
 		case scheduler.Wait, scheduler.Preempt, scheduler.Provision:
 			c.scheduling.Wait(pod)
-			c.refused(pod, decision.Message)
+			c.reportUnschedulable(pod, decision.Message)
 		case scheduler.Skip, scheduler.Gated:
 		}
 	}
@@ -62,7 +62,7 @@ func (c *controllers) bind(pod *corev1.Pod, node string) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
 		Target:     corev1.ObjectReference{Kind: "Node", Name: node},
 	}
-	c.write("scheduler", Ask{Verb: proto.VerbCreate, Target: targetOf("pods", pod, "binding"), Object: binding}, nil, func(got Got) {
+	c.write("scheduler", Ask{Verb: proto.VerbCreate, Target: targetOf("pods", pod, "binding"), Object: binding}, nil, func(got Outcome) {
 		if got.Err == nil {
 			return
 		}
@@ -75,7 +75,7 @@ func (c *controllers) bind(pod *corev1.Pod, node string) {
 }
 
 // reportUnschedulable writes why the pod stays pending, once per reason.
-func (c *controllers) refused(pod *corev1.Pod, message string) {
+func (c *controllers) reportUnschedulable(pod *corev1.Pod, message string) {
 	if condition := podcondition.Find(pod, corev1.PodScheduled); condition != nil && condition.Message == message {
 		return
 	}
@@ -93,7 +93,7 @@ func (c *controllers) refused(pod *corev1.Pod, message string) {
 }
 
 // collectPods deletes the pods that no other controller deletes.
-func (c *controllers) collect() {
+func (c *controllers) collectPods() {
 	view := podgc.View{Pods: c.pods.all(), Nodes: map[string]*corev1.Node{}, Threshold: podgc.DefaultThreshold, MissingSince: c.missed}
 	for _, node := range c.nodes.all() {
 		view.Nodes[node.Name] = node
@@ -101,23 +101,23 @@ func (c *controllers) collect() {
 	plan := podgc.Decide(view, c.now)
 	c.missed = plan.MissingSince
 	for _, removal := range plan.Removals {
-		c.discard(removal)
+		c.deleteByName(removal)
 	}
 	for _, suspect := range plan.Suspects {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: suspect}}
-		c.write("pod-garbage-collector-controller", Ask{Verb: proto.VerbGet, Target: targetOf("nodes", node, "")}, nil, func(got Got) {
+		c.write("pod-garbage-collector-controller", Ask{Verb: proto.VerbGet, Target: targetOf("nodes", node, "")}, nil, func(got Outcome) {
 			if !apierrors.IsNotFound(got.Err) {
 				return
 			}
 			for _, removal := range podgc.Orphans(view.Pods, []string{suspect}) {
-				c.discard(removal)
+				c.deleteByName(removal)
 			}
 		})
 	}
 }
 
 // deleteByName fails the pod if it is not terminal, and deletes it whatever its UID is now.
-func (c *controllers) discard(removal podgc.Removal) {
+func (c *controllers) deleteByName(removal podgc.Removal) {
 	pod := removal.Pod
 	final := func() {
 		c.write("pod-garbage-collector-controller", Ask{Verb: proto.VerbDelete, Target: targetOf("pods", pod, ""), Options: metav1.NewDeleteOptions(0)}, nil, nil)
@@ -139,14 +139,14 @@ func (c *controllers) discard(removal podgc.Removal) {
 
 // patchPod gives a pod a phase and a condition, unless it has both.
 func (c *controllers) patchPod(controller string, pod *corev1.Pod, phase corev1.PodPhase, condition *corev1.PodCondition, then func(error)) {
-	patch, err := podcondition.Patch(pod, phase, condition, c.shown())
+	patch, err := podcondition.Patch(pod, phase, condition, c.clockTime())
 	if err != nil || patch == nil {
 		then(err)
 		return
 	}
 	c.write(controller, Ask{
 		Verb: proto.VerbPatch, Target: targetOf("pods", pod, "status"), PatchType: types.StrategicMergePatchType, Patch: patch,
-	}, nil, func(got Got) { then(got.Err) })
+	}, nil, func(got Outcome) { then(got.Err) })
 }
 
 // syncEviction has a pod leave a node that it does not tolerate.
@@ -180,7 +180,7 @@ func (c *controllers) syncEviction(key string, of name) {
 		return
 	}
 	if wait := known.at.Sub(c.now); wait > 0 {
-		c.lookAfter(lookEviction, of, wait)
+		c.enqueueAfter(lookEviction, of, wait)
 		return
 	}
 	known.done = true
@@ -190,13 +190,13 @@ func (c *controllers) syncEviction(key string, of name) {
 
 func (c *controllers) evict(key string, pod *corev1.Pod) {
 	disrupted := podcondition.Disruption("DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint")
-	done := c.begun(key)
+	done := c.start(key)
 	c.patchPod("taint-eviction-controller", pod, "", &disrupted, func(err error) {
 		if err != nil {
 			done(nil)
 			return
 		}
-		c.write("taint-eviction-controller", Ask{Verb: proto.VerbDelete, Target: targetOf("pods", pod, ""), Options: &metav1.DeleteOptions{}}, nil, func(Got) {
+		c.write("taint-eviction-controller", Ask{Verb: proto.VerbDelete, Target: targetOf("pods", pod, ""), Options: &metav1.DeleteOptions{}}, nil, func(Outcome) {
 			done(nil)
 		})
 	})

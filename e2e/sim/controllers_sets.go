@@ -56,8 +56,8 @@ func (c *controllers) syncReplicaSet(key string, of name) {
 		c.expected.Forget(view.Key(of))
 		return
 	}
-	v := replicaset.View{Set: set, Stale: c.stale(lookReplicaSet, c.expected, set)}
-	done := c.begun(key)
+	v := replicaset.View{Set: set, Stale: c.isStale(lookReplicaSet, c.expected, set)}
+	done := c.start(key)
 	c.claim(claimsOfReplicaSet(set), func(pods []*corev1.Pod, err error) {
 		if err != nil {
 			done(err)
@@ -79,22 +79,22 @@ func (c *controllers) keepReplicas(v replicaset.View, pods []*corev1.Pod, done f
 		}
 	}
 	v.Related = func() []*corev1.Pod { return c.siblings(set) }
-	plan, status := replicaset.Decide(v, c.shown()), replicaset.Status(v, nil, c.shown())
-	if wait := replicaset.RecheckAfter(v, c.shown()); wait > 0 {
-		c.lookAfter(lookReplicaSet, nameOf(set), wait)
+	plan, status := replicaset.Decide(v, c.clockTime()), replicaset.Status(v, nil, c.clockTime())
+	if wait := replicaset.RecheckAfter(v, c.clockTime()); wait > 0 {
+		c.enqueueAfter(lookReplicaSet, nameOf(set), wait)
 	}
 	create := make([]*corev1.Pod, 0, plan.Create)
 	for range plan.Create {
 		create = append(create, workload.NewPod(&set.Spec.Template, set, kindOfOwner(lookReplicaSet)))
 	}
-	c.act(maker{"replicaset-controller", c.expected, set}, create, plan.Delete, func(_ int, failed error) {
+	c.createAndDelete(podOwner{"replicaset-controller", c.expected, set}, create, plan.Delete, func(_ int, failed error) {
 		if failed != nil || kinds.Equal(set.Status, status) {
 			done(failed)
 			return
 		}
 		changed := set.DeepCopy()
 		changed.Status = status
-		c.write("replicaset-controller", updating("replicasets.apps", changed, "status"), set, func(got Got) {
+		c.write("replicaset-controller", updateOf("replicasets.apps", changed, "status"), set, func(got Outcome) {
 			done(got.Err)
 		})
 	})
@@ -107,7 +107,7 @@ func (c *controllers) syncStatefulSet(key string, of name) {
 	if !known {
 		return
 	}
-	done := c.begun(key)
+	done := c.start(key)
 	c.claim(claimsOfStatefulSet(set), func(pods []*corev1.Pod, err error) {
 		if err != nil {
 			done(err)
@@ -126,7 +126,7 @@ func (c *controllers) keepStateful(set *appsv1.StatefulSet, pods []*corev1.Pod, 
 			view.Claims[claim.Name] = claim
 		}
 	}
-	plan := statefulset.Decide(view, c.shown())
+	plan := statefulset.Decide(view, c.clockTime())
 	finish := func(failed error) {
 		if failed != nil || kinds.Equal(set.Status, plan.Status) {
 			done(failed)
@@ -134,28 +134,28 @@ func (c *controllers) keepStateful(set *appsv1.StatefulSet, pods []*corev1.Pod, 
 		}
 		changed := set.DeepCopy()
 		changed.Status = plan.Status
-		c.write("statefulset-controller", updating("statefulsets.apps", changed, "status"), set, func(got Got) {
+		c.write("statefulset-controller", updateOf("statefulsets.apps", changed, "status"), set, func(got Outcome) {
 			done(got.Err)
 		})
 	}
 	if plan.RequeueAfter > 0 {
-		c.lookAfter(lookStatefulSet, nameOf(set), plan.RequeueAfter)
+		c.enqueueAfter(lookStatefulSet, nameOf(set), plan.RequeueAfter)
 	}
-	one := all(len(plan.CreateClaims)+len(plan.Create)+len(plan.Repair)+len(plan.Delete), finish)
+	one := afterAll(len(plan.CreateClaims)+len(plan.Create)+len(plan.Repair)+len(plan.Delete), finish)
 	for _, claim := range plan.CreateClaims { // a pod that is there before its claim waits for it
 		target := podapi.Target{Kind: kindOfResource(claimsResource), Namespace: set.Namespace}
-		c.write("statefulset-controller", Ask{Verb: proto.VerbCreate, Target: target, Object: claim}, nil, func(got Got) {
-			one(lest(apierrors.IsAlreadyExists, got.Err))
+		c.write("statefulset-controller", Ask{Verb: proto.VerbCreate, Target: target, Object: claim}, nil, func(got Outcome) {
+			one(ignoreIf(apierrors.IsAlreadyExists, got.Err))
 		})
 	}
 	for _, pod := range plan.Create {
 		target := podapi.Target{Kind: kindOfResource("pods"), Namespace: set.Namespace}
-		c.write("statefulset-controller", Ask{Verb: proto.VerbCreate, Target: target, Object: pod}, nil, func(got Got) { one(got.Err) })
+		c.write("statefulset-controller", Ask{Verb: proto.VerbCreate, Target: target, Object: pod}, nil, func(got Outcome) { one(got.Err) })
 	}
 	for _, pod := range plan.Repair {
-		c.write("statefulset-controller", updating("pods", pod, ""), pod, func(got Got) { one(got.Err) })
+		c.write("statefulset-controller", updateOf("pods", pod, ""), pod, func(got Outcome) { one(got.Err) })
 	}
 	for _, pod := range plan.Delete {
-		c.remove("statefulset-controller", pod, one)
+		c.deletePod("statefulset-controller", pod, one)
 	}
 }

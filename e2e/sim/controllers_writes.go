@@ -15,23 +15,23 @@ import (
 
 // isStale reports whether the view still lacks the writes for an owner. If so, the owner is
 // requeued for when the expectations expire.
-func (c *controllers) stale(what string, expected *workload.Expectations, owner kinds.Object) bool {
+func (c *controllers) isStale(what string, expected *workload.Expectations, owner kinds.Object) bool {
 	if expected.Satisfied(view.KeyOf(owner), c.now) {
 		return false
 	}
-	c.lookAfter(what, nameOf(owner), expected.Remaining(view.KeyOf(owner), c.now)+notYet)
+	c.enqueueAfter(what, nameOf(owner), expected.Remaining(view.KeyOf(owner), c.now)+unsyncedDelay)
 	return true
 }
 
 // podOwner is a controller that creates and deletes pods for an owner.
-type maker struct {
+type podOwner struct {
 	controller string
 	expected   *workload.Expectations
 	owner      metav1.Object
 }
 
 // createAndDelete creates and deletes pods, and returns how many were created.
-func (c *controllers) act(by maker, create, remove []*corev1.Pod, then func(made int, failed error)) {
+func (c *controllers) createAndDelete(by podOwner, create, remove []*corev1.Pod, then func(made int, failed error)) {
 	key, made := view.KeyOf(by.owner), 0
 	if len(create)+len(remove) > 0 {
 		uids := make([]types.UID, 0, len(remove))
@@ -40,20 +40,20 @@ func (c *controllers) act(by maker, create, remove []*corev1.Pod, then func(made
 		}
 		by.expected.Expect(key, len(create), uids, c.now)
 	}
-	one := all(len(create)+len(remove), func(failed error) { then(made, failed) })
+	one := afterAll(len(create)+len(remove), func(failed error) { then(made, failed) })
 	target := podapi.Target{Kind: kindOfResource("pods"), Namespace: by.owner.GetNamespace()}
 	for _, pod := range create {
-		c.write(by.controller, Ask{Verb: proto.VerbCreate, Target: target, Object: pod}, nil, func(got Got) {
+		c.write(by.controller, Ask{Verb: proto.VerbCreate, Target: target, Object: pod}, nil, func(got Outcome) {
 			if got.Err != nil {
 				by.expected.CreationObserved(key)
 			} else {
 				made++
 			}
-			one(lest(control.IsNamespaceTerminating, got.Err))
+			one(ignoreIf(control.IsNamespaceTerminating, got.Err))
 		})
 	}
 	for _, pod := range remove {
-		c.remove(by.controller, pod, func(err error) {
+		c.deletePod(by.controller, pod, func(err error) {
 			if err != nil {
 				by.expected.DeletionObserved(key, pod.UID)
 			}
@@ -63,14 +63,14 @@ func (c *controllers) act(by maker, create, remove []*corev1.Pod, then func(made
 }
 
 // deletePod deletes a pod of a set gracefully and by UID; a missing pod is no error.
-func (c *controllers) remove(controller string, pod *corev1.Pod, then func(error)) {
+func (c *controllers) deletePod(controller string, pod *corev1.Pod, then func(error)) {
 	options := &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}}
-	c.write(controller, Ask{Verb: proto.VerbDelete, Target: targetOf("pods", pod, ""), Options: options}, pod, func(got Got) {
-		then(lest(control.IsGone, got.Err))
+	c.write(controller, Ask{Verb: proto.VerbDelete, Target: targetOf("pods", pod, ""), Options: options}, pod, func(got Outcome) {
+		then(ignoreIf(control.IsGone, got.Err))
 	})
 }
 
 // updateOf returns the request that stores an object.
-func updating(resource string, obj kinds.Object, subresource string) Ask {
+func updateOf(resource string, obj kinds.Object, subresource string) Ask {
 	return Ask{Verb: proto.VerbUpdate, Target: targetOf(resource, obj, subresource), Object: obj}
 }

@@ -18,7 +18,7 @@ func (c *cluster) coverage() map[string]int {
 	}
 	disks := newDiskHistory()
 	for _, e := range c.record.events {
-		if at := c.processes[twinOf(strings.TrimPrefix(e.Process, kubeletPrefix))]; at != nil && e.Boot != "" && e.Boot == at.boot {
+		if at := c.processes[oldKubeletOf(strings.TrimPrefix(e.Process, kubeletPrefix))]; at != nil && e.Boot != "" && e.Boot == at.boot {
 			all.add("told by older kubelets: " + string(e.Fact.Name()))
 		}
 		switch fact := e.Fact.(type) {

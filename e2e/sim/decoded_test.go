@@ -24,7 +24,7 @@ func TestDecodedOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 2 * remembered { // each of them is younger than the first
+	for range 2 * cacheSize { // each of them is younger than the first
 		if other, err := d.object(append([]byte{}, data...), 1); err != nil || other == first {
 			t.Fatalf("other bytes: %v, the same object: %t", err, other == first)
 		}
@@ -50,7 +50,7 @@ func TestNobodyChangesWhatIsShared(t *testing.T) {
 			if err := c.Run(c.script.Duration); err != nil {
 				t.Fatal(err)
 			}
-			for _, all := range []map[encoded]decodedAs{c.decoded.young, c.decoded.old} {
+			for _, all := range []map[bytesKey]cachedObject{c.decoded.young, c.decoded.old} {
 				for at, as := range all {
 					if fresh, err := decode(as.data, at.revision); err != nil || !equality.Semantic.DeepEqual(fresh, as.object) {
 						t.Errorf("seed %d: revision %d was changed by who was given it: %v\n%v\n%v", seed, at.revision, err, fresh, as.object)

@@ -14,7 +14,7 @@ type dice struct{ state uint64 }
 func newDice(seed uint64, part string, n int) *dice { return &dice{mix(seed, part, uint64(n))} }
 
 func (d *dice) below(n int) int {
-	d.state = next(d.state)
+	d.state = nextRandom(d.state)
 	return int(d.state % uint64(n))
 }
 
@@ -46,7 +46,7 @@ func Draw(seed uint64, mode Mode, lasts time.Duration) Script {
 		until = s.FaultsEnd
 	}
 	d := newDice(seed, "life", 0)
-	s.NetFaults = Trouble{Lost: pick[uint64](d, 0, 2_000, 20_000), Twice: pick[uint64](d, 0, 2_000, 20_000), Late: pick[uint64](d, 0, 2_000, 20_000)}
+	s.NetFaults = FaultRates{Lost: pick[uint64](d, 0, 2_000, 20_000), Twice: pick[uint64](d, 0, 2_000, 20_000), Late: pick[uint64](d, 0, 2_000, 20_000)}
 	s.Actions = append(s.Actions, drawSets(seed)...)
 	for n := 0; ; n++ {
 		deed := drawUserAction(newDice(seed, "user", n))

@@ -25,82 +25,82 @@ type Explorer struct {
 	// Build makes the world of a run with all its processes.
 	Build func() *World
 	// Duration is the simulated time of each run.
-	Lasts time.Duration
+	Duration time.Duration
 	// Faults is the maximum number of faults in a run, and Runs the maximum number of runs; 0 means
 	// all.
-	Faults, Lives int
+	Faults, Runs int
 	// Check returns the violation of a run, if any.
 	Check func(w *World) error
 }
 
 // ExploreResult is the result of an exploration.
-type Explored struct {
+type ExploreResult struct {
 	// Runs counts the runs, and Ended those that ran to the end. The others reached a known state.
-	Lives, Ended int
+	Runs, Ended int
 	// States is how many different states were met, and Depth the most choices in a life.
 	States, Depth int
 	// Complete means that nothing is left to run.
-	Whole bool
+	Complete bool
 	// Violation is the first violation, nil for none. Story shows how it happens, and Faults with
 	// how many faults: with fewer there is none.
-	Broken error
-	Story  []string
-	Faults int
+	Violation error
+	Story     []string
+	Faults    int
 }
 
 // Explore plays the story until something is broken: first without faults, then with one,
 // and so on, and of those the lives that differ least from the default come first. So the
 // first life that breaks something has the fewest faults, and the shortest story.
-func (x *Explorer) Explore() Explored {
-	found := Explored{}
+func (x *Explorer) Explore() ExploreResult {
+	found := ExploreResult{}
 	known := map[digest]bool{}
 	waiting := make([][][]int, x.Faults+1) // by the number of faults
 	waiting[0] = [][]int{nil}
 	for faults := range waiting {
 		for len(waiting[faults]) > 0 {
-			if x.Lives > 0 && found.Lives == x.Lives {
+			if x.Runs > 0 && found.Runs == x.Runs {
 				found.States = len(known)
 				return found
 			}
 			next := waiting[faults][0]
 			waiting[faults] = waiting[faults][1:]
-			life := x.play(next, known)
-			found.take(life)
+			life := x.run(next, known)
+			found.add(life)
 			for _, branch := range life.branches {
 				waiting[branch.faults] = append(waiting[branch.faults], branch.choices)
 			}
-			if found.Broken != nil {
+			if found.Violation != nil {
 				found.States = len(known)
 				return found
 			}
 		}
 	}
-	found.States, found.Whole = len(known), true
+	found.States, found.Complete = len(known), true
 	return found
 }
 
 // add counts a run.
-func (f *Explored) take(l *played) {
-	f.Lives++
+func (f *ExploreResult) add(l *exploredRun) {
+	f.Runs++
 	f.Depth = max(f.Depth, l.depth)
 	if l.cut {
 		return
 	}
 	f.Ended++
-	if l.broken != nil {
-		f.Broken, f.Story, f.Faults = l.broken, l.told, l.faults
+	if l.violation != nil {
+		f.Violation, f.Story, f.Faults = l.violation, l.story, l.faults
 	}
 }
 
 // exploredRun is one run.
-type played struct {
+type exploredRun struct {
 	// story lists the choices that are not the default.
-	told     []string
-	depth    int
-	faults   int
-	cut      bool
-	broken   error
-	branches []branch
+	story     []string
+	depth     int
+	faults    int
+	cut       bool
+	violation error
+	branches  []branch
 }
 
 // branch is a run that is still to be played.
@@ -110,17 +110,17 @@ type branch struct {
 }
 
 // run takes the given choices, and the default after them. It notes the alternatives.
-func (x *Explorer) play(choices []int, known map[digest]bool) *played {
-	life := &played{}
+func (x *Explorer) run(choices []int, known map[digest]bool) *exploredRun {
+	life := &exploredRun{}
 	x.Bubble(func() {
 		world := x.Build()
 		defer world.End()
 		s := newChooser(world, x.Faults)
 		made := []int{}
-		for s.world.Now() < x.Lasts && s.settle(x.Lasts) {
+		for s.world.Now() < x.Duration && s.advance(x.Duration) {
 			options := s.options()
 			if len(options) == 1 {
-				s.take(options[0])
+				s.apply(options[0])
 				continue
 			}
 			choice := 0
@@ -133,26 +133,26 @@ func (x *Explorer) play(choices []int, known map[digest]bool) *played {
 					return
 				}
 				known[state] = true
-				life.branch(made, options, s.faults)
+				life.addBranches(made, options, s.faults)
 			}
 			life.depth++
 			made = append(made, choice)
 			if choice > 0 {
-				life.told = append(life.told, fmt.Sprintf("%7.3f s: %s", s.world.Now().Seconds(), options[choice]))
+				life.story = append(life.story, fmt.Sprintf("%7.3f s: %s", s.world.Now().Seconds(), options[choice]))
 			}
-			s.take(options[choice])
+			s.apply(options[choice])
 		}
 		life.faults = s.faults
-		life.broken = x.Check(s.world)
+		life.violation = x.Check(s.world)
 	})
 	return life
 }
 
 // addBranches adds the other options as branches.
-func (l *played) branch(made []int, options []option, faults int) {
+func (l *exploredRun) addBranches(made []int, options []option, faults int) {
 	for other := 1; other < len(options); other++ {
 		cost := 0
-		if options[other].do != deliver {
+		if options[other].kind != deliverMessage {
 			cost = 1
 		}
 		l.branches = append(l.branches, branch{append(slices.Clone(made), other), faults + cost})

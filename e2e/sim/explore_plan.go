@@ -23,8 +23,8 @@ type chooser struct {
 	held map[*event]bool
 	// logs is what each process has been given, notes what it has noted, and noted how far
 	// that has been taken.
-	logs    map[string]tale
-	notes   map[string]tale
+	logs    map[string]trail
+	notes   map[string]trail
 	noted   int
 	numbers map[string]uint64
 	// met are the messages that a fault could have hit already.
@@ -33,7 +33,7 @@ type chooser struct {
 
 // trail is what a process was given, or has recorded: in order, except within one instant. The
 // process's output shows the order within an instant.
-type tale struct {
+type trail struct {
 	before digest
 	at     time.Duration
 	now    [2]uint64
@@ -42,21 +42,21 @@ type tale struct {
 type digest [16]byte
 
 // choiceKind is what can happen at a choice.
-type deed int
+type choiceKind int
 
 const (
-	deliver deed = iota
-	lose
-	double
-	delay
-	crash
+	deliverMessage choiceKind = iota
+	loseMessage
+	duplicateMessage
+	delayMessage
+	crashProcess
 	// passTime lets time pass without a delivery.
-	pass
+	passTime
 )
 
 // option is one thing that can happen next.
 type option struct {
-	do      deed
+	kind    choiceKind
 	event   *event
 	process string
 }
@@ -70,18 +70,18 @@ const (
 
 func (o option) String() string {
 	var what string
-	switch o.do {
-	case crash:
+	switch o.kind {
+	case crashProcess:
 		return o.process + " crashes"
-	case pass:
+	case passTime:
 		return "nothing comes"
-	case deliver:
+	case deliverMessage:
 		what = "first comes"
-	case lose:
+	case loseMessage:
 		what = "is lost:"
-	case double:
+	case duplicateMessage:
 		what = "comes twice:"
-	case delay:
+	case delayMessage:
 		what = "is late:"
 	}
 	kind := strings.ToLower(strings.TrimPrefix(fmt.Sprintf("%T", o.event.input), "sim."))
@@ -91,14 +91,14 @@ func (o option) String() string {
 func newChooser(w *World, most int) *chooser {
 	return &chooser{
 		world: w, most: most, held: map[*event]bool{}, met: map[*event]bool{},
-		logs: map[string]tale{}, notes: map[string]tale{}, numbers: map[string]uint64{},
+		logs: map[string]trail{}, notes: map[string]trail{}, numbers: map[string]uint64{},
 	}
 }
 
 // advance lets time pass until the next choice; false if there is none.
-func (s *chooser) settle(lasts time.Duration) bool {
+func (s *chooser) advance(lasts time.Duration) bool {
 	for {
-		s.sweep()
+		s.dropVoid()
 		if len(s.world.coming) == 0 {
 			return false
 		}
@@ -108,28 +108,28 @@ func (s *chooser) settle(lasts time.Duration) bool {
 		if s.world.coming[0].at > lasts {
 			return false
 		}
-		s.next()
+		s.runNext()
 	}
 }
 
 // runNext runs the next due event.
-func (s *chooser) next() {
+func (s *chooser) runNext() {
 	var due *event
 	for _, e := range s.world.coming {
-		if s.timed(e) && (due == nil || e.before(due)) {
+		if s.isTimed(e) && (due == nil || e.before(due)) {
 			due = e
 		}
 	}
 	if due == nil {
 		return
 	}
-	s.world.reach(due.at)
+	s.world.advance(due.at)
 	s.world.catchUp()
-	s.give(due)
+	s.runEvent(due)
 }
 
 // isTimed reports whether an event has its own time, instead of one that the explorer chooses.
-func (s *chooser) timed(e *event) bool {
+func (s *chooser) isTimed(e *event) bool {
 	switch in := e.input.(type) {
 	case Alarm:
 		return true
@@ -142,7 +142,7 @@ func (s *chooser) timed(e *event) bool {
 }
 
 // dropVoid removes events that have become void.
-func (s *chooser) sweep() {
+func (s *chooser) dropVoid() {
 	w := s.world
 	var void []*event
 	for _, e := range w.coming {
@@ -150,7 +150,7 @@ func (s *chooser) sweep() {
 			continue
 		}
 		p := w.processes[e.to]
-		gone := p == nil || p.running == nil && !s.timed(e) || e.number != 0 && (p.running == nil || e.number != p.number)
+		gone := p == nil || p.running == nil && !s.isTimed(e) || e.number != 0 && (p.running == nil || e.number != p.number)
 		switch in := e.input.(type) {
 		case Alarm:
 			gone = gone || p.alarms[in.Key] != e
@@ -173,30 +173,30 @@ func (s *chooser) drop(e *event) {
 }
 
 // runEvent takes an event from the queue and runs it.
-func (s *chooser) give(e *event) {
+func (s *chooser) runEvent(e *event) {
 	s.drop(e)
 	if e.do != nil {
 		e.do()
 		for name, p := range s.world.processes { // each by itself
 			if p.number != s.numbers[name] {
 				s.numbers[name] = p.number
-				s.tell(s.logs, name, func(w io.Writer) { _, _ = io.WriteString(w, "boot") })
+				s.extendTrail(s.logs, name, func(w io.Writer) { _, _ = io.WriteString(w, "boot") })
 			}
 		}
 		return
 	}
-	s.tell(s.logs, e.to, func(w io.Writer) { traceEvent(w, e) })
+	s.extendTrail(s.logs, e.to, func(w io.Writer) { traceEvent(w, e) })
 	s.last = ""
-	if relevant(e) {
+	if isRelevant(e) {
 		s.last = e.to
 	}
 	s.world.Steps++
-	s.world.give(e)
-	s.takeNotes()
+	s.world.runEvent(e)
+	s.digestRecords()
 }
 
 // isRelevant reports whether an event is more than a sign of life.
-func relevant(e *event) bool {
+func isRelevant(e *event) bool {
 	switch in := e.input.(type) {
 	case Alarm:
 		return in.Key != wakeBeat && !strings.HasSuffix(in.Key, "/beat") && !strings.HasSuffix(in.Key, "/renew")
@@ -211,10 +211,10 @@ func relevant(e *event) bool {
 }
 
 // digestRecords adds what processes have recorded to their digests.
-func (s *chooser) takeNotes() {
+func (s *chooser) digestRecords() {
 	for ; s.noted < len(s.world.record.events); s.noted++ {
 		e := s.world.record.events[s.noted]
-		s.tell(s.notes, e.Process, func(w io.Writer) { traceFact(w, e.Fact) })
+		s.extendTrail(s.notes, e.Process, func(w io.Writer) { traceFact(w, e.Fact) })
 	}
 }
 
@@ -223,7 +223,7 @@ func (s *chooser) takeNotes() {
 func (s *chooser) pending() []*event {
 	var all []*event
 	for _, e := range s.world.coming {
-		if !s.timed(e) {
+		if !s.isTimed(e) {
 			all = append(all, e)
 		}
 	}
@@ -266,68 +266,68 @@ func (s *chooser) options() []option {
 	pending := s.pending()
 	options := make([]option, 0, 4*len(pending)+1)
 	for _, e := range pending {
-		options = append(options, option{do: deliver, event: e})
+		options = append(options, option{kind: deliverMessage, event: e})
 	}
 	if len(options) == 0 {
-		options = append(options, option{do: pass})
+		options = append(options, option{kind: passTime})
 	}
 	if s.faults == s.most {
 		return options
 	}
 	for _, e := range pending {
-		if sameNode(s.link(e)) || !relevant(e) || s.met[e] {
+		if sameNode(s.link(e)) || !isRelevant(e) || s.met[e] {
 			continue
 		}
 		s.met[e] = true // what happens to it later is the same: no time passes before it comes
-		options = append(options, option{do: lose, event: e})
+		options = append(options, option{kind: loseMessage, event: e})
 		if _, call := e.input.(Called); call {
-			options = append(options, option{do: double, event: e}, option{do: delay, event: e})
+			options = append(options, option{kind: duplicateMessage, event: e}, option{kind: delayMessage, event: e})
 		}
 	}
 	if p := s.world.processes[s.last]; p != nil && p.running != nil && s.last != User {
-		options = append(options, option{do: crash, process: s.last})
+		options = append(options, option{kind: crashProcess, process: s.last})
 	}
 	return options
 }
 
 // apply makes an option happen.
-func (s *chooser) take(o option) {
+func (s *chooser) apply(o option) {
 	w := s.world
 	s.last = "" // it may crash here, or not; not later, before it is stepped again
-	if o.do != deliver && o.do != pass {
+	if o.kind != deliverMessage && o.kind != passTime {
 		s.faults++
 	}
-	switch o.do {
-	case deliver:
-		s.give(o.event)
-	case pass:
-	case lose:
+	switch o.kind {
+	case deliverMessage:
+		s.runEvent(o.event)
+	case passTime:
+	case loseMessage:
 		s.drop(o.event)
-	case double:
+	case duplicateMessage:
 		again := *o.event
 		w.push(&again)
-	case delay:
+	case delayMessage:
 		late := *o.event
 		late.at = w.Now() + lateBy
 		s.drop(o.event)
 		w.push(&late)
 		s.held[&late] = true
-	case crash:
+	case crashProcess:
 		w.Crash(o.process)
 		if len(w.processes[o.process].disk) == 0 { // all that is left of it is what it has said
 			s.logs[o.process] = s.notes[o.process]
 		}
-		s.tell(s.logs, o.process, func(w io.Writer) { _, _ = io.WriteString(w, "crash") })
+		s.extendTrail(s.logs, o.process, func(w io.Writer) { _, _ = io.WriteString(w, "crash") })
 		w.push(&event{at: w.Now() + downFor, do: func() { w.Start(o.process) }})
 	}
 }
 
 // extendTrail adds to a process's trail.
-func (s *chooser) tell(tales map[string]tale, name string, write func(io.Writer)) {
+func (s *chooser) extendTrail(tales map[string]trail, name string, write func(io.Writer)) {
 	l, one := tales[name], s.chain(digest{}, write)
 	if now := s.world.Now(); now != l.at {
 		was := l
-		l = tale{at: now, before: s.chain(was.before, func(w io.Writer) { _, _ = fmt.Fprint(w, was.at, was.now) })}
+		l = trail{at: now, before: s.chain(was.before, func(w io.Writer) { _, _ = fmt.Fprint(w, was.at, was.now) })}
 	}
 	l.now[0] += binary.BigEndian.Uint64(one[:8])
 	l.now[1] += binary.BigEndian.Uint64(one[8:])
@@ -368,15 +368,15 @@ func (s *chooser) digest() digest {
 	var parts []string
 	for name, log := range s.logs { // sorted below
 		held := ""
-		if keeper, is := w.processes[name].running.(interface{ Held() string }); is {
-			held = keeper.Held()
+		if keeper, is := w.processes[name].running.(interface{ StateSummary() string }); is {
+			held = keeper.StateSummary()
 		}
 		parts = append(parts, fmt.Sprint(name, log, s.notes[name], held))
 	}
 	for _, e := range w.coming {
 		one := s.chain(digest{}, func(w io.Writer) {
 			traceEvent(w, e)
-			if s.timed(e) {
+			if s.isTimed(e) {
 				_, _ = fmt.Fprint(w, e.at, e.do != nil)
 			}
 		})

@@ -21,8 +21,8 @@ var (
 
 // recreateStory is the explored story: a pod is created, deleted, force-deleted, and created again
 // with the same name.
-func twice() *World {
-	w, kernel, drive := NewWorld(NewNet(1, Trouble{}, 0)), NewKernel(), &Drive{seed: 1}
+func recreateStory() *World {
+	w, kernel, drive := NewWorld(NewNet(1, FaultRates{}, 0)), NewKernel(), &Drive{seed: 1}
 	w.Add(APIServer, func() Process { return NewAPIServer(drive, nil, func() {}) }, 0)
 	w.Add("runtime/node-1", func() Process { return newRuntime("node-1", kernel) }, time.Second)
 	w.Add("kubelet/node-1", func() Process {
@@ -41,9 +41,9 @@ func twice() *World {
 
 // checkExplored checks the invariants that must hold at any time, and that no kubelet removes an
 // unmarked pod.
-func unbroken(w *World) error {
+func checkExplored(w *World) error {
 	log := w.History()
-	results, err := guarantees.Check(guarantees.Evidence{Log: log, Store: StoreLog(w.Kept(APIServer, diskStore))})
+	results, err := guarantees.Check(guarantees.Evidence{Log: log, Store: StoreLog(w.Persisted(APIServer, diskStore))})
 	if err != nil && !errors.Is(err, guarantees.ErrNothing) {
 		return err
 	}
@@ -52,10 +52,10 @@ func unbroken(w *World) error {
 			return r.Err()
 		}
 	}
-	return unmarked(log)
+	return checkMarked(log)
 }
 
-func unmarked(log history.Log) error {
+func checkMarked(log history.Log) error {
 	asked, marked := map[string]string{}, map[string]string{}
 	for _, e := range log.Events {
 		switch fact := e.Fact.(type) {
@@ -79,22 +79,22 @@ func unmarked(log history.Log) error {
 func explorer(t *testing.T, build func() *World, faults int, check func(*World) error) *Explorer {
 	return &Explorer{
 		Bubble: func(play func()) { synctest.Test(t, func(*testing.T) { play() }) },
-		Build:  build, Lasts: 45 * time.Second, Faults: faults, Check: check,
+		Build:  build, Duration: 45 * time.Second, Faults: faults, Check: check,
 	}
 }
 
 // TestExplore plays every order, and every fault in it.
 func TestExplore(t *testing.T) {
 	began := time.Now()
-	x := explorer(t, twice, *exploredFaults, unbroken)
-	x.Lives = *exploredLives
+	x := explorer(t, recreateStory, *exploredFaults, checkExplored)
+	x.Runs = *exploredLives
 	found := x.Explore()
 	t.Logf("figures: %d lives, %d to their end, %d states, at most %d choices deep, all of them: %t; in %v",
-		found.Lives, found.Ended, found.States, found.Depth, found.Whole, time.Since(began))
-	if found.Broken != nil {
-		t.Errorf("%v\n%s", found.Broken, strings.Join(found.Story, "\n"))
+		found.Runs, found.Ended, found.States, found.Depth, found.Complete, time.Since(began))
+	if found.Violation != nil {
+		t.Errorf("%v\n%s", found.Violation, strings.Join(found.Story, "\n"))
 	}
-	if found.States < 100 || *exploredLives == 0 && !found.Whole && found.Broken == nil {
-		t.Errorf("it has met %d states, all of them: %t: that is no exploration", found.States, found.Whole)
+	if found.States < 100 || *exploredLives == 0 && !found.Complete && found.Violation == nil {
+		t.Errorf("it has met %d states, all of them: %t: that is no exploration", found.States, found.Complete)
 	}
 }

@@ -40,7 +40,7 @@ const noChangesFor = time.Minute
 // terminating. Sets must have what they ask for. Each node must run what the API says and nothing
 // else. Nothing may change any more.
 func (c *cluster) checkFinalState() error {
-	kept, _ := c.Kept(APIServer, diskStore).(stored)
+	kept, _ := c.Persisted(APIServer, diskStore).(stored)
 	snapshot := store.NewMemory(kept.image, keptChanges, nil).Snapshot()
 	ready, runs, wrong := countPods(snapshot)
 	for record := range snapshot.Scan("replicasets.apps", "", "") {

@@ -26,7 +26,7 @@ func checkBudgets(snapshot *store.Snapshot) (wrong []error) {
 	pods := objectsOf[*corev1.Pod](snapshot, "pods")
 	for _, budget := range objectsOf[*policyv1.PodDisruptionBudget](snapshot, "poddisruptionbudgets.policy") {
 		guarded := slices.DeleteFunc(slices.Clone(pods), func(pod *corev1.Pod) bool {
-			return pod.Namespace != budget.Namespace || pod.Labels[labelApp] != guardedBy(budget.Name)
+			return pod.Namespace != budget.Namespace || pod.Labels[labelApp] != setOfBudget(budget.Name)
 		})
 		if reason := budgetProblem(budget, guarded); reason != "" {
 			wrong = append(wrong, fmt.Errorf("%w: budget %s %s", ErrReplicas, budget.Name, reason))

@@ -33,7 +33,7 @@ type Follower struct {
 	at      podapi.Cursor
 	subject string
 	// attempt counts the attempts to enter; what belongs to an earlier one is dropped.
-	stage uint64
+	attempt uint64
 	stream
 	keys followerKeys
 }
@@ -90,31 +90,31 @@ func (f *Follower) options() metav1.ListOptions {
 }
 
 // newAttempt begins another attempt. Answers to earlier requests are ignored from then on.
-func (f *Follower) enter(now time.Time, out Out) (mine func() bool) {
-	f.stage++
+func (f *Follower) newAttempt(now time.Time, out Out) (mine func() bool) {
+	f.attempt++
 	f.live, f.early, f.heard = false, nil, now
-	stage := f.stage
+	stage := f.attempt
 	out.Wake(f.keys.beat, time.Time{})
-	return func() bool { return f.stage == stage }
+	return func() bool { return f.attempt == stage }
 }
 
 func (f *Follower) list(now time.Time, out Out) {
-	mine := f.enter(now, out)
+	mine := f.newAttempt(now, out)
 	opts := f.options()
 	if f.at.Revision > 0 {
 		opts.ResourceVersion = strconv.FormatUint(f.at.Revision, 10)
 	}
-	f.ask(now, out, Ask{Verb: proto.VerbList, Target: f.Target, Options: &opts}, func(now time.Time, got Got, out Out) {
+	f.ask(now, out, Ask{Verb: proto.VerbList, Target: f.Target, Options: &opts}, func(now time.Time, got Outcome, out Out) {
 		if !mine() {
 			return
 		}
 		if got.Err != nil {
-			f.failed(now, got.Err, out)
+			f.retryLater(now, got.Err, out)
 			return
 		}
-		items, revision, err := itemsOf(got, f.Client.Decoded)
+		items, revision, err := listItems(got, f.Client.Decoded)
 		if err != nil {
-			f.failed(now, err, out)
+			f.retryLater(now, err, out)
 			return
 		}
 		f.at = podapi.Cursor{Revision: revision}
@@ -124,7 +124,7 @@ func (f *Follower) list(now time.Time, out Out) {
 }
 
 // listItems returns the items of a list.
-func itemsOf(got Got, decoded *Decoded) (items []kinds.Object, revision uint64, err error) {
+func listItems(got Outcome, decoded *Decoded) (items []kinds.Object, revision uint64, err error) {
 	for _, part := range got.Parts {
 		revision = part.GetList().GetRevision()
 		for _, item := range part.GetList().GetItems() {
@@ -141,28 +141,28 @@ func itemsOf(got Got, decoded *Decoded) (items []kinds.Object, revision uint64, 
 }
 
 func (f *Follower) watch(now time.Time, out Out) {
-	mine := f.enter(now, out)
+	mine := f.newAttempt(now, out)
 	opts := f.options()
 	opts.ResourceVersion, opts.AllowWatchBookmarks = strconv.FormatUint(f.at.Revision, 10), true
-	f.ask(now, out, Ask{Verb: proto.VerbWatch, Target: f.Target, Options: &opts}, func(now time.Time, got Got, out Out) {
+	f.ask(now, out, Ask{Verb: proto.VerbWatch, Target: f.Target, Options: &opts}, func(now time.Time, got Outcome, out Out) {
 		if !mine() {
 			return
 		}
 		if got.Err != nil {
-			f.failed(now, got.Err, out)
+			f.retryLater(now, got.Err, out)
 			return
 		}
-		f.join(now, got, out)
+		f.goLive(now, got, out)
 	})
 }
 
 // goLive delivers the missed frames, and goes live.
-func (f *Follower) join(now time.Time, got Got, out Out) {
+func (f *Follower) goLive(now time.Time, got Outcome, out Out) {
 	var join *proto.Join
 	for _, part := range got.Parts {
 		for _, event := range part.GetEvents() {
-			if err := f.pass(event); err != nil {
-				f.failed(now, err, out)
+			if err := f.deliver(event); err != nil {
+				f.retryLater(now, err, out)
 				return
 			}
 			f.at.Advance(event.GetRevision())
@@ -195,9 +195,9 @@ func (f *Follower) ask(now time.Time, out Out, ask Ask, then Then) {
 }
 
 // retryLater waits, and lists again.
-func (f *Follower) failed(now time.Time, err error, out Out) {
-	f.enter(now, out)
-	if lost(err) {
+func (f *Follower) retryLater(now time.Time, err error, out Out) {
+	f.newAttempt(now, out)
+	if isRevisionLost(err) {
 		f.at = podapi.Cursor{}
 	}
 	f.pause = min(max(2*f.pause, time.Second), longestPause)
@@ -205,7 +205,7 @@ func (f *Follower) failed(now time.Time, err error, out Out) {
 }
 
 // isRevisionLost reports whether err says that a revision is gone.
-func lost(err error) bool {
+func isRevisionLost(err error) bool {
 	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) ||
 		apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
 }
@@ -225,14 +225,14 @@ func (f *Follower) Step(now time.Time, in Input, out Out) bool {
 		f.receive(now, frame.Frame, out)
 		return true
 	case Alarm:
-		return f.alarm(now, in.Key, out)
+		return f.handleAlarm(now, in.Key, out)
 	case Boot, Called, Answered:
 	}
 	return false
 }
 
 // handleAlarm reports whether the alarm was the follower's.
-func (f *Follower) alarm(now time.Time, key string, out Out) bool {
+func (f *Follower) handleAlarm(now time.Time, key string, out Out) bool {
 	switch key {
 	case f.keys.again:
 		f.list(now, out)
@@ -268,8 +268,8 @@ func (f *Follower) receive(now time.Time, frame *proto.Frame, out Out) {
 		if event.GetRevision() <= f.at.Revision {
 			continue
 		}
-		if err := f.pass(event); err != nil {
-			f.failed(now, err, out)
+		if err := f.deliver(event); err != nil {
+			f.retryLater(now, err, out)
 			return
 		}
 		f.at.Advance(event.GetRevision())
@@ -278,7 +278,7 @@ func (f *Follower) receive(now time.Time, frame *proto.Frame, out Out) {
 }
 
 // deliver hands one event to the sink; an ERROR event is returned as its error.
-func (f *Follower) pass(event *proto.Event) error {
+func (f *Follower) deliver(event *proto.Event) error {
 	typ := watch.EventType("")
 	switch event.GetType() {
 	case proto.EventType_EVENT_TYPE_ADDED:

@@ -33,24 +33,24 @@ const (
 	hookAway    = "away"
 	hookHangs   = "hangs"
 	hookFails   = "fails"
-	hookBabbles = "babbles"
+	hookGarbage = "babbles"
 )
 
 // webhooks answers for the webhooks of a run. Its answers depend only on the script's actions and
 // the time. A timeout is not waited for: the error is the same, and comes at once.
-type hooks struct {
-	moods []Action
-	now   func() time.Duration
+type webhooks struct {
+	actions []Action
+	now     func() time.Duration
 }
 
 // hooks are those of the life; nil when it has none, so that nobody is asked.
 func (c *cluster) hooks() webhook.Caller {
-	h := &hooks{now: c.Now}
+	h := &webhooks{now: c.Now}
 	made := false
 	for _, deed := range c.script.Actions {
 		made = made || deed.Kind == CreateWebhook
 		if deed.Kind == WebhookDenies || deed.Kind == WebhookFails {
-			h.moods = append(h.moods, deed)
+			h.actions = append(h.actions, deed)
 		}
 	}
 	if !made {
@@ -60,27 +60,27 @@ func (c *cluster) hooks() webhook.Caller {
 }
 
 // Call implements [webhook.Caller].
-func (h *hooks) Call(_ context.Context, hook *webhook.Hook, review *admissionv1.AdmissionReview) (*admissionv1.AdmissionReview, error) {
-	about, err := labelled(review.Request)
+func (h *webhooks) Call(_ context.Context, hook *webhook.Hook, review *admissionv1.AdmissionReview) (*admissionv1.AdmissionReview, error) {
+	about, err := requestLabels(review.Request)
 	if err != nil {
 		return nil, err
 	}
-	answer := &admissionv1.AdmissionReview{TypeMeta: review.TypeMeta, Response: allowing(hook, review.Request, about)}
+	answer := &admissionv1.AdmissionReview{TypeMeta: review.TypeMeta, Response: defaultAnswer(hook, review.Request, about)}
 	now := h.now()
-	for _, mood := range h.moods {
+	for _, mood := range h.actions {
 		switch {
 		case mood.Name != hook.Configuration || now < mood.At || now >= mood.At+mood.For:
 		case mood.Kind == WebhookFails:
-			return brokenAnswer(mood, hook, answer)
+			return faultyAnswer(mood, hook, answer)
 		case mood.denies(review.Request, about):
-			answer.Response = denying(mood, review.Request)
+			answer.Response = denial(mood, review.Request)
 		}
 	}
 	return answer, nil
 }
 
 // requestLabels returns the labels of the reviewed object.
-func labelled(question *admissionv1.AdmissionRequest) (map[string]string, error) {
+func requestLabels(question *admissionv1.AdmissionRequest) (map[string]string, error) {
 	raw := question.Object.Raw
 	if len(raw) == 0 {
 		raw = question.OldObject.Raw
@@ -96,11 +96,11 @@ func labelled(question *admissionv1.AdmissionRequest) (map[string]string, error)
 
 // labelPrefix begins the names of mutating webhooks. The name up to its first dot is the label that
 // the webhook adds.
-const painted = "painted"
+const labelPrefix = "painted"
 
 // defaultAnswer is the answer of a webhook without a fault. Mutating webhooks label new pods;
 // validating ones warn about creations and changes.
-func allowing(hook *webhook.Hook, question *admissionv1.AdmissionRequest, labels map[string]string) *admissionv1.AdmissionResponse {
+func defaultAnswer(hook *webhook.Hook, question *admissionv1.AdmissionRequest, labels map[string]string) *admissionv1.AdmissionResponse {
 	said := &admissionv1.AdmissionResponse{UID: question.UID, Allowed: true}
 	label, _, _ := strings.Cut(hook.Name, ".")
 	switch {
@@ -120,7 +120,7 @@ func (d Action) denies(question *admissionv1.AdmissionRequest, labels map[string
 	return operation == string(question.Operation) && (app == "*" || app == labels["app"])
 }
 
-func denying(mood Action, question *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+func denial(mood Action, question *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 	said := &admissionv1.AdmissionResponse{UID: question.UID, Result: &metav1.Status{Message: "nobody may for now: " + mood.Detail}}
 	if mood.Count > 0 {
 		said.Result.Code = mood.Count
@@ -131,7 +131,7 @@ func denying(mood Action, question *admissionv1.AdmissionRequest) *admissionv1.A
 var errUnreached = errors.New("dial tcp 127.0.0.1:9443: connect: connection refused")
 
 // faultyAnswer returns the answer of a faulty webhook, with the errors of webhook.Client.
-func brokenAnswer(mood Action, hook *webhook.Hook, answer *admissionv1.AdmissionReview) (*admissionv1.AdmissionReview, error) {
+func faultyAnswer(mood Action, hook *webhook.Hook, answer *admissionv1.AdmissionReview) (*admissionv1.AdmissionReview, error) {
 	where := *hook.ClientConfig.URL + "?timeout=" + hook.Timeout().String()
 	switch mood.Detail {
 	case hookAway:
@@ -150,7 +150,7 @@ const (
 	// hookPause is between two of them.
 	hookPause = 9 * time.Minute
 	// hookLifetime is how long a webhook exists at most.
-	hookStays = 6 * time.Minute
+	hookLifetime = 6 * time.Minute
 	// lastHook is how long before the end, or the calm, the last of them is gone: who was
 	// refused is as long in trying again as it has been refused.
 	lastHook = 6 * time.Minute
@@ -164,9 +164,9 @@ func drawWebhookActions(seed uint64, until time.Duration, deeds []Action) (all [
 	breaks := hasFaults(deeds)
 	for n := 1; ; n++ {
 		d := newDice(seed, "hook", n)
-		made := Action{At: 20*time.Second + time.Duration(n-1)*hookPause + d.between(0, hookPause-hookStays), Kind: CreateWebhook}
+		made := Action{At: 20*time.Second + time.Duration(n-1)*hookPause + d.between(0, hookPause-hookLifetime), Kind: CreateWebhook}
 		made.Name, made.Detail, made.Count = drawWebhook(d, n)
-		gone := made.At + d.between(30*time.Second, hookStays)
+		gone := made.At + d.between(30*time.Second, hookLifetime)
 		if gone > until-lastHook {
 			return all
 		}
@@ -180,7 +180,7 @@ func drawWebhookActions(seed uint64, until time.Duration, deeds []Action) (all [
 		for range d.below(3) {
 			broken := Action{
 				At: d.between(made.At, gone), Kind: WebhookFails, Name: made.Name, For: d.between(time.Second, 90*time.Second),
-				Detail: pick(d, hookAway, hookHangs, hookFails, hookBabbles),
+				Detail: pick(d, hookAway, hookHangs, hookFails, hookGarbage),
 			}
 			if breaks {
 				all = append(all, broken)

@@ -8,7 +8,7 @@ import (
 )
 
 // TestCheckRequests judges refused requests: some are the cluster's mistakes, some are not.
-func TestProperly(t *testing.T) {
+func TestCheckRequests(t *testing.T) {
 	update := history.OpCall{Identity: "controllers", Verb: "update", Resource: "jobs.batch", Key: "default/task", Subresource: "status"}
 	by := func(who, verb string) history.OpCall {
 		call := update

@@ -67,7 +67,7 @@ func (k *Kernel) devices() []corev1.UniqueVolumeName {
 }
 
 // copyOfDisk returns a machine with a copy of the disk.
-func (k *Kernel) copied() *Kernel {
+func (k *Kernel) copyOfDisk() *Kernel {
 	other := NewKernel()
 	for uid, mounts := range k.mounts {
 		other.mounts[uid] = slices.Clone(mounts)

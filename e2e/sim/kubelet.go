@@ -33,10 +33,10 @@ import (
 // Where the product looks every second or two, this looks when there is something to be
 // seen, at the instant at which the product would.
 type kubeletProcess struct {
-	of      kubeletConfig
-	begun   begun
-	api     apiSide
-	runtime runtimeSide
+	of          kubeletConfig
+	incarnation incarnation
+	api         apiSide
+	runtime     runtimeSide
 	host
 	pods     map[types.UID]*corev1.Pod
 	ready    bool
@@ -73,7 +73,7 @@ type kubeletConfig struct {
 type nodeKinds struct{ pods, nodes, leases kinds.Kind }
 
 // incarnation is when and as which boot the kubelet began.
-type begun struct {
+type incarnation struct {
 	at   time.Time
 	boot proto.Boot
 	seed uint64
@@ -103,7 +103,7 @@ func newKubelet(node string, kernel *Kernel, timing kubelet.Timing) *kubeletProc
 		runtime: runtimeSide{views: pleg.NewViews(), calls: map[CallID]*runtimeCall{}, next: make(chan struct{})},
 	}
 	k.volumes = &kernelVolumes{k: k, pods: map[types.UID]*volumesOfPod{}}
-	k.api.contacts = kubelet.NewContacts(func() time.Time { return k.begun.now })
+	k.api.contacts = kubelet.NewContacts(func() time.Time { return k.incarnation.now })
 	return k
 }
 
@@ -117,52 +117,52 @@ func kindOfResource(name string) kinds.Kind {
 
 // StateSummary describes the versions of pods and the states of workers. They may depend on the
 // order of inputs within an instant.
-func (k *kubeletProcess) Held() string {
+func (k *kubeletProcess) StateSummary() string {
 	var text strings.Builder
 	for _, uid := range slices.Sorted(maps.Keys(k.pods)) {
-		_, _ = fmt.Fprint(&text, uid, k.pods[uid].ResourceVersion, k.worked(uid), len(k.tasks.waiting), k.untidied, " ")
+		_, _ = fmt.Fprint(&text, uid, k.pods[uid].ResourceVersion, k.hasWorker(uid), len(k.tasks.waiting), k.untidied, " ")
 	}
 	return text.String()
 }
 
 // End is called on a crash, and lets the machine know.
 func (k *kubeletProcess) End() {
-	if k.of.kernel.kubelet == k.begun.boot {
+	if k.of.kernel.kubelet == k.incarnation.boot {
 		k.of.kernel.kubelet = ""
 	}
-	k.out = noOut{}
+	k.out = deadOut{}
 	k.tasks.end()
 }
 
 func (k *kubeletProcess) Step(now time.Time, in Input, out Out) {
 	if boot, is := in.(Boot); is {
-		k.begin(now, boot, out)
+		k.boot(now, boot, out)
 		return
 	}
-	k.begun.now = now
+	k.incarnation.now = now
 	switch {
 	case k.api.client.Step(now, in, out):
 	case k.api.follower.Step(now, in, out):
 	default:
 		switch in := in.(type) {
 		case Answered:
-			k.answered(in)
+			k.handleAnswer(in)
 		case Message:
 			if news, is := in.Body.(News); is {
-				k.noticed(news)
+				k.handleNews(news)
 			}
 		case Alarm:
 			k.timers.fire(now, in.Key, out)
 		case Boot, Called:
 		}
 	}
-	k.take(now, out)
-	k.proceed()
-	k.plan(now, out)
+	k.handleChanges(now, out)
+	k.runTasks()
+	k.setAlarms(now, out)
 }
 
-func (k *kubeletProcess) begin(now time.Time, boot Boot, out Out) {
-	k.begun = begun{now, boot.Boot, boot.Seed, now}
+func (k *kubeletProcess) boot(now time.Time, boot Boot, out Out) {
+	k.incarnation = incarnation{now, boot.Boot, boot.Seed, now}
 	k.out, k.tasks = out, newTaskScheduler()
 	k.of.kernel.kubelet = boot.Boot
 	k.timers = timers{}
@@ -171,8 +171,8 @@ func (k *kubeletProcess) begin(now time.Time, boot Boot, out Out) {
 	k.api.set = podsource.New()
 	k.reporter, k.prober = k.newReporter(), k.newProber()
 	k.workers = k.newWorkers()
-	k.start(k.reporter.Run)
-	k.start(k.prober.Run)
+	k.startTask(k.reporter.Run)
+	k.startTask(k.prober.Run)
 	k.api.client = new(newClient(proto.Node(k.of.node), boot))
 	k.api.follower = &Follower{
 		Key: "pods", Client: k.api.client, Target: podapi.Target{Kind: k.of.kinds.pods}, Sink: k.api.set,
@@ -181,32 +181,32 @@ func (k *kubeletProcess) begin(now time.Time, boot Boot, out Out) {
 	k.api.follower.Start(now, out)
 	k.relist(now, out)
 	if !k.of.silent {
-		k.start(k.speak)
+		k.startTask(k.runNode)
 	}
-	k.collectLater(now, out)
+	k.scheduleCollection(now, out)
 	k.untidied = true
-	k.proceed()
-	k.plan(now, out)
+	k.runTasks()
+	k.setAlarms(now, out)
 }
 
 // nextTick returns the next tick of a period. Ticks are counted from the kubelet's start.
-func (k *kubeletProcess) boundary(now time.Time, period time.Duration) time.Time {
-	past := now.Sub(k.begun.at)
+func (k *kubeletProcess) nextTick(now time.Time, period time.Duration) time.Time {
+	past := now.Sub(k.incarnation.at)
 	return now.Add(period - past%period)
 }
 
 // setAlarms sets the alarms of the product's periodic work, if there is something to do.
-func (k *kubeletProcess) plan(now time.Time, out Out) {
+func (k *kubeletProcess) setAlarms(now time.Time, out Out) {
 	timing := k.of.timing
 	if k.runtime.wanted && !k.runtime.listing {
-		k.timers.soonest("relist", k.boundary(now, timing.Relist.Period), k.relist, out)
+		k.timers.soonest("relist", k.nextTick(now, timing.Relist.Period), k.relist, out)
 	}
 	if k.untidied {
-		k.timers.soonest("keep", k.boundary(now, timing.Loop.Housekeeping), k.housekeep, out)
+		k.timers.soonest("keep", k.nextTick(now, timing.Loop.Housekeeping), k.housekeep, out)
 	}
 	due := k.workers.NextDue()
 	if !due.IsZero() {
-		k.timers.soonest("tick", k.boundary(latestOf(now, due.Add(-1)), timing.Loop.Tick), k.tick, out)
+		k.timers.soonest("tick", k.nextTick(latestOf(now, due.Add(-1)), timing.Loop.Tick), k.wakeDueWorkers, out)
 	}
 }
 
@@ -218,16 +218,16 @@ func latestOf(a, b time.Time) time.Time {
 }
 
 // wakeDueWorkers wakes every worker whose retry or resync is due.
-func (k *kubeletProcess) tick(time.Time, Out) { k.workers.StepDue(k.tasks.ctx) }
+func (k *kubeletProcess) wakeDueWorkers(time.Time, Out) { k.workers.StepDue(k.tasks.ctx) }
 
 // isHealthy reports whether the sync loop is healthy (KBL-07).
-func (k *kubeletProcess) well(now time.Time) bool {
+func (k *kubeletProcess) isHealthy(now time.Time) bool {
 	return len(k.runtime.views.Problems(now, k.of.timing.Relist)) == 0
 }
 
 // handleChanges handles changes of the API and of the runtime.
-func (k *kubeletProcess) take(now time.Time, out Out) {
-	if !k.well(now) {
+func (k *kubeletProcess) handleChanges(now time.Time, out Out) {
+	if !k.isHealthy(now) {
 		return
 	}
 	ops, ready := k.api.set.Take()
@@ -235,42 +235,42 @@ func (k *kubeletProcess) take(now time.Time, out Out) {
 		k.ready, k.untidied = ready, true
 	}
 	for _, op := range ops {
-		k.handle(op, out)
+		k.dispatch(op, out)
 	}
 	for _, uid := range k.runtime.views.Take() {
-		k.tell(uid, podworker.Changed{})
+		k.sendEvent(uid, podworker.Changed{})
 	}
 }
 
 // dispatch passes an operation on (KBL-02).
-func (k *kubeletProcess) handle(op podset.Op, out Out) {
+func (k *kubeletProcess) dispatch(op podset.Op, out Out) {
 	pod := op.Pod
 	out.Note("", history.KubeletSee{
 		Pod: podstate.Key(pod), UID: string(pod.UID), Op: op.Verb.String(), Revision: pod.ResourceVersion, Grace: pod.DeletionGracePeriodSeconds,
 	})
 	if op.Verb == podset.Remove {
 		delete(k.pods, pod.UID)
-		k.tell(pod.UID, podworker.Removed{})
+		k.sendEvent(pod.UID, podworker.Removed{})
 		return
 	}
 	k.pods[pod.UID] = pod
 	if v, worked := k.workers.Get(pod.UID); podworker.MustSend(op, v.State, worked, false) {
-		k.see(pod)
+		k.recordPod(pod)
 	}
 	if op.Verb != podset.Add {
 		k.reporter.Refresh(pod)
 	}
 }
 
-func (k *kubeletProcess) see(pod *corev1.Pod) {
+func (k *kubeletProcess) recordPod(pod *corev1.Pod) {
 	seen, listed := k.runtime.views.Last(pod.UID)
-	k.tell(pod.UID, podworker.Seen{Pod: pod, Idle: listed && seen.Idle()})
+	k.sendEvent(pod.UID, podworker.Seen{Pod: pod, Idle: listed && seen.Idle()})
 }
 
 // housekeep repairs what no event reports.
 func (k *kubeletProcess) housekeep(now time.Time, _ Out) {
 	k.untidied = false
-	if !k.ready || !k.well(now) {
+	if !k.ready || !k.isHealthy(now) {
 		k.untidied = true
 		return
 	}
@@ -279,23 +279,23 @@ func (k *kubeletProcess) housekeep(now time.Time, _ Out) {
 		k.workers.Forget(k.tasks.ctx, uid)
 	}
 	for _, uid := range again {
-		k.tell(uid, podworker.Removed{})
-		k.tell(uid, podworker.Due{})
+		k.sendEvent(uid, podworker.Removed{})
+		k.sendEvent(uid, podworker.Due{})
 	}
 	for _, uid := range k.reporter.Known() {
 		if k.pods[uid] == nil {
 			k.reporter.Forget(uid)
 		}
 	}
-	k.sweep()
+	k.unmountOrphans()
 	for _, uid := range slices.Sorted(maps.Keys(k.pods)) {
-		if !k.worked(uid) {
-			k.see(k.pods[uid])
+		if !k.hasWorker(uid) {
+			k.recordPod(k.pods[uid])
 		}
 	}
 	expected := func(uid types.UID) bool { return k.pods[uid] != nil }
-	for _, seen := range podworker.FindOrphans(k.runtime.views.All(), k.worked, expected) {
-		k.tell(seen.UID, podworker.Orphan{Pod: podworker.PodFromRuntime(seen)})
+	for _, seen := range podworker.FindOrphans(k.runtime.views.All(), k.hasWorker, expected) {
+		k.sendEvent(seen.UID, podworker.Orphan{Pod: podworker.PodFromRuntime(seen)})
 	}
 	k.untidied = k.untidied || len(forget)+len(again) > 0
 }

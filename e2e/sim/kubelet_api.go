@@ -23,23 +23,23 @@ import (
 type apiClient struct{ k *kubeletProcess }
 
 // request asks the apiserver and waits for the answer.
-func (c apiClient) request(ctx context.Context, ask Ask) (got Got) {
+func (c apiClient) request(ctx context.Context, ask Ask) (got Outcome) {
 	if deadline, ok := ctx.Deadline(); ok {
-		ask.Limit = max(deadline.Sub(c.k.begun.now), 1)
+		ask.Limit = max(deadline.Sub(c.k.incarnation.now), 1)
 	}
 	answered := make(chan struct{})
-	c.k.do(c.k.begun.now, ask, c.k.out, func(_ time.Time, answer Got, _ Out) {
+	c.k.request(c.k.incarnation.now, ask, c.k.out, func(_ time.Time, answer Outcome, _ Out) {
 		got = answer
 		close(answered)
 	})
 	if err := c.k.tasks.Wait(ctx, answered); err != nil {
-		return Got{Err: err}
+		return Outcome{Err: err}
 	}
 	return got
 }
 
 // objectOf returns the object that an answer holds.
-func objectOf(got Got) (kinds.Object, error) {
+func objectOf(got Outcome) (kinds.Object, error) {
 	if got.Err != nil {
 		return nil, got.Err
 	}
@@ -57,7 +57,7 @@ func (c apiClient) Get(ctx context.Context, target podapi.Target, opts metav1.Ge
 
 // Create implements node.API.
 func (c apiClient) Create(ctx context.Context, target podapi.Target, obj kinds.Object, opts metav1.CreateOptions) (kinds.Object, error) {
-	began := c.k.begun.now
+	began := c.k.incarnation.now
 	made, err := objectOf(c.request(ctx, Ask{Verb: proto.VerbCreate, Target: target, Object: obj, Options: &opts}))
 	if err == nil {
 		c.record(began, obj)
@@ -67,7 +67,7 @@ func (c apiClient) Create(ctx context.Context, target podapi.Target, obj kinds.O
 
 // Update implements status.API.
 func (c apiClient) Update(ctx context.Context, target podapi.Target, obj kinds.Object, opts metav1.UpdateOptions) (kinds.Object, error) {
-	began := c.k.begun.now
+	began := c.k.incarnation.now
 	stored, err := objectOf(c.request(ctx, Ask{Verb: proto.VerbUpdate, Target: target, Object: obj, Options: &opts}))
 	if err == nil {
 		c.record(began, obj)
@@ -79,23 +79,23 @@ func (c apiClient) Update(ctx context.Context, target podapi.Target, obj kinds.O
 func (c apiClient) record(began time.Time, obj kinds.Object) {
 	switch obj := obj.(type) {
 	case *corev1.Pod:
-		c.k.out.Note("", Lasted{history.KubeletStatus{
+		c.k.out.Note("", TimedFact{history.KubeletStatus{
 			Pod: podstate.Key(obj), UID: string(obj.UID), Phase: string(obj.Status.Phase), Containers: kubelet.Said(&obj.Status),
 		}, began})
 	case *corev1.Node:
 		for _, condition := range obj.Status.Conditions {
 			if condition.Type == corev1.NodeReady {
-				c.k.out.Note("", Lasted{history.Ready{Node: c.k.of.node, Value: string(condition.Status)}, began})
+				c.k.out.Note("", TimedFact{history.Ready{Node: c.k.of.node, Value: string(condition.Status)}, began})
 			}
 		}
 	case *coordinationv1.Lease:
-		c.k.out.Note("", Lasted{history.Lease{Node: c.k.of.node}, began})
+		c.k.out.Note("", TimedFact{history.Lease{Node: c.k.of.node}, began})
 	}
 }
 
 // Delete implements status.API. A kubelet only asks for the final delete of a pod.
 func (c apiClient) Delete(ctx context.Context, target podapi.Target, opts metav1.DeleteOptions) (runtime.Object, error) {
-	began := c.k.begun.now
+	began := c.k.incarnation.now
 	got := c.request(ctx, Ask{Verb: proto.VerbDelete, Target: target, Options: &opts})
 	final := history.KubeletFinal{Pod: target.Namespace + "/" + target.Name}
 	if opts.Preconditions != nil && opts.Preconditions.UID != nil {
@@ -107,12 +107,12 @@ func (c apiClient) Delete(ctx context.Context, target podapi.Target, opts metav1
 		final.Err = got.Err.Error()
 	}
 	c.k.untidied = true
-	c.k.out.Note("", Lasted{final, began})
+	c.k.out.Note("", TimedFact{final, began})
 	return got.Object, got.Err
 }
 
 // request sends a request to the apiserver.
-func (k *kubeletProcess) do(now time.Time, ask Ask, out Out, then Then) {
+func (k *kubeletProcess) request(now time.Time, ask Ask, out Out, then Then) {
 	uid := ""
 	if ask.Object != nil {
 		uid = string(ask.Object.GetUID())
@@ -121,7 +121,7 @@ func (k *kubeletProcess) do(now time.Time, ask Ask, out Out, then Then) {
 		uid = string(*opts.Preconditions.UID)
 	}
 	answered := k.api.contacts.Asks(ask.Verb, ask.Target, uid)
-	err := k.api.client.Do(now, out, ask, func(now time.Time, got Got, out Out) {
+	err := k.api.client.Do(now, out, ask, func(now time.Time, got Outcome, out Out) {
 		answered(got.Err)
 		then(now, got, out)
 	})

@@ -13,7 +13,7 @@ import (
 type runtimeClient struct{ k *kubeletProcess }
 
 // noTimeout is the timeout of calls that may take for ever.
-const unlimited = 30 * 24 * time.Hour
+const noTimeout = 30 * 24 * time.Hour
 
 // call calls the runtime and waits for the answer. The call takes no longer than its limit
 // and ctx.
@@ -22,15 +22,15 @@ func (k *kubeletProcess) call(ctx context.Context, do any, limit time.Duration) 
 		return RuntimeResponse{Err: runtimeapi.ToRuntimeError(err)}
 	}
 	if deadline, ok := ctx.Deadline(); ok {
-		limit = min(limit, deadline.Sub(k.begun.now))
+		limit = min(limit, deadline.Sub(k.incarnation.now))
 	}
 	answered := make(chan struct{})
-	id := k.ask(k.begun.now, do, limit, k.out, func(_ time.Time, got RuntimeResponse, _ Out) {
+	id := k.callRuntime(k.incarnation.now, do, limit, k.out, func(_ time.Time, got RuntimeResponse, _ Out) {
 		answer = got
 		close(answered)
 	})
 	if err := k.tasks.Wait(ctx, answered); err != nil {
-		k.end(id, RuntimeResponse{Err: runtimeapi.ToRuntimeError(err)})
+		k.endCall(id, RuntimeResponse{Err: runtimeapi.ToRuntimeError(err)})
 	}
 	return answer
 }
@@ -76,7 +76,7 @@ func (r runtimeClient) RemoveContainer(ctx context.Context, id string) error {
 
 // ExecSync implements podworker.Inside.
 func (r runtimeClient) ExecSync(ctx context.Context, request *proto.ExecSyncRequest) (*proto.ExecSyncResponse, error) {
-	limit := unlimited
+	limit := noTimeout
 	if seconds := request.TimeoutSeconds; seconds > 0 {
 		limit = runtimeTimeout + time.Duration(seconds)*time.Second
 	}

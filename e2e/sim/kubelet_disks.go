@@ -26,7 +26,7 @@ func (k *kubeletProcess) resumeDevices() {
 }
 
 // get reads an object.
-func (v *kernelVolumes) get(ctx context.Context, target podapi.Target) Got {
+func (v *kernelVolumes) get(ctx context.Context, target podapi.Target) Outcome {
 	return apiClient{v.k}.request(ctx, Ask{Verb: proto.VerbGet, Target: target, Options: &metav1.GetOptions{}})
 }
 

@@ -14,7 +14,7 @@ import (
 type nodeHealth struct{ k *kubeletProcess }
 
 func (h nodeHealth) Problems() []string {
-	return h.k.runtime.views.Problems(h.k.begun.now, h.k.of.timing.Relist)
+	return h.k.runtime.views.Problems(h.k.incarnation.now, h.k.of.timing.Relist)
 }
 
 func (nodeHealth) Pressures() []corev1.NodeConditionType { return nil }
@@ -24,13 +24,13 @@ func (k *kubeletProcess) newNode() *node.Node {
 	return node.New(node.Config{
 		API: apiClient{k}, Driver: node.Driver{Clock: taskClock{k}, Tasks: k.tasks}, Timing: k.of.timing.Node,
 		Name: k.of.node, Labels: map[string]string{corev1.LabelHostname: k.of.node}, Capacity: kubelet.DefaultCapacity(),
-		Boot: k.begun.boot, Health: nodeHealth{k}, Volumes: k.devices, Nodes: k.of.kinds.nodes, Leases: k.of.kinds.leases,
+		Boot: k.incarnation.boot, Health: nodeHealth{k}, Volumes: k.devices, Nodes: k.of.kinds.nodes, Leases: k.of.kinds.leases,
 		Log: slog.New(slog.DiscardHandler),
 	})
 }
 
 // runNode registers the node, and then reports its status.
-func (k *kubeletProcess) speak(ctx context.Context) error {
+func (k *kubeletProcess) runNode(ctx context.Context) error {
 	if err := (taskClock{k}).Sleep(ctx, firstRelist); err != nil {
 		return err
 	}

@@ -41,17 +41,17 @@ type runtimeCall struct {
 const (
 	runtimeTimeout = 2 * time.Minute
 	listTimeout    = 2 * time.Second
-	quietRelist    = 30 * time.Second
+	idleRelist     = 30 * time.Second
 	firstRelist    = 50 * time.Millisecond
 )
 
 // callRuntime calls the runtime.
-func (k *kubeletProcess) ask(now time.Time, do any, timeout time.Duration, out Out, then func(time.Time, RuntimeResponse, Out)) (id CallID) {
+func (k *kubeletProcess) callRuntime(now time.Time, do any, timeout time.Duration, out Out, then func(time.Time, RuntimeResponse, Out)) (id CallID) {
 	until := now.Add(timeout)
-	id = out.Call(k.of.runtime, fmt.Sprintf("%T", do), RuntimeRequest{Boot: k.begun.boot, Until: until, Do: do}, timeout)
+	id = out.Call(k.of.runtime, fmt.Sprintf("%T", do), RuntimeRequest{Boot: k.incarnation.boot, Until: until, Do: do}, timeout)
 	answered := k.api.contacts.Calls(methodOf(do))
 	k.runtime.calls[id] = &runtimeCall{func(now time.Time, answer RuntimeResponse, out Out) {
-		if inside(do) && !now.Before(until) { // which is as long as it was to take
+		if waitsForContainer(do) && !now.Before(until) { // which is as long as it was to take
 			answer = RuntimeResponse{Err: refuse(proto.CodeDeadlineExceeded, "context deadline exceeded")}
 		}
 		answered(answer.Err)
@@ -62,7 +62,7 @@ func (k *kubeletProcess) ask(now time.Time, do any, timeout time.Duration, out O
 
 // waitsForContainer reports whether a call waits for a container, which may take any time. A
 // missing answer then says nothing about the runtime.
-func inside(do any) bool {
+func waitsForContainer(do any) bool {
 	switch do.(type) {
 	case StartContainer, Exec, Reach:
 		return true
@@ -70,25 +70,25 @@ func inside(do any) bool {
 	return false
 }
 
-func (k *kubeletProcess) answered(in Answered) {
+func (k *kubeletProcess) handleAnswer(in Answered) {
 	answer, ok := in.Body.(RuntimeResponse)
 	if in.Err != nil || !ok {
 		answer = RuntimeResponse{Err: refuse(proto.CodeUnavailable, "the runtime does not answer")}
 	}
-	k.end(in.Call, answer)
+	k.endCall(in.Call, answer)
 }
 
 // endCall ends a call, unless it has ended.
-func (k *kubeletProcess) end(id CallID, answer RuntimeResponse) {
+func (k *kubeletProcess) endCall(id CallID, answer RuntimeResponse) {
 	if call := k.runtime.calls[id]; call != nil {
 		delete(k.runtime.calls, id)
-		call.then(k.begun.now, answer, k.out)
+		call.then(k.incarnation.now, answer, k.out)
 	}
 }
 
 // handleNews handles a change in the runtime, or a new runtime. A new runtime aborts the calls to
 // the old one.
-func (k *kubeletProcess) noticed(news News) {
+func (k *kubeletProcess) handleNews(news News) {
 	k.runtime.wanted, k.runtime.still = true, false
 	if old := k.runtime.boot; old == news.Boot || old == "" {
 		k.runtime.boot = news.Boot
@@ -96,12 +96,12 @@ func (k *kubeletProcess) noticed(news News) {
 	}
 	k.runtime.boot = news.Boot
 	for _, id := range slices.Sorted(maps.Keys(k.runtime.calls)) {
-		k.answered(Answered{Call: id})
+		k.handleAnswer(Answered{Call: id})
 	}
 }
 
 // runAt runs a function at a time.
-func (k *kubeletProcess) after(at time.Time, out Out, do func(time.Time, Out)) (key string) {
+func (k *kubeletProcess) runAt(at time.Time, out Out, do func(time.Time, Out)) (key string) {
 	k.runtime.timers++
 	key = "timer/" + strconv.FormatUint(k.runtime.timers, 10)
 	k.timers.set(key, at, do, out)
@@ -115,7 +115,7 @@ func (k *kubeletProcess) relist(now time.Time, out Out) {
 	}
 	k.runtime.listing, k.runtime.wanted, k.runtime.still = true, false, true
 	question := k.runtime.views.Ask(now)
-	k.ask(now, List{}, listTimeout, out, func(now time.Time, answer RuntimeResponse, out Out) {
+	k.callRuntime(now, List{}, listTimeout, out, func(now time.Time, answer RuntimeResponse, out Out) {
 		k.runtime.listing = false
 		listing, ok := answer.Body.(Listing)
 		if answer.Err != nil || !ok {
@@ -132,7 +132,7 @@ func (k *kubeletProcess) relist(now time.Time, out Out) {
 		if k.runtime.views.List(question, listing.Sandboxes, listing.Containers) {
 			k.untidied = true
 		}
-		k.timers.set("relist", k.boundary(now.Add(quietRelist), k.of.timing.Relist.Period), k.relist, out)
+		k.timers.set("relist", k.nextTick(now.Add(idleRelist), k.of.timing.Relist.Period), k.relist, out)
 		close(k.runtime.next)
 		k.runtime.next = make(chan struct{})
 	})
@@ -140,9 +140,9 @@ func (k *kubeletProcess) relist(now time.Time, out Out) {
 
 // podNewerThan returns what the runtime holds of a pod. fresh means that it was listed after the
 // given time.
-func (k *kubeletProcess) newer(uid types.UID, than time.Time) (seen podstate.Pod, fresh bool) {
-	now := k.begun.now
-	if tick := k.boundary(now, k.of.timing.Relist.Period).Add(-k.of.timing.Relist.Period); k.runtime.still && !k.runtime.listing && tick.After(than) {
+func (k *kubeletProcess) podNewerThan(uid types.UID, than time.Time) (seen podstate.Pod, fresh bool) {
+	now := k.incarnation.now
+	if tick := k.nextTick(now, k.of.timing.Relist.Period).Add(-k.of.timing.Relist.Period); k.runtime.still && !k.runtime.listing && tick.After(than) {
 		// The product has listed again at the last tick, and seen the same.
 		k.runtime.views.List(k.runtime.views.Ask(tick), k.runtime.last.Sandboxes, k.runtime.last.Containers)
 	}
@@ -150,28 +150,28 @@ func (k *kubeletProcess) newer(uid types.UID, than time.Time) (seen podstate.Pod
 }
 
 // scheduleCollection removes dead containers from the runtime every minute (KBL-61).
-func (k *kubeletProcess) collectLater(now time.Time, out Out) {
-	k.timers.set("collect", k.boundary(now, k.of.timing.Loop.Collect), func(now time.Time, out Out) {
-		k.collectLater(now, out)
+func (k *kubeletProcess) scheduleCollection(now time.Time, out Out) {
+	k.timers.set("collect", k.nextTick(now, k.of.timing.Loop.Collect), func(now time.Time, out Out) {
+		k.scheduleCollection(now, out)
 		for _, seen := range k.runtime.views.All() {
-			k.collect(now, seen, out)
+			k.collectPod(now, seen, out)
 		}
 	}, out)
 }
 
 // collectPod removes the dead containers of one pod.
-func (k *kubeletProcess) collect(now time.Time, seen podstate.Pod, out Out) {
-	gone := k.ready && k.pods[seen.UID] == nil && !k.worked(seen.UID) && seen.Idle()
+func (k *kubeletProcess) collectPod(now time.Time, seen podstate.Pod, out Out) {
+	gone := k.ready && k.pods[seen.UID] == nil && !k.hasWorker(seen.UID) && seen.Idle()
 	for _, c := range seen.Containers {
 		old := c != seen.Latest(c.GetName()) && c != seen.Previous(c.GetName())
 		if !podstate.Alive(c) && (gone || old) {
-			k.ask(now, RemoveContainer{c.GetId()}, runtimeTimeout, out, ignore)
+			k.callRuntime(now, RemoveContainer{c.GetId()}, runtimeTimeout, out, ignore)
 		}
 	}
 	for i, s := range seen.Sandboxes {
 		used := slices.ContainsFunc(seen.Containers, func(c *proto.Container) bool { return c.GetSandboxId() == s.GetId() })
 		if gone || i > 0 && !used {
-			k.ask(now, RemoveSandbox{s.GetId()}, runtimeTimeout, out, ignore)
+			k.callRuntime(now, RemoveSandbox{s.GetId()}, runtimeTimeout, out, ignore)
 		}
 	}
 }

@@ -23,20 +23,20 @@ const emptyDirs = "volumes/kubernetes.io~empty-dir"
 
 // volumeFault is the effect of a fault on a step of a volume: an error, or a time until which the
 // step takes.
-type broken struct {
+type volumeFault struct {
 	err   error
 	until time.Time
 }
 
 // faultAt asks the node's faults about a step.
-func (k *kubeletProcess) struck(point fault.Point, pod, volume string) (b broken) {
+func (k *kubeletProcess) faultAt(point fault.Point, pod, volume string) (b volumeFault) {
 	if k.of.kernel.catchUp != nil && len(k.of.kernel.faults.Faults()) > 0 {
 		k.of.kernel.catchUp()
 	}
 	about := fault.Attributes{Node: k.of.node, Pod: pod, Volume: volume}
 	f, is := k.of.kernel.faults.FindFault(point, about, fault.Hang, fault.Error)
 	if !is {
-		return broken{}
+		return volumeFault{}
 	}
 	said, err := json.Marshal(about)
 	if err != nil {
@@ -51,7 +51,7 @@ func (k *kubeletProcess) struck(point fault.Point, pod, volume string) (b broken
 }
 
 // isMounted reports whether a volume of a pod is mounted.
-func (k *kubeletProcess) mounted(uid types.UID, volume string) bool {
+func (k *kubeletProcess) isMounted(uid types.UID, volume string) bool {
 	return slices.ContainsFunc(k.of.kernel.mounts[uid], func(m mount) bool { return m.volume == volume })
 }
 
@@ -90,7 +90,7 @@ func (v *kernelVolumes) stays(uid types.UID) error {
 func (v *kernelVolumes) Mount(ctx context.Context, pod *corev1.Pod) error {
 	missing := 0
 	for i := range pod.Spec.Volumes {
-		if !v.k.mounted(pod.UID, pod.Spec.Volumes[i].Name) {
+		if !v.k.isMounted(pod.UID, pod.Spec.Volumes[i].Name) {
 			missing++
 		}
 	}
@@ -102,12 +102,12 @@ func (v *kernelVolumes) Mount(ctx context.Context, pod *corev1.Pod) error {
 	errs := make([]error, len(pod.Spec.Volumes))
 	all := v.k.tasks.Group()
 	for i := range pod.Spec.Volumes {
-		if volume := &pod.Spec.Volumes[i]; !v.k.mounted(pod.UID, volume.Name) {
+		if volume := &pod.Spec.Volumes[i]; !v.k.isMounted(pod.UID, volume.Name) {
 			all.Go(func() { errs[i] = v.mount(ctx, pod, volume) })
 		}
 	}
 	all.Wait()
-	if lacking := volumes.Lacking(pod, errs, v.of(pod.UID).attempts, v.k.begun.now); lacking != nil {
+	if lacking := volumes.Lacking(pod, errs, v.of(pod.UID).attempts, v.k.incarnation.now); lacking != nil {
 		return lacking
 	}
 	return nil
@@ -117,12 +117,12 @@ func (v *kernelVolumes) Mount(ctx context.Context, pod *corev1.Pod) error {
 func (v *kernelVolumes) mount(ctx context.Context, pod *corev1.Pod, volume *corev1.Volume) error {
 	attempts := v.of(pod.UID).attempts
 	last := attempts[volume.Name]
-	if v.k.begun.now.Before(last.Next) {
+	if v.k.incarnation.now.Before(last.Next) {
 		return last.Err
 	}
 	err := v.setUp(ctx, pod, volume)
 	if err != nil {
-		attempts[volume.Name] = last.Failed(err, v.k.begun.now, v.k.of.timing.Volumes)
+		attempts[volume.Name] = last.Failed(err, v.k.incarnation.now, v.k.of.timing.Volumes)
 		return err
 	}
 	delete(attempts, volume.Name)
@@ -138,7 +138,7 @@ func (v *kernelVolumes) setUp(ctx context.Context, pod *corev1.Pod, volume *core
 		}
 		made.device, made.path = device, "" // it is elsewhere
 	}
-	b := v.k.struck(fault.VolumeMount, pod.Name, volume.Name)
+	b := v.k.faultAt(fault.VolumeMount, pod.Name, volume.Name)
 	if b.err != nil {
 		return b.err
 	}
@@ -152,17 +152,17 @@ func (v *kernelVolumes) setUp(ctx context.Context, pod *corev1.Pod, volume *core
 
 // sleepUntil waits for a time; the zero time is over.
 func (v *kernelVolumes) sleepUntil(ctx context.Context, until time.Time) error {
-	return taskClock{v.k}.Sleep(ctx, until.Sub(v.k.begun.now))
+	return taskClock{v.k}.Sleep(ctx, until.Sub(v.k.incarnation.now))
 }
 
 // Unmount unmounts a pod's volumes, and tries again until all are unmounted or the wait is
 // over. It skips tries that would fail: a volume that is broken until a time stays mounted
 // until then (KBL-60).
 func (v *kernelVolumes) Unmount(ctx context.Context, pod *corev1.Pod) error {
-	limit, poll := v.k.begun.now.Add(v.k.of.timing.Volumes.UnmountWait), v.k.of.timing.Volumes.UnmountPoll
+	limit, poll := v.k.incarnation.now.Add(v.k.of.timing.Volumes.UnmountWait), v.k.of.timing.Volumes.UnmountPoll
 	for {
 		left, until, last := v.k.unmount(pod.UID)
-		now := v.k.begun.now
+		now := v.k.incarnation.now
 		switch {
 		case len(left) == 0:
 			return nil
@@ -183,7 +183,7 @@ func (v *kernelVolumes) Unmount(ctx context.Context, pod *corev1.Pod) error {
 func (k *kubeletProcess) unmount(uid types.UID) (left []string, until time.Time, last error) {
 	var kept []mount
 	for _, m := range k.of.kernel.mounts[uid] {
-		b := k.struck(fault.VolumeUnmount, m.pod, m.volume)
+		b := k.faultAt(fault.VolumeUnmount, m.pod, m.volume)
 		if b.until.IsZero() {
 			k.out.Note("", history.Unmount{UID: string(uid), Volume: m.volume, Path: m.path})
 			k.devices.Remove(uid, m.volume)
@@ -206,14 +206,14 @@ func (k *kubeletProcess) unmount(uid types.UID) (left []string, until time.Time,
 func (v *kernelVolumes) RemoveDirs(ctx context.Context, pod *corev1.Pod) error {
 	poll := v.k.of.timing.Volumes.DirPoll
 	for len(pod.Spec.Volumes) > 0 {
-		b := v.k.struck(fault.VolumeRemoveDir, pod.Name, "")
+		b := v.k.faultAt(fault.VolumeRemoveDir, pod.Name, "")
 		if b.until.IsZero() {
 			break
 		}
 		if b.err != nil {
 			v.of(pod.UID).stays = b.err
 		}
-		now := v.k.begun.now
+		now := v.k.incarnation.now
 		if err := v.sleepUntil(ctx, now.Add(max(b.until.Sub(now).Truncate(poll), 0)+poll)); err != nil {
 			return err
 		}
@@ -232,10 +232,10 @@ func (v *kernelVolumes) EnvFile(*corev1.Pod, *corev1.FileKeySelector) (string, e
 
 // unmountOrphans unmounts the volumes of unknown pods that do not run. Failures are tried again at
 // the next round.
-func (k *kubeletProcess) sweep() {
+func (k *kubeletProcess) unmountOrphans() {
 	for _, uid := range slices.Sorted(maps.Keys(k.of.kernel.mounts)) {
 		seen, listed := k.runtime.views.Last(uid)
-		if k.pods[uid] != nil || k.worked(uid) || !listed || !seen.Idle() {
+		if k.pods[uid] != nil || k.hasWorker(uid) || !listed || !seen.Idle() {
 			continue
 		}
 		if left, _, _ := k.unmount(uid); len(left) > 0 {

@@ -11,36 +11,36 @@ type Class int
 
 // The classes.
 const (
-	Lost        Class = iota // a message is lost
-	Twice                    // one comes twice
-	Late                     // one comes late
-	Severed                  // the node is cut off
-	HalfCut                  // one direction of it is
-	NoAPI                    // the apiserver is down
-	NoControl                // the controllers are
-	NoKubelet                // the node's kubelet is
-	NoRuntime                // its runtime is
-	Rebooting                // the node is
-	StandsStill              // a process stands still
-	BadDisk                  // the apiserver's disk is slow, or fails
-	WrongClock               // a process's clock is wrong
-	classes                  // how many there are
+	MessageLost       Class = iota // a message is lost
+	MessageDuplicated              // one comes twice
+	MessageLate                    // one comes late
+	NodeCutOff                     // the node is cut off
+	HalfCut                        // one direction of it is
+	APIServerDown                  // the apiserver is down
+	ControllersDown                // the controllers are
+	KubeletDown                    // the node's kubelet is
+	RuntimeDown                    // its runtime is
+	NodeRebooting                  // the node is
+	ProcessPaused                  // a process stands still
+	BadDisk                        // the apiserver's disk is slow, or fails
+	WrongClock                     // a process's clock is wrong
+	classCount                     // how many there are
 )
 
 // String is the class's name.
 func (c Class) String() string {
-	return [classes]string{
+	return [classCount]string{
 		"lost", "twice", "late", "cut", "half cut", "no api", "no control", "no kubelet", "no runtime", "reboot", "pause", "disk", "clock",
 	}[c]
 }
 
 // Matrix is how often faults of each class met a pod in each phase of its deletion.
-type Matrix [phases][classes]int
+type Matrix [phaseCount][classCount]int
 
 // faultSpan is one fault: which deletions it meets, and when.
-type stroke struct {
+type faultSpan struct {
 	class    Class
-	meets    func(spell) bool
+	meets    func(phaseSpan) bool
 	from, to time.Time
 }
 
@@ -50,9 +50,9 @@ func MatrixOf(lived Result) Matrix {
 	if len(lived.Log.Events) == 0 {
 		return m
 	}
-	spells := spellsOf(lived.Log)
+	spells := phaseSpans(lived.Log)
 	start := time.Unix(0, lived.Log.Events[0].Began)
-	for _, s := range append(troubles(lived.Script, start), messages(lived.Deviations, start)...) {
+	for _, s := range append(scriptFaults(lived.Script, start), messageFaults(lived.Deviations, start)...) {
 		for _, each := range spells {
 			if s.from.Before(each.to) && each.from.Before(s.to) && s.meets(each) {
 				m[each.phase][s.class]++
@@ -88,10 +88,10 @@ func (m *Matrix) Empty() []string {
 func (m *Matrix) String() string {
 	var b strings.Builder
 	b.WriteString("| |")
-	for class := range classes {
+	for class := range classCount {
 		fmt.Fprintf(&b, " %s |", class)
 	}
-	b.WriteString("\n|---|" + strings.Repeat("--:|", int(classes)) + "\n")
+	b.WriteString("\n|---|" + strings.Repeat("--:|", int(classCount)) + "\n")
 	for phase := range m {
 		fmt.Fprintf(&b, "| %s |", Phase(phase))
 		for _, n := range m[phase] {
@@ -103,24 +103,24 @@ func (m *Matrix) String() string {
 }
 
 // scriptFaults returns the faults of a script.
-func troubles(script Script, start time.Time) []stroke {
-	var all []stroke
+func scriptFaults(script Script, start time.Time) []faultSpan {
+	var all []faultSpan
 	for _, deed := range script.Actions {
 		class, broken := classOf(deed)
 		if !broken {
 			continue
 		}
 		_, node, ofNode := strings.Cut(deed.Name, "/")
-		if class == Severed || class == HalfCut || class == Rebooting {
+		if class == NodeCutOff || class == HalfCut || class == NodeRebooting {
 			node, ofNode = deed.Name, true
 		}
 		lasts := deed.For
 		if deed.Kind == SlowDisk {
 			lasts = slowFor
 		}
-		all = append(all, stroke{
+		all = append(all, faultSpan{
 			class: class, from: start.Add(deed.At), to: start.Add(deed.At + lasts),
-			meets: func(s spell) bool { return !ofNode || s.node == node },
+			meets: func(s phaseSpan) bool { return !ofNode || s.node == node },
 		})
 	}
 	return all
@@ -129,21 +129,21 @@ func troubles(script Script, start time.Time) []stroke {
 func classOf(deed Action) (class Class, broken bool) {
 	switch {
 	case deed.Kind == CutNode && deed.Detail == "":
-		return Severed, true
+		return NodeCutOff, true
 	case deed.Kind == CutNode:
 		return HalfCut, true
 	case deed.Kind == Crash && deed.Name == APIServer:
-		return NoAPI, true
+		return APIServerDown, true
 	case deed.Kind == Crash && deed.Name == Controllers:
-		return NoControl, true
+		return ControllersDown, true
 	case deed.Kind == Crash && strings.HasPrefix(deed.Name, "kubelet/"):
-		return NoKubelet, true
+		return KubeletDown, true
 	case deed.Kind == Crash && strings.HasPrefix(deed.Name, "runtime/"):
-		return NoRuntime, true
+		return RuntimeDown, true
 	case deed.Kind == Reboot:
-		return Rebooting, true
+		return NodeRebooting, true
 	case deed.Kind == Pause:
-		return StandsStill, true
+		return ProcessPaused, true
 	case deed.Kind == SlowDisk, deed.Kind == FailDisk:
 		return BadDisk, true
 	case deed.Kind == SkewClock:
@@ -153,28 +153,28 @@ func classOf(deed Action) (class Class, broken bool) {
 }
 
 // messageFaults returns the lost, duplicated and late messages about pods.
-func messages(deviations []Deviation, start time.Time) []stroke {
-	var all []stroke
+func messageFaults(deviations []Deviation, start time.Time) []faultSpan {
+	var all []faultSpan
 	for _, d := range deviations {
 		if !strings.Contains(d.About, "pods") {
 			continue
 		}
-		class, from := Late, start.Add(time.Duration(d.Second)*time.Second)
+		class, from := MessageLate, start.Add(time.Duration(d.Second)*time.Second)
 		switch d.Copies {
 		case 0:
-			class = Lost
+			class = MessageLost
 		case 1:
 		default:
-			class = Twice
+			class = MessageDuplicated
 		}
-		all = append(all, stroke{class: class, from: from, to: from.Add(time.Second + d.Delay), meets: d.concerns})
+		all = append(all, faultSpan{class: class, from: from, to: from.Add(time.Second + d.Delay), meets: d.concerns})
 	}
 	return all
 }
 
 // concerns reports whether a message is about the pod: it names the pod, or is about many pods for
 // its kubelet or for the controllers.
-func (d Deviation) concerns(s spell) bool {
+func (d Deviation) concerns(s phaseSpan) bool {
 	if strings.HasSuffix(d.About, " "+s.pod) {
 		return true
 	}

@@ -45,7 +45,7 @@ func TestPhases(t *testing.T) {
 	note(history.Exit{ContainerRef: history.ContainerRef{UID: "v", Container: "d"}})
 
 	var got []Phase
-	for _, s := range spellsOf(all) {
+	for _, s := range phaseSpans(all) {
 		if !s.to.After(s.from) {
 			t.Errorf("%v lasts from %v to %v", s.phase, s.from, s.to)
 		}
@@ -85,11 +85,11 @@ func TestMatrix(t *testing.T) {
 		}},
 	})
 	var want Matrix
-	want[Stopping][NoKubelet], want[Stopping][WrongClock] = 1, 1
+	want[Stopping][KubeletDown], want[Stopping][WrongClock] = 1, 1
 	if m != want {
 		t.Errorf("met\n%vwant\n%v", &m, &want)
 	}
-	if got := len(m.Empty()); got != int(phases)*int(classes)-2 {
+	if got := len(m.Empty()); got != int(phaseCount)*int(classCount)-2 {
 		t.Errorf("%d cells are empty", got)
 	}
 }

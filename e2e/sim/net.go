@@ -49,7 +49,7 @@ const (
 )
 
 // FaultRates says how many of a million messages between hosts are lost, duplicated and late.
-type Trouble struct {
+type FaultRates struct {
 	Lost  uint64 `json:"lost,omitempty"`
 	Twice uint64 `json:"twice,omitempty"`
 	Late  uint64 `json:"late,omitempty"`
@@ -66,23 +66,23 @@ type Window struct {
 // [Passage]. In a recorded run only the recorded deviations happen.
 type Net struct {
 	seed    uint64
-	trouble Trouble
+	trouble FaultRates
 	// until is when trouble ends; zero for never.
 	until time.Duration
-	// written has the deviations of a life that is played again; nil when the seed decides.
-	written map[Passage]Fate
-	jitters map[Window]bool
+	// recorded has the deviations of a life that is played again; nil when the seed decides.
+	recorded map[Passage]Fate
+	jitters  map[Window]bool
 	// Deviations and Jitters are what has happened.
 	Deviations []Deviation
 	Jitters    []Window
 
-	roads  map[Link]*road
+	links  map[Link]*linkState
 	second int64
 	nth    map[uint64]int // by all else that names a passage
 }
 
 // linkState is the state of a link.
-type road struct {
+type linkState struct {
 	Link
 
 	// local says that it stays on one machine.
@@ -99,29 +99,29 @@ type road struct {
 
 // NewNet is a network whose trouble is decided by a seed, until a time after the beginning,
 // or for ever when that is zero.
-func NewNet(seed uint64, trouble Trouble, until time.Duration) *Net {
+func NewNet(seed uint64, trouble FaultRates, until time.Duration) *Net {
 	return &Net{
 		seed: seed, trouble: trouble, until: until,
-		roads: map[Link]*road{}, nth: map[uint64]int{},
+		links: map[Link]*linkState{}, nth: map[uint64]int{},
 	}
 }
 
 // state returns the state of a link.
-func (n *Net) road(link Link) *road {
-	if known := n.roads[link]; known != nil {
+func (n *Net) state(link Link) *linkState {
+	if known := n.links[link]; known != nil {
 		return known
 	}
 	names := mixText(mixText(mixed(n.seed), link.From), link.To)
-	made := &road{Link: link, local: sameNode(link), names: names, second: -1, window: -1}
-	n.roads[link] = made
+	made := &linkState{Link: link, local: sameNode(link), names: names, second: -1, window: -1}
+	n.links[link] = made
 	return made
 }
 
 // Replay makes only the recorded deviations happen.
-func (n *Net) Written(deviations []Deviation, jitters []Window) {
-	n.written, n.jitters = map[Passage]Fate{}, map[Window]bool{}
+func (n *Net) Replay(deviations []Deviation, jitters []Window) {
+	n.recorded, n.jitters = map[Passage]Fate{}, map[Window]bool{}
 	for _, d := range deviations {
-		n.written[d.Passage] = d.Fate
+		n.recorded[d.Passage] = d.Fate
 	}
 	for _, w := range jitters {
 		n.jitters[w] = true
@@ -144,16 +144,16 @@ func nodePart(process string) string {
 }
 
 // Cut loses everything on a link; Heal ends one cut.
-func (n *Net) Cut(link Link) { n.road(link).cuts++ }
+func (n *Net) Cut(link Link) { n.state(link).cuts++ }
 
 // Heal takes back one cut of a link.
 func (n *Net) Heal(link Link) {
-	r := n.road(link)
+	r := n.state(link)
 	r.cuts = max(r.cuts-1, 0)
 }
 
 // fate decides about one message.
-func (n *Net) fate(now time.Duration, r *road, kind, about string) Fate {
+func (n *Net) fate(now time.Duration, r *linkState, kind, about string) Fate {
 	if r.local {
 		return Fate{Copies: 1, Delay: localDelay}
 	}
@@ -168,7 +168,7 @@ func (n *Net) fate(now time.Duration, r *road, kind, about string) Fate {
 		return Fate{}
 	}
 	p := Passage{Link: r.Link, Kind: kind, About: about, Second: n.second, Nth: nth}
-	fate := n.decide(now, r, p, next(mixNumber(sum, uint64(nth))))
+	fate := n.decide(now, r, p, nextRandom(mixNumber(sum, uint64(nth))))
 	if n.until > 0 && now >= n.until {
 		return Fate{Copies: 1, Delay: min(fate.Delay, mostDelay)}
 	}
@@ -176,7 +176,7 @@ func (n *Net) fate(now time.Duration, r *road, kind, about string) Fate {
 }
 
 // begin is the sum of all that names a message of this second but its kind and about.
-func (r *road) begin(second int64) uint64 {
+func (r *linkState) begin(second int64) uint64 {
 	if second != r.second {
 		r.second, r.begun = second, mixNumber(r.names, uint64(second))
 	}
@@ -184,15 +184,15 @@ func (r *road) begin(second int64) uint64 {
 }
 
 // decide is what becomes of a message; the roll is all its own.
-func (n *Net) decide(now time.Duration, r *road, p Passage, roll uint64) Fate {
+func (n *Net) decide(now time.Duration, r *linkState, p Passage, roll uint64) Fate {
 	delay := n.delay(now, r, roll)
-	if n.written != nil {
-		if fate, ok := n.written[p]; ok {
+	if n.recorded != nil {
+		if fate, ok := n.recorded[p]; ok {
 			return fate
 		}
 		return Fate{Copies: 1, Delay: delay}
 	}
-	fate, chance := Fate{Copies: 1, Delay: delay}, next(roll)%1_000_000
+	fate, chance := Fate{Copies: 1, Delay: delay}, nextRandom(roll)%1_000_000
 	switch t := n.trouble; {
 	case n.until > 0 && now >= n.until:
 		return fate
@@ -201,7 +201,7 @@ func (n *Net) decide(now time.Duration, r *road, p Passage, roll uint64) Fate {
 	case chance < t.Lost+t.Twice && p.Kind != "answer":
 		fate.Copies = 2
 	case chance < t.Lost+t.Twice+t.Late:
-		fate.Delay += time.Duration(next(next(roll))%uint64(slowestLate/time.Millisecond)) * time.Millisecond
+		fate.Delay += time.Duration(nextRandom(nextRandom(roll))%uint64(slowestLate/time.Millisecond)) * time.Millisecond
 	default:
 		return fate
 	}
@@ -210,16 +210,16 @@ func (n *Net) decide(now time.Duration, r *road, p Passage, roll uint64) Fate {
 }
 
 // delay is the jitter of a message, if its window has any.
-func (n *Net) delay(now time.Duration, r *road, roll uint64) time.Duration {
+func (n *Net) delay(now time.Duration, r *linkState, roll uint64) time.Duration {
 	w := Window{r.Link, int64(now / window)}
-	if n.written != nil && !n.jitters[w] {
+	if n.recorded != nil && !n.jitters[w] {
 		return plainDelay
 	}
 	if w.N != r.window {
 		r.window = w.N
 		n.Jitters = append(n.Jitters, w)
 	}
-	return leastDelay + time.Duration(next(next(next(roll)))%uint64((mostDelay-leastDelay)/time.Microsecond))*time.Microsecond
+	return leastDelay + time.Duration(nextRandom(nextRandom(nextRandom(roll)))%uint64((mostDelay-leastDelay)/time.Microsecond))*time.Microsecond
 }
 
 // SortDeviations puts deviations in order of time.
@@ -238,7 +238,7 @@ func mix(seed uint64, parts ...any) uint64 {
 			sum = mixNumber(sum, part)
 		}
 	}
-	return next(sum)
+	return nextRandom(sum)
 }
 
 // mixPrime and mixed, the beginning, are FNV-1a's.
@@ -261,7 +261,7 @@ func mixNumber(sum, number uint64) uint64 {
 }
 
 // nextRandom returns the next number of SplitMix64.
-func next(x uint64) uint64 {
+func nextRandom(x uint64) uint64 {
 	x += 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb

@@ -52,7 +52,7 @@ func (u *player) Step(now time.Time, in Input, out Out) {
 }
 
 func (u *player) ask(now time.Time, out Out, ask Ask) {
-	_ = u.client.Do(now, out, ask, func(_ time.Time, got Got, _ Out) {
+	_ = u.client.Do(now, out, ask, func(_ time.Time, got Outcome, _ Out) {
 		if got.Err != nil {
 			u.refuse = append(u.refuse, got.Err.Error())
 		}
@@ -89,17 +89,17 @@ func remove(at time.Duration, grace int64) act {
 }
 
 // nodeTest is a node, its apiserver and a user in one world.
-type life struct {
+type nodeTest struct {
 	*World
 	kernel *Kernel
 	user   *player
 }
 
 // playNode runs the acts for two minutes; arrange may inject faults.
-func play(t *testing.T, acts []act, arrange, check func(l *life)) {
+func playNode(t *testing.T, acts []act, arrange, check func(l *nodeTest)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		l := &life{World: NewWorld(NewNet(1, Trouble{}, 0)), kernel: NewKernel(), user: &player{acts: acts}}
+		l := &nodeTest{World: NewWorld(NewNet(1, FaultRates{}, 0)), kernel: NewKernel(), user: &player{acts: acts}}
 		drive := &Drive{seed: 1}
 		l.Add(APIServer, func() Process { return NewAPIServer(drive, nil, func() {}) }, 0)
 		l.Add("runtime/node-1", func() Process { return newRuntime("node-1", l.kernel) }, time.Second)
@@ -115,7 +115,7 @@ func play(t *testing.T, acts []act, arrange, check func(l *life)) {
 		if len(l.user.refuse) > 0 {
 			t.Errorf("the user was refused: %v", l.user.refuse)
 		}
-		l.guaranteed(t)
+		l.checkGuarantees(t)
 		check(l)
 		if t.Failed() {
 			t.Log(strings.Join(l.lines(), "\n"))
@@ -124,9 +124,9 @@ func play(t *testing.T, acts []act, arrange, check func(l *life)) {
 }
 
 // checkGuarantees checks the guarantees on the history.
-func (l *life) guaranteed(t *testing.T) {
+func (l *nodeTest) checkGuarantees(t *testing.T) {
 	t.Helper()
-	results, err := guarantees.Check(guarantees.Evidence{Log: l.History(), Store: StoreLog(l.Kept(APIServer, diskStore))})
+	results, err := guarantees.Check(guarantees.Evidence{Log: l.History(), Store: StoreLog(l.Persisted(APIServer, diskStore))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +138,7 @@ func (l *life) guaranteed(t *testing.T) {
 }
 
 // lines returns what processes of the node have recorded, with the seconds since the start.
-func (l *life) lines() []string {
+func (l *nodeTest) lines() []string {
 	var lines []string
 	for _, e := range l.History().Events {
 		what := ""
@@ -171,7 +171,7 @@ func (l *life) lines() []string {
 }
 
 // times returns when an event was recorded.
-func (l *life) times(told string) []time.Duration {
+func (l *nodeTest) times(told string) []time.Duration {
 	var times []time.Duration
 	for _, line := range l.lines() {
 		if at, what, _ := strings.Cut(strings.TrimSpace(line), " "); strings.Contains(what, told) {
@@ -183,19 +183,19 @@ func (l *life) times(told string) []time.Duration {
 }
 
 // count counts the records of an event.
-func (l *life) count(told string) int { return len(l.times(told)) }
+func (l *nodeTest) count(told string) int { return len(l.times(told)) }
 
 // crashFor crashes a process, and restarts it later.
-func (l *life) down(process string, at, back time.Duration) {
+func (l *nodeTest) crashFor(process string, at, back time.Duration) {
 	l.At(at, func() { l.Crash(process) })
 	l.At(back, func() { l.Start(process) })
 }
 
 // alive counts the programs that run at the end.
-func (l *life) alive() int { return len(l.kernel.Alive(l.now)) }
+func (l *nodeTest) alive() int { return len(l.kernel.Alive(l.now)) }
 
 // wantAfter checks the time from one event to the first of another.
-func (l *life) after(t *testing.T, first, then string, want time.Duration) {
+func (l *nodeTest) wantAfter(t *testing.T, first, then string, want time.Duration) {
 	t.Helper()
 	one, two := l.times(first), l.times(then)
 	if len(one) == 0 || len(two) == 0 {
@@ -208,7 +208,7 @@ func (l *life) after(t *testing.T, first, then string, want time.Duration) {
 }
 
 // wantCount checks how often an event was recorded.
-func (l *life) often(t *testing.T, told string, want int) {
+func (l *nodeTest) wantCount(t *testing.T, told string, want int) {
 	t.Helper()
 	if got := l.count(told); got != want {
 		t.Errorf("%s was told %d times, want %d", told, got, want)
@@ -216,7 +216,7 @@ func (l *life) often(t *testing.T, told string, want int) {
 }
 
 // wantGone checks that nothing of the pod is left, in the API or on the node.
-func (l *life) gone(t *testing.T) {
+func (l *nodeTest) wantGone(t *testing.T) {
 	t.Helper()
 	if l.count("commit DELETED") != l.count("commit ADDED") || l.alive() > 0 || len(l.kernel.mounts) > 0 {
 		t.Errorf("%d pods made, %d removed, %d programs run, mounted: %v", l.count("commit ADDED"), l.count("commit DELETED"), l.alive(), l.kernel.mounts)
@@ -258,11 +258,11 @@ func TestNodeStops(t *testing.T) {
 			if edit == nil {
 				edit = func(*corev1.Pod) {}
 			}
-			play(t, []act{create(made, row.script, edit), remove(marked, row.grace)}, nil, func(l *life) {
-				l.after(t, row.first, row.then, row.after)
-				l.often(t, "rt.sig SIGTERM", 1)
-				l.often(t, "rt.sig SIGKILL", row.kills)
-				l.gone(t)
+			playNode(t, []act{create(made, row.script, edit), remove(marked, row.grace)}, nil, func(l *nodeTest) {
+				l.wantAfter(t, row.first, row.then, row.after)
+				l.wantCount(t, "rt.sig SIGTERM", 1)
+				l.wantCount(t, "rt.sig SIGKILL", row.kills)
+				l.wantGone(t)
 			})
 		})
 	}
@@ -275,15 +275,15 @@ func withHook(hook *corev1.LifecycleHandler) func(*corev1.Pod) {
 // A grace that is shortened before the kubelet acts counts; one that is shortened during the
 // stop changes nothing for the runtime (KBL-18, TRC-12).
 func TestNodeShortenedGrace(t *testing.T) {
-	play(t, []act{create(made, "ignores TERM"), remove(marked, 20), remove(marked+5*time.Second, 12)}, nil, func(l *life) {
-		l.after(t, "rt.sig SIGTERM", "rt.sig SIGKILL", 20*time.Second)
-		l.gone(t)
+	playNode(t, []act{create(made, "ignores TERM"), remove(marked, 20), remove(marked+5*time.Second, 12)}, nil, func(l *nodeTest) {
+		l.wantAfter(t, "rt.sig SIGTERM", "rt.sig SIGKILL", 20*time.Second)
+		l.wantGone(t)
 	})
-	play(t, []act{create(made, "ignores TERM"), remove(marked, 20), remove(marked+5*time.Second, 12)}, func(l *life) {
-		l.down("kubelet/node-1", marked-time.Second, marked+10*time.Second)
-	}, func(l *life) {
-		l.after(t, "rt.sig SIGTERM", "rt.sig SIGKILL", 12*time.Second)
-		l.gone(t)
+	playNode(t, []act{create(made, "ignores TERM"), remove(marked, 20), remove(marked+5*time.Second, 12)}, func(l *nodeTest) {
+		l.crashFor("kubelet/node-1", marked-time.Second, marked+10*time.Second)
+	}, func(l *nodeTest) {
+		l.wantAfter(t, "rt.sig SIGTERM", "rt.sig SIGKILL", 12*time.Second)
+		l.wantGone(t)
 	})
 }
 
@@ -306,11 +306,11 @@ func TestNodeKubeletCrash(t *testing.T) {
 		"Gone":                            {marked + 20*time.Second, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			play(t, []act{create(made, "ignores TERM"), remove(marked, 8)}, func(l *life) {
-				l.down("kubelet/node-1", row.at, row.at+5*time.Second)
-			}, func(l *life) {
-				l.often(t, "rt.sig SIGTERM", row.terms)
-				l.gone(t)
+			playNode(t, []act{create(made, "ignores TERM"), remove(marked, 8)}, func(l *nodeTest) {
+				l.crashFor("kubelet/node-1", row.at, row.at+5*time.Second)
+			}, func(l *nodeTest) {
+				l.wantCount(t, "rt.sig SIGTERM", row.terms)
+				l.wantGone(t)
 			})
 		})
 	}
@@ -319,46 +319,46 @@ func TestNodeKubeletCrash(t *testing.T) {
 // The runtime crashes while it stops a container: what runs lives on, no signal is sent
 // again, and the stop begins anew.
 func TestNodeRuntimeCrash(t *testing.T) {
-	play(t, []act{create(made, "ignores TERM"), remove(marked, 10)}, func(l *life) {
-		l.down("runtime/node-1", marked+3*time.Second, marked+5*time.Second)
-	}, func(l *life) {
-		l.often(t, "rt.sig SIGTERM", 1)
-		l.often(t, "rt.sig SIGKILL", 1)
-		l.often(t, "k.stuck", 1)
-		l.gone(t)
+	playNode(t, []act{create(made, "ignores TERM"), remove(marked, 10)}, func(l *nodeTest) {
+		l.crashFor("runtime/node-1", marked+3*time.Second, marked+5*time.Second)
+	}, func(l *nodeTest) {
+		l.wantCount(t, "rt.sig SIGTERM", 1)
+		l.wantCount(t, "rt.sig SIGKILL", 1)
+		l.wantCount(t, "k.stuck", 1)
+		l.wantGone(t)
 	})
-	play(t, []act{create(made, "on TERM exits 3 after 4s"), remove(marked, 10)}, func(l *life) {
-		l.down("runtime/node-1", marked+3*time.Second, marked+6*time.Second)
-	}, func(l *life) {
-		l.often(t, "rt.sig SIGTERM", 1)
-		l.often(t, "rt.sig SIGKILL", 0)
-		l.often(t, "rt.exit 3", 1) // while the runtime was down
-		l.gone(t)
+	playNode(t, []act{create(made, "on TERM exits 3 after 4s"), remove(marked, 10)}, func(l *nodeTest) {
+		l.crashFor("runtime/node-1", marked+3*time.Second, marked+6*time.Second)
+	}, func(l *nodeTest) {
+		l.wantCount(t, "rt.sig SIGTERM", 1)
+		l.wantCount(t, "rt.sig SIGKILL", 0)
+		l.wantCount(t, "rt.exit 3", 1) // while the runtime was down
+		l.wantGone(t)
 	})
 }
 
 // A pod that is forced away while its kubelet is down is an orphan for the next (KBL-73).
 func TestNodeOrphan(t *testing.T) {
-	play(t, []act{create(made, "ignores TERM"), remove(marked, 0)}, func(l *life) {
-		l.down("kubelet/node-1", marked-2*time.Second, marked+10*time.Second)
-	}, func(l *life) {
-		l.often(t, "k.term 1", 1)
-		l.after(t, "rt.sig SIGTERM", "rt.sig SIGKILL", 2*time.Second)
-		l.often(t, "k.final", 0)
-		l.gone(t)
+	playNode(t, []act{create(made, "ignores TERM"), remove(marked, 0)}, func(l *nodeTest) {
+		l.crashFor("kubelet/node-1", marked-2*time.Second, marked+10*time.Second)
+	}, func(l *nodeTest) {
+		l.wantCount(t, "k.term 1", 1)
+		l.wantAfter(t, "rt.sig SIGTERM", "rt.sig SIGKILL", 2*time.Second)
+		l.wantCount(t, "k.final", 0)
+		l.wantGone(t)
 	})
 }
 
 // A pod takes the name of one that is forced away and still stops: neither is touched for
 // the other (KBL-22).
 func TestNodeSameName(t *testing.T) {
-	play(t, []act{
+	playNode(t, []act{
 		create(made, "ignores TERM"), remove(marked, 20), remove(marked+time.Second, 0),
 		create(marked+2*time.Second, "on TERM exits 0 after 1s"),
-	}, nil, func(l *life) {
-		l.often(t, "rt.sig SIGTERM", 1)
-		l.after(t, "rt.sig SIGTERM", "rt.sig SIGKILL", 20*time.Second)
-		l.often(t, "k.final", 0)
+	}, nil, func(l *nodeTest) {
+		l.wantCount(t, "rt.sig SIGTERM", 1)
+		l.wantAfter(t, "rt.sig SIGTERM", "rt.sig SIGKILL", 20*time.Second)
+		l.wantCount(t, "k.final", 0)
 		if l.alive() != 1 || len(l.kernel.mounts) != 1 {
 			t.Errorf("%d programs run, mounted: %v; want the second pod's", l.alive(), l.kernel.mounts)
 		}
@@ -367,21 +367,21 @@ func TestNodeSameName(t *testing.T) {
 
 // The whole node is started anew: nothing of what ran is left, and it runs again.
 func TestNodeReboot(t *testing.T) {
-	play(t, []act{create(made, "on TERM exits 0 after 1s"), remove(90*time.Second, 10)}, func(l *life) {
-		l.down("kubelet/node-1", marked, marked+20*time.Second)
-		l.down("runtime/node-1", marked, marked+20*time.Second)
+	playNode(t, []act{create(made, "on TERM exits 0 after 1s"), remove(90*time.Second, 10)}, func(l *nodeTest) {
+		l.crashFor("kubelet/node-1", marked, marked+20*time.Second)
+		l.crashFor("runtime/node-1", marked, marked+20*time.Second)
 		l.At(marked, l.kernel.Reboot)
-	}, func(l *life) {
-		l.often(t, "rt.exit 255", 1)
-		l.often(t, "rt.start", 2)
-		l.often(t, "rt.sig SIGTERM", 1)
-		l.gone(t)
+	}, func(l *nodeTest) {
+		l.wantCount(t, "rt.exit 255", 1)
+		l.wantCount(t, "rt.start", 2)
+		l.wantCount(t, "rt.sig SIGTERM", 1)
+		l.wantGone(t)
 	})
 }
 
 // A container that crashes is started again, later each time.
 func TestNodeCrashLoop(t *testing.T) {
-	play(t, []act{create(made, "exits 1 after 5s")}, nil, func(l *life) {
+	playNode(t, []act{create(made, "exits 1 after 5s")}, nil, func(l *nodeTest) {
 		if starts := l.times("rt.start"); len(starts) != 6 {
 			t.Errorf("it was started at %v, want 6 times: after 0, 10, 20, 40 and 80 s", starts)
 		}

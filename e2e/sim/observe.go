@@ -26,7 +26,7 @@ import (
 // it is never cut, and takes no time here. Who is down, or stands still, does not answer.
 
 // inspectable is a process that can describe its state.
-type inspected interface {
+type inspectable interface {
 	// inspect is told the time, and what its clock shows.
 	inspect(now, shown time.Time) any
 }
@@ -39,7 +39,7 @@ func (w *World) manage(_ context.Context, process string, said any) error {
 	if p == nil || p.running == nil || p.paused {
 		return errSilent
 	}
-	asked, is := p.running.(inspected)
+	asked, is := p.running.(inspectable)
 	if !is {
 		return errSilent
 	}
@@ -49,13 +49,13 @@ func (w *World) manage(_ context.Context, process string, said any) error {
 
 // storeReader is the apiserver for observers: it reads the apiserver's disk while the apiserver is
 // up.
-type reading struct{ *World }
+type storeReader struct{ *World }
 
-func (r reading) snapshot() (*store.Snapshot, error) {
+func (r storeReader) snapshot() (*store.Snapshot, error) {
 	if p := r.processes[APIServer]; p == nil || p.running == nil || p.paused {
 		return nil, ErrNoAnswer
 	}
-	kept, _ := r.Kept(APIServer, diskStore).(stored)
+	kept, _ := r.Persisted(APIServer, diskStore).(stored)
 	if kept.image == nil {
 		return nil, ErrNoAnswer
 	}
@@ -63,7 +63,7 @@ func (r reading) snapshot() (*store.Snapshot, error) {
 }
 
 // Get implements gather.API.
-func (r reading) Get(_ context.Context, target podapi.Target, _ metav1.GetOptions) (kinds.Object, error) {
+func (r storeReader) Get(_ context.Context, target podapi.Target, _ metav1.GetOptions) (kinds.Object, error) {
 	snapshot, err := r.snapshot()
 	if err != nil {
 		return nil, err
@@ -76,7 +76,7 @@ func (r reading) Get(_ context.Context, target podapi.Target, _ metav1.GetOption
 }
 
 // List implements gather.API.
-func (r reading) List(_ context.Context, target podapi.Target, _ metav1.ListOptions) (*podapi.List, error) {
+func (r storeReader) List(_ context.Context, target podapi.Target, _ metav1.ListOptions) (*podapi.List, error) {
 	snapshot, err := r.snapshot()
 	if err != nil {
 		return nil, err
@@ -89,7 +89,7 @@ func (r reading) List(_ context.Context, target podapi.Target, _ metav1.ListOpti
 }
 
 // observers runs the rounds of the explain controller in the controllers' process.
-type explaining struct {
+type observers struct {
 	rounds *explain.Rounds
 	began  time.Time
 	// catchUp has the bubble's time, which the rounds go by, be the world's.
@@ -99,19 +99,19 @@ type explaining struct {
 // The alarms of its rounds.
 const (
 	lookOverdue = "overdue"
-	lookGhosts  = "ghosts"
+	lookUnknown = "ghosts"
 )
 
 // explainer is the controllers' explain controller; it tells through note.
 func (w *World) explainer(note func(history.Fact)) *explain.Rounds {
 	return &explain.Rounds{
-		Observer: gather.Observer{API: reading{w}, Ask: w.manage, Clock: w.processes[Controllers].clock},
+		Observer: gather.Observer{API: storeReader{w}, Ask: w.manage, Clock: w.processes[Controllers].clock},
 		Event:    func(*corev1.Pod, string) {}, Record: note, Log: slog.New(slog.DiscardHandler),
 	}
 }
 
 // tick is the next of an observer's ticks.
-func (e *explaining) tick(now time.Time, period time.Duration) time.Time {
+func (e *observers) tick(now time.Time, period time.Duration) time.Time {
 	return now.Add(period - now.Sub(e.began)%period)
 }
 
@@ -123,13 +123,13 @@ func (c *controllers) observe(old, now *corev1.Pod) {
 	} else if now.DeletionTimestamp != nil {
 		c.out.Wake(lookOverdue, e.tick(c.now, explain.ExplainPeriod))
 	}
-	c.watchGhosts()
+	c.watchUnknownPods()
 }
 
 // watchUnknownPods schedules the next round, if there are unknown pods to look for.
-func (c *controllers) watchGhosts() {
+func (c *controllers) watchUnknownPods() {
 	if c.observing.rounds.HasUnknownPods(c.nodeNames()) {
-		c.out.Wake(lookGhosts, c.observing.tick(c.now, explain.UnknownPodsPeriod))
+		c.out.Wake(lookUnknown, c.observing.tick(c.now, explain.UnknownPodsPeriod))
 	}
 }
 
@@ -143,16 +143,16 @@ func (c *controllers) nodeNames() []string {
 }
 
 // runRound runs one of the rounds.
-func (c *controllers) watchOver(what string) {
+func (c *controllers) runRound(what string) {
 	if what == lookOverdue {
-		c.explain()
+		c.explainOverdue()
 		return
 	}
-	c.haunt()
+	c.checkUnknownPods()
 }
 
 // explainOverdue looks at the pods that are overdue.
-func (c *controllers) explain() {
+func (c *controllers) explainOverdue() {
 	var marked []*corev1.Pod
 	for _, pod := range c.pods.all() {
 		if pod.DeletionTimestamp != nil {
@@ -160,24 +160,24 @@ func (c *controllers) explain() {
 		}
 	}
 	c.observing.catchUp()
-	c.observing.rounds.Explain(unended(), marked)
+	c.observing.rounds.Explain(backgroundContext(), marked)
 	if len(marked) > 0 {
 		c.out.Wake(lookOverdue, c.observing.tick(c.now, explain.ExplainPeriod))
 	}
 }
 
 // checkUnknownPods looks at pods that left the API too early.
-func (c *controllers) haunt() {
+func (c *controllers) checkUnknownPods() {
 	c.observing.catchUp()
-	c.observing.rounds.CheckUnknownPods(unended(), explain.Views{
+	c.observing.rounds.CheckUnknownPods(backgroundContext(), explain.Views{
 		Pod:   func(namespace, called string) (*corev1.Pod, bool) { return c.pods.get(name{namespace, called}) },
 		Nodes: c.nodeNames,
 	})
-	c.watchGhosts()
+	c.watchUnknownPods()
 }
 
 // controllerNames returns the product's names of the controllers of this process.
-func controllersPlayed() []string {
+func controllerNames() []string {
 	return []string{
 		cronJobController, daemonController, deploymentController, "disruption-controller", "explain-controller", "garbage-collector-controller", "job-controller", "namespace-controller",
 		"node-lifecycle-controller", attachController, binderController, "pod-garbage-collector-controller", "replicaset-controller", "scheduler",
@@ -187,8 +187,8 @@ func controllersPlayed() []string {
 
 func (c *controllers) inspect(_, shown time.Time) any {
 	return inspect.Controllers{
-		Self:    inspect.Self{Process: Controllers, Boot: c.client.Boot, Began: c.out.Shows(c.observing.began), Now: shown},
-		Running: controllersPlayed(),
+		Self:    inspect.Self{Process: Controllers, Boot: c.client.Boot, Began: c.out.ClockTime(c.observing.began), Now: shown},
+		Running: controllerNames(),
 	}
 }
 
@@ -213,7 +213,7 @@ func (r *runtimeProcess) inspect(now, shown time.Time) any {
 
 func (k *kubeletProcess) inspect(now, shown time.Time) any {
 	said := inspect.Kubelet{
-		Self: inspect.Self{Process: "kubelet/" + k.of.node, Boot: k.begun.boot, Began: k.begun.at, Now: shown},
+		Self: inspect.Self{Process: "kubelet/" + k.of.node, Boot: k.incarnation.boot, Began: k.incarnation.at, Now: shown},
 		Node: k.of.node, Problems: k.runtime.views.Problems(now, k.of.timing.Relist), PodsRevision: k.api.set.Taken(),
 	}
 	for _, view := range k.workers.All() {

@@ -25,18 +25,18 @@ const (
 	Confirming              // the final delete is on its way
 	Held                    // confirmed; finalizers keep the object
 	Orphaned                // the object is gone, and something still runs
-	phases                  // how many there are
+	phaseCount              // how many there are
 )
 
 // String is the phase's name.
 func (p Phase) String() string {
-	return [phases]string{
+	return [phaseCount]string{
 		"asked", "marked", "heard", "hooked", "stopping", "hurried", "killed", "ended", "reported", "confirming", "held", "orphaned",
 	}[p]
 }
 
 // phaseSpan is the time that one pod was in one phase.
-type spell struct {
+type phaseSpan struct {
 	pod, node string // pod is namespace/name
 	phase     Phase
 	from, to  time.Time
@@ -53,34 +53,34 @@ type deletion struct {
 }
 
 // phaseTracker reads a run's history in order, and tracks the phases of each deletion.
-type diary struct {
+type phaseTracker struct {
 	pods   map[string]*deletion // by uid
-	asked  map[string]spell     // by operation
-	spells []spell
+	asked  map[string]phaseSpan // by operation
+	spells []phaseSpan
 }
 
 // phaseSpans returns the phases of all deletions of a run.
-func spellsOf(log history.Log) []spell {
-	d := diary{pods: map[string]*deletion{}, asked: map[string]spell{}}
+func phaseSpans(log history.Log) []phaseSpan {
+	d := phaseTracker{pods: map[string]*deletion{}, asked: map[string]phaseSpan{}}
 	for i := range log.Events {
 		d.read(&log.Events[i])
 	}
 	return d.spells
 }
 
-func (d *diary) pod(uid string) *deletion {
+func (d *phaseTracker) pod(uid string) *deletion {
 	if d.pods[uid] == nil {
 		d.pods[uid] = &deletion{alive: map[string]bool{}}
 	}
 	return d.pods[uid]
 }
 
-func (d *diary) read(e *history.Event) {
+func (d *phaseTracker) read(e *history.Event) {
 	began, ended := time.Unix(0, e.Began), time.Unix(0, e.Ended)
 	switch fact := e.Fact.(type) {
 	case history.OpCall:
 		if fact.Verb == "delete" && fact.Resource == "pods" && fact.Subresource == "" {
-			d.asked[e.Cause] = spell{pod: fact.Key, phase: Asked, from: began}
+			d.asked[e.Cause] = phaseSpan{pod: fact.Key, phase: Asked, from: began}
 		}
 	case history.OpReturn:
 		if asked, is := d.asked[e.Cause]; is {
@@ -90,33 +90,33 @@ func (d *diary) read(e *history.Event) {
 		}
 	case history.Commit:
 		if fact.Resource == "pods" {
-			d.committed(d.pod(fact.UID), fact, ended)
+			d.addCommit(d.pod(fact.UID), fact, ended)
 		}
 	case history.KubeletSee:
 		if fact.Grace != nil {
-			d.heard(d.pod(fact.UID), *fact.Grace, ended)
+			d.addSeen(d.pod(fact.UID), *fact.Grace, ended)
 		}
 	case history.KubeletFinal:
 		if p := d.pod(fact.UID); !p.since.IsZero() && !p.gone {
-			d.spells = append(d.spells, spell{p.key, p.node, Confirming, began, ended})
+			d.spells = append(d.spells, phaseSpan{p.key, p.node, Confirming, began, ended})
 		}
 	case history.Start:
 		d.pod(fact.UID).alive[fact.Container] = true
 	case history.PreStopBegin:
-		d.turn(d.pod(fact.UID), Hooked, ended)
+		d.setPhase(d.pod(fact.UID), Hooked, ended)
 	case history.PreStopEnd:
 		if p := d.pod(fact.UID); p.phase == Hooked {
-			d.turn(p, Heard, ended)
+			d.setPhase(p, Heard, ended)
 		}
 	case history.Signal:
-		d.signaled(d.pod(fact.UID), fact.Signal, ended)
+		d.addSignal(d.pod(fact.UID), fact.Signal, ended)
 	case history.Exit:
-		d.exited(d.pod(fact.UID), fact.Container, ended)
+		d.addExit(d.pod(fact.UID), fact.Container, ended)
 	}
 }
 
 // setPhase ends the current phase of a pod that is being deleted, and begins another.
-func (d *diary) turn(p *deletion, phase Phase, at time.Time) {
+func (d *phaseTracker) setPhase(p *deletion, phase Phase, at time.Time) {
 	if p.since.IsZero() || p.gone && phase != Orphaned {
 		return
 	}
@@ -124,13 +124,13 @@ func (d *diary) turn(p *deletion, phase Phase, at time.Time) {
 	p.phase, p.since = phase, at
 }
 
-func (d *diary) end(p *deletion, at time.Time) {
+func (d *phaseTracker) end(p *deletion, at time.Time) {
 	if !p.since.IsZero() && at.After(p.since) {
-		d.spells = append(d.spells, spell{p.key, p.node, p.phase, p.since, at})
+		d.spells = append(d.spells, phaseSpan{p.key, p.node, p.phase, p.since, at})
 	}
 }
 
-func (d *diary) committed(p *deletion, fact history.Commit, at time.Time) {
+func (d *phaseTracker) addCommit(p *deletion, fact history.Commit, at time.Time) {
 	p.key, p.node = fact.Key, fact.Node
 	switch {
 	case fact.Op == "DELETED":
@@ -146,38 +146,38 @@ func (d *diary) committed(p *deletion, fact history.Commit, at time.Time) {
 	case p.since.IsZero():
 		p.phase, p.since, p.grace = Marked, at, *fact.Grace
 	case *fact.Grace == 0 && len(fact.Finalizers) > 0 && p.phase == Reported:
-		d.turn(p, Held, at)
-	case terminal(fact.Phase) && p.phase != Held && len(p.alive) == 0:
-		d.turn(p, Reported, at)
+		d.setPhase(p, Held, at)
+	case isTerminal(fact.Phase) && p.phase != Held && len(p.alive) == 0:
+		d.setPhase(p, Reported, at)
 	}
 }
 
-func terminal(phase string) bool {
+func isTerminal(phase string) bool {
 	return phase == string(corev1.PodSucceeded) || phase == string(corev1.PodFailed)
 }
 
-func (d *diary) heard(p *deletion, grace int64, at time.Time) {
+func (d *phaseTracker) addSeen(p *deletion, grace int64, at time.Time) {
 	shorter := grace < p.grace
 	p.grace = min(p.grace, grace)
 	switch {
 	case p.phase == Marked:
-		d.turn(p, Heard, at)
+		d.setPhase(p, Heard, at)
 	case p.phase == Stopping && shorter:
-		d.turn(p, Hurried, at)
+		d.setPhase(p, Hurried, at)
 	}
 }
 
-func (d *diary) signaled(p *deletion, signal string, at time.Time) {
+func (d *phaseTracker) addSignal(p *deletion, signal string, at time.Time) {
 	switch {
 	case p.gone || len(p.alive) == 0:
 	case signal == "SIGKILL":
-		d.turn(p, Killed, at)
+		d.setPhase(p, Killed, at)
 	case p.phase < Stopping:
-		d.turn(p, Stopping, at)
+		d.setPhase(p, Stopping, at)
 	}
 }
 
-func (d *diary) exited(p *deletion, container string, at time.Time) {
+func (d *phaseTracker) addExit(p *deletion, container string, at time.Time) {
 	delete(p.alive, container)
 	switch {
 	case len(p.alive) > 0:
@@ -185,6 +185,6 @@ func (d *diary) exited(p *deletion, container string, at time.Time) {
 		d.end(p, at)
 		p.since = time.Time{}
 	case p.phase < Ended:
-		d.turn(p, Ended, at)
+		d.setPhase(p, Ended, at)
 	}
 }

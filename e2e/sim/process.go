@@ -105,13 +105,13 @@ type Clocks interface {
 	Wake(key string, at time.Time)
 	// ClockTime returns the reading of the process's clock, possibly skewed, at a time. Use it for
 	// timestamps of objects. Timeouts use the simulated time itself.
-	Shows(at time.Time) time.Time
+	ClockTime(at time.Time) time.Time
 	// Clock returns the process's clock for code that asks one; it follows the bubble's time.
 	Clock() clock.Clock
 }
 
 // TimedFact is a fact about something that took time, for example a write to a disk.
-type Lasted struct {
+type TimedFact struct {
 	history.Fact
 
 	Began time.Time

@@ -43,12 +43,12 @@ func TestQueue(t *testing.T) {
 }
 
 // TestWithoutFaults removes all faults from scripts, and keeps everything else.
-func TestQuiet(t *testing.T) {
+func TestWithoutFaults(t *testing.T) {
 	for seed := range uint64(20) {
 		loud := Draw(seed, modeOf(seed), time.Hour)
 		still := loud.WithoutFaults()
 		broken := func(d Action) bool { return d.Kind.isFault() }
-		if still.NetFaults != (Trouble{}) || slices.ContainsFunc(still.Actions, broken) {
+		if still.NetFaults != (FaultRates{}) || slices.ContainsFunc(still.Actions, broken) {
 			t.Errorf("seed %d: something breaks in a quiet life", seed)
 		}
 		made := func(s Script) (n int) {

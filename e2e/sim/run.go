@@ -48,7 +48,7 @@ func Run(script Script, trace io.Writer) Result {
 	defer c.End()
 	c.trace = newTrace(trace)
 	err := errors.Join(c.Run(script.Duration), c.trace.end())
-	store := StoreLog(c.Kept(APIServer, diskStore))
+	store := StoreLog(c.Persisted(APIServer, diskStore))
 	if err == nil && script.FaultsEnd > 0 {
 		err = c.checkFinalState()
 	}
@@ -63,7 +63,7 @@ func newCluster(script Script) *cluster {
 	script.sort()
 	net := NewNet(script.Seed, script.NetFaults, script.FaultsEnd)
 	if script.Recorded {
-		net.Written(script.Deviations, script.Jitters)
+		net.Replay(script.Deviations, script.Jitters)
 	}
 	c := &cluster{
 		World: NewWorld(net), script: &script, drive: &Drive{seed: script.Seed},
@@ -86,7 +86,7 @@ func (c *cluster) addProcesses() {
 		c.Add("runtime/"+node, func() Process { return newRuntime(node, kernel) }, time.Second)
 		c.Add("kubelet/"+node, func() Process { return newKubelet(node, kernel, kubelet.Default()) }, 2*time.Second)
 	}
-	c.beTwins()
+	c.addOldKubelets()
 	c.Add(User, func() Process { return NewUser(c.script) }, 0)
 	c.Add(Watcher, func() Process { return NewWatcher(c.script.Seed) }, 0)
 }
@@ -122,7 +122,7 @@ func (c *cluster) planFaults() {
 			history.TroubleFault, history.TroubleCut, history.TroubleClock, history.TroubleDown, history.TroublePaused,
 		}})
 	})
-	if c.script.NetFaults != (Trouble{}) || c.script.Recorded && len(c.script.Deviations) > 0 {
+	if c.script.NetFaults != (FaultRates{}) || c.script.Recorded && len(c.script.Deviations) > 0 {
 		network := history.Trouble{Kind: history.TroubleFault, What: "network"}
 		c.At(0, func() { c.Note(nemesis, history.FaultBegin{Trouble: network}) })
 		if c.script.FaultsEnd > 0 {
@@ -130,7 +130,7 @@ func (c *cluster) planFaults() {
 		}
 	}
 	c.planPointFaults()
-	c.twins()
+	c.planTwins()
 	c.planClockFaults()
 	for i, deed := range c.script.Actions {
 		if deed.Kind == Compact {
@@ -186,10 +186,10 @@ func (c *cluster) faultOf(deed Action) (begin, end func(), kind history.TroubleK
 		kubelet := "kubelet/" + deed.Name
 		var links []Link
 		if deed.Detail != "out" {
-			links = append(links, Link{APIServer, kubelet}, Link{APIServer, twinOf(deed.Name)})
+			links = append(links, Link{APIServer, kubelet}, Link{APIServer, oldKubeletOf(deed.Name)})
 		}
 		if deed.Detail != "in" {
-			links = append(links, Link{kubelet, APIServer}, Link{twinOf(deed.Name), APIServer})
+			links = append(links, Link{kubelet, APIServer}, Link{oldKubeletOf(deed.Name), APIServer})
 		}
 		each := func(do func(Link)) func() {
 			return func() {
@@ -205,7 +205,7 @@ func (c *cluster) faultOf(deed Action) (begin, end func(), kind history.TroubleK
 		kubelet, runtime := "kubelet/"+deed.Name, "runtime/"+deed.Name
 		return func() {
 				c.takeDown(kubelet)
-				c.Crash(twinOf(deed.Name))
+				c.Crash(oldKubeletOf(deed.Name))
 				c.takeDown(runtime)
 				c.kernels[deed.Name].Reboot()
 			}, func() {

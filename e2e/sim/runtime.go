@@ -31,9 +31,9 @@ type runtimeProcess struct {
 	boot   proto.Boot
 
 	boxes      []*box
-	containers []*held
+	containers []*container
 	// calls are those that are under way, in the order in which they came.
-	calls []*calling
+	calls []*pendingCall
 	// effects are on record, and about to be done.
 	effects []effect
 	// news says that the kubelet has to be told.
@@ -48,7 +48,7 @@ type box struct {
 }
 
 // container is a container of the runtime.
-type held struct {
+type container struct {
 	containerRecord
 
 	box    *box
@@ -69,7 +69,7 @@ type containerRecord struct {
 
 // effect is something that happens to a program, after it was put on record.
 type effect struct {
-	container *held
+	container *container
 	// signal is its name; empty for the start.
 	signal string
 }
@@ -85,14 +85,14 @@ func (r *runtimeProcess) Step(now time.Time, in Input, out Out) {
 		r.begin(now, in, out)
 	case Called:
 		if request, ok := in.Body.(RuntimeRequest); ok {
-			r.called(now, in.Call, request, out)
+			r.handleCall(now, in.Call, request, out)
 		}
 	case Alarm:
 		r.alarm(now, in.Key, out)
 	case Message, Answered:
 	}
-	r.climb(now, out)
-	r.settle(now, out)
+	r.proceedAll(now, out)
+	r.update(now, out)
 }
 
 // boot loads the records, and finds out which containers still run.
@@ -108,13 +108,13 @@ func (r *runtimeProcess) begin(now time.Time, in Boot, out Out) {
 	})
 	for _, key := range sortedKeys(in.Disk) {
 		if record, ok := in.Disk[key].(containerRecord); ok {
-			r.takeUp(now, record, out)
+			r.loadContainer(now, record, out)
 		}
 	}
-	slices.SortFunc(r.containers, func(a, b *held) int { return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID)) })
+	slices.SortFunc(r.containers, func(a, b *container) int { return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID)) })
 	for _, c := range r.containers { // what a crash has cut short: nothing runs in a stopped sandbox
 		if c.box.record.State != proto.SandboxState_SANDBOX_STATE_READY && c.alive() && !c.status.Unreachable {
-			r.calls = append(r.calls, &calling{kind: callSettle, kills: []*held{c}})
+			r.calls = append(r.calls, &pendingCall{kind: callCleanUp, kills: []*container{c}})
 		}
 	}
 	r.news = true
@@ -130,8 +130,8 @@ func sortedKeys(disk Disk) []string {
 	return keys
 }
 
-func (r *runtimeProcess) takeUp(now time.Time, record containerRecord, out Out) {
-	b := r.box(record.Request.SandboxId)
+func (r *runtimeProcess) loadContainer(now time.Time, record containerRecord, out Out) {
+	b := r.findBox(record.Request.SandboxId)
 	if b == nil {
 		out.Persist(containerKey+record.ID, nil) // made while its sandbox was removed, and never told of
 		return
@@ -140,7 +140,7 @@ func (r *runtimeProcess) takeUp(now time.Time, record containerRecord, out Out) 
 	if err != nil {
 		panic("sim: a container was made whose script cannot be read: " + err.Error())
 	}
-	c := &held{
+	c := &container{
 		containerRecord: record, box: b,
 		starting: !record.Events.Start.IsZero(), signaled: !record.Events.Stop.IsZero(), killed: !record.Events.Kill.IsZero(),
 	}
@@ -154,38 +154,38 @@ func (r *runtimeProcess) takeUp(now time.Time, record containerRecord, out Out) 
 			State: proto.ContainerState_CONTAINER_STATE_EXITED, StartedAt: record.Events.Start, FinishedAt: now,
 			ExitCode: engine.ExitUnknown, Reason: engine.ReasonUnknown,
 		}
-		r.exited(c, out)
+		r.recordExit(c, out)
 	default:
-		r.catchUp(c, out)
+		r.redoEffects(c, out)
 		r.kernel.load(c.ID, script, record.Events)
 		if c.status = r.kernel.programs[c.ID].at(now); c.status.State == proto.ContainerState_CONTAINER_STATE_EXITED {
-			r.exited(c, out)
+			r.recordExit(c, out)
 		}
 	}
 }
 
 // redoEffects repeats recorded effects that may not have happened: loading the program does it.
-func (r *runtimeProcess) catchUp(c *held, out Out) {
+func (r *runtimeProcess) redoEffects(c *container, out Out) {
 	var done engine.Events
 	if p := r.kernel.programs[c.ID]; p != nil {
 		done = p.events
 	}
 	if done.Start.IsZero() && !c.Events.Start.IsZero() {
-		out.Note("", history.Start{ContainerRef: c.of(), Scripted: true})
+		out.Note("", history.Start{ContainerRef: c.ref(), Scripted: true})
 	}
 	if done.Stop.IsZero() && !c.Events.Stop.IsZero() {
-		out.Note("", history.Signal{ContainerRef: c.of(), Signal: engine.StopSignal(c.Request)})
+		out.Note("", history.Signal{ContainerRef: c.ref(), Signal: engine.StopSignal(c.Request)})
 	}
 	if done.Kill.IsZero() && !c.Events.Kill.IsZero() {
-		out.Note("", history.Signal{ContainerRef: c.of(), Signal: engine.SIGKILL})
+		out.Note("", history.Signal{ContainerRef: c.ref(), Signal: engine.SIGKILL})
 	}
 }
 
 // recordExit persists an exit and reports it.
-func (r *runtimeProcess) exited(c *held, out Out) {
+func (r *runtimeProcess) recordExit(c *container, out Out) {
 	c.Exit = new(c.status)
 	out.Persist(containerKey+c.ID, c.containerRecord)
-	out.Note("", history.Exit{ContainerRef: c.of(), Code: c.status.ExitCode, Unstarted: c.status.Reason == engine.ReasonStartError})
+	out.Note("", history.Exit{ContainerRef: c.ref(), Code: c.status.ExitCode, Unstarted: c.status.Reason == engine.ReasonStartError})
 	r.news = true
 }
 
@@ -196,12 +196,12 @@ func (r *runtimeProcess) alarm(now time.Time, key string, out Out) {
 	effects := r.effects
 	r.effects = nil
 	for _, e := range effects {
-		r.happen(now, e, out)
+		r.applyEffect(now, e, out)
 	}
 }
 
 // applyEffect applies a recorded effect to a program.
-func (r *runtimeProcess) happen(now time.Time, e effect, out Out) {
+func (r *runtimeProcess) applyEffect(now time.Time, e effect, out Out) {
 	c := e.container
 	p := r.kernel.programs[c.ID]
 	if p == nil {
@@ -211,7 +211,7 @@ func (r *runtimeProcess) happen(now time.Time, e effect, out Out) {
 	switch e.signal {
 	case "":
 		event = &p.events.Start
-		out.Note("", history.Start{ContainerRef: c.of(), Scripted: true})
+		out.Note("", history.Start{ContainerRef: c.ref(), Scripted: true})
 	case engine.SIGKILL:
 		event = &p.events.Kill
 	default:
@@ -221,27 +221,27 @@ func (r *runtimeProcess) happen(now time.Time, e effect, out Out) {
 		*event = now
 	}
 	if e.signal != "" {
-		out.Note("", history.Signal{ContainerRef: c.of(), Signal: e.signal})
+		out.Note("", history.Signal{ContainerRef: c.ref(), Signal: e.signal})
 	}
 }
 
 // queueEffect queues an effect; its record has been written.
-func (r *runtimeProcess) do(now time.Time, c *held, signal string, out Out) {
+func (r *runtimeProcess) queueEffect(now time.Time, c *container, signal string, out Out) {
 	out.Persist(containerKey+c.ID, c.containerRecord)
 	if signal != "" {
-		out.Note("", history.Signaling{ContainerRef: c.of(), Signal: signal})
+		out.Note("", history.Signaling{ContainerRef: c.ref(), Signal: signal})
 	}
 	r.effects = append(r.effects, effect{c, signal})
 	out.Wake(effectsAlarm, now)
 }
 
 // pending reports whether something is about to be done to a container.
-func (r *runtimeProcess) pending(c *held) bool {
+func (r *runtimeProcess) pending(c *container) bool {
 	return slices.ContainsFunc(r.effects, func(e effect) bool { return e.container == c })
 }
 
 // update looks at all programs, notifies the kubelet, and sets the alarm of the next change.
-func (r *runtimeProcess) settle(now time.Time, out Out) {
+func (r *runtimeProcess) update(now time.Time, out Out) {
 	var next time.Time
 	for _, c := range r.containers {
 		p := r.kernel.programs[c.ID]
@@ -260,7 +260,7 @@ func (r *runtimeProcess) settle(now time.Time, out Out) {
 }
 
 // refresh brings the status of every container up to date.
-func (r *runtimeProcess) look(now time.Time, out Out) (changed bool) {
+func (r *runtimeProcess) refresh(now time.Time, out Out) (changed bool) {
 	for _, c := range r.containers {
 		p := r.kernel.programs[c.ID]
 		if c.Exit != nil || p == nil {
@@ -270,14 +270,14 @@ func (r *runtimeProcess) look(now time.Time, out Out) (changed bool) {
 		if status.State > c.status.State {
 			c.status, changed, r.news = status, true, true
 			if status.State == proto.ContainerState_CONTAINER_STATE_EXITED {
-				r.exited(c, out)
+				r.recordExit(c, out)
 			}
 		}
 	}
 	return changed
 }
 
-func (r *runtimeProcess) box(id string) *box {
+func (r *runtimeProcess) findBox(id string) *box {
 	for _, b := range r.boxes {
 		if b.record.Id == id {
 			return b
@@ -286,7 +286,7 @@ func (r *runtimeProcess) box(id string) *box {
 	return nil
 }
 
-func (r *runtimeProcess) container(id string) *held {
+func (r *runtimeProcess) findContainer(id string) *container {
 	for _, c := range r.containers {
 		if c.ID == id {
 			return c
@@ -296,19 +296,19 @@ func (r *runtimeProcess) container(id string) *held {
 }
 
 // ref returns the container's reference in the history.
-func (c *held) of() history.ContainerRef {
+func (c *container) ref() history.ContainerRef {
 	b := c.box.record
 	return history.ContainerRef{Pod: b.PodNamespace + "/" + b.PodName, UID: b.PodUid, Container: c.ID, ContainerName: c.Request.Name}
 }
 
 // alive reports whether a container runs, or is about to.
-func (c *held) alive() bool {
+func (c *container) alive() bool {
 	starting := c.status.State == proto.ContainerState_CONTAINER_STATE_CREATED && !c.Events.Start.IsZero()
 	return starting || c.status.State == proto.ContainerState_CONTAINER_STATE_RUNNING
 }
 
 // view is the container as CRI tells it (CRI-05).
-func (c *held) view() *proto.Container {
+func (c *container) view() *proto.Container {
 	return &proto.Container{
 		Id: c.ID, SandboxId: c.Request.SandboxId, Name: c.Request.Name, Attempt: c.Request.Attempt,
 		Image: c.Request.Image, State: c.status.State,

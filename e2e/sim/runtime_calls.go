@@ -16,10 +16,10 @@ func refuse(code, format string, args ...any) error {
 }
 
 // handleCall handles a call: most are answered at once, others when the awaited event has happened.
-func (r *runtimeProcess) called(now time.Time, call CallID, request RuntimeRequest, out Out) {
-	r.look(now, out)
+func (r *runtimeProcess) handleCall(now time.Time, call CallID, request RuntimeRequest, out Out) {
+	r.refresh(now, out)
 	answer := func(body any, err error) { out.Answer(call, RuntimeResponse{Body: body, Err: err}, nil) }
-	waits := &calling{call: call, boot: request.Boot, until: request.Until}
+	waits := &pendingCall{call: call, boot: request.Boot, until: request.Until}
 	switch do := request.Do.(type) {
 	case List:
 		answer(r.list(do.UID), nil)
@@ -28,7 +28,7 @@ func (r *runtimeProcess) called(now time.Time, call CallID, request RuntimeReque
 	case CreateContainer:
 		answer(r.create(now, do.Request, out))
 	case StartContainer:
-		c := r.container(do.ID)
+		c := r.findContainer(do.ID)
 		if err := r.start(now, c, do.ID, out); err != nil {
 			answer(nil, err)
 			return
@@ -36,17 +36,17 @@ func (r *runtimeProcess) called(now time.Time, call CallID, request RuntimeReque
 		waits.kind, waits.container = callStart, c
 		r.calls = append(r.calls, waits)
 	case StopContainer:
-		c := r.container(do.ID)
+		c := r.findContainer(do.ID)
 		if c == nil || c.status.State != proto.ContainerState_CONTAINER_STATE_RUNNING {
 			answer(nil, nil)
 			return
 		}
-		waits.kind, waits.kills, waits.timeout = callStop, []*held{c}, time.Duration(do.Timeout)*time.Second
+		waits.kind, waits.kills, waits.timeout = callStop, []*container{c}, time.Duration(do.Timeout)*time.Second
 		r.calls = append(r.calls, waits)
 	case RemoveContainer:
-		if c := r.container(do.ID); c != nil {
+		if c := r.findContainer(do.ID); c != nil {
 			c.removing = true
-			waits.kind, waits.container, waits.kills = callRemove, c, []*held{c}
+			waits.kind, waits.container, waits.kills = callRemove, c, []*container{c}
 			r.calls = append(r.calls, waits)
 			return
 		}
@@ -64,7 +64,7 @@ func (r *runtimeProcess) called(now time.Time, call CallID, request RuntimeReque
 
 // reach is the answer of a container over its network: it answers well, or not at all.
 func (r *runtimeProcess) reach(now time.Time, id string) error {
-	c := r.container(id)
+	c := r.findContainer(id)
 	switch {
 	case c == nil:
 		return refuse(proto.CodeNotFound, "container %q: not found", id)
@@ -78,20 +78,20 @@ func (r *runtimeProcess) reach(now time.Time, id string) error {
 }
 
 // onBox begins what kills all containers of a sandbox first.
-func (r *runtimeProcess) onBox(id string, kind callKind, waits *calling, out Out) {
-	b := r.box(id)
+func (r *runtimeProcess) onBox(id string, kind callKind, waits *pendingCall, out Out) {
+	b := r.findBox(id)
 	if b == nil {
 		out.Answer(waits.call, RuntimeResponse{}, nil)
 		return
 	}
 	b.stopping = true
-	waits.kind, waits.box, waits.kills = kind, b, r.in(b)
+	waits.kind, waits.box, waits.kills = kind, b, r.containersIn(b)
 	r.calls = append(r.calls, waits)
 }
 
 // containersIn returns the containers of a sandbox.
-func (r *runtimeProcess) in(b *box) []*held {
-	var in []*held
+func (r *runtimeProcess) containersIn(b *box) []*container {
+	var in []*container
 	for _, c := range r.containers {
 		if c.box == b {
 			in = append(in, c)
@@ -122,7 +122,7 @@ func (r *runtimeProcess) runSandbox(now time.Time, request *proto.RunPodSandboxR
 			return nil, refuse(proto.CodeUnknown, "failed to reserve sandbox name %q: name %q is reserved for %q", name, name, b.record.Id)
 		}
 	}
-	now = out.Shows(now)
+	now = out.ClockTime(now)
 	id := newID(name, now)
 	record := &proto.Sandbox{
 		Id: id, PodName: request.PodName, PodNamespace: request.PodNamespace, PodUid: request.PodUid, Attempt: request.Attempt,
@@ -136,7 +136,7 @@ func (r *runtimeProcess) runSandbox(now time.Time, request *proto.RunPodSandboxR
 }
 
 // checkReady returns an error if the sandbox is not ready.
-func (b *box) open() error {
+func (b *box) checkReady() error {
 	if b.stopping || b.record.State != proto.SandboxState_SANDBOX_STATE_READY {
 		return refuse(proto.CodeUnknown, "sandbox container %q is not running", b.record.Id)
 	}
@@ -144,35 +144,35 @@ func (b *box) open() error {
 }
 
 func (r *runtimeProcess) create(now time.Time, request *proto.CreateContainerRequest, out Out) (any, error) {
-	b := r.box(request.SandboxId)
+	b := r.findBox(request.SandboxId)
 	if b == nil {
 		return nil, refuse(proto.CodeNotFound, "sandbox %q: not found", request.SandboxId)
 	}
-	if err := b.open(); err != nil {
+	if err := b.checkReady(); err != nil {
 		return nil, err
 	}
-	for _, c := range r.in(b) {
+	for _, c := range r.containersIn(b) {
 		if c.Request.Name == request.Name && c.Request.Attempt == request.Attempt {
 			return nil, refuse(proto.CodeUnknown, "failed to reserve container name %q: it is reserved for %q", request.Name, c.ID)
 		}
 	}
-	now = out.Shows(now)
+	now = out.ClockTime(now)
 	script, err := scriptOf(request, now)
 	if err != nil {
 		return nil, refuse(proto.CodeInvalidArgument, "%v", err)
 	}
 	name := boxName(b.record.PodName, b.record.PodNamespace, b.record.PodUid, request.Attempt)
-	c := &held{containerRecord: containerRecord{ID: newID(request.Name+"_"+name, now), Created: now, Request: request}, box: b}
+	c := &container{containerRecord: containerRecord{ID: newID(request.Name+"_"+name, now), Created: now, Request: request}, box: b}
 	r.kernel.load(c.ID, script, engine.Events{})
 	out.Persist(containerKey+c.ID, c.containerRecord)
 	r.containers = append(r.containers, c)
-	out.Note("", history.Create{ContainerRef: c.of(), Script: script.String()})
+	out.Note("", history.Create{ContainerRef: c.ref(), Script: script.String()})
 	r.news = true
 	return c.ID, nil
 }
 
 // start puts the start of a container on record, and has it happen.
-func (r *runtimeProcess) start(now time.Time, c *held, id string, out Out) error {
+func (r *runtimeProcess) start(now time.Time, c *container, id string, out Out) error {
 	switch {
 	case c == nil:
 		return refuse(proto.CodeNotFound, "container %q: not found", id)
@@ -183,18 +183,18 @@ func (r *runtimeProcess) start(now time.Time, c *held, id string, out Out) error
 	case c.starting: // who has asked for it waits with whoever asks again
 		return nil
 	}
-	if err := c.box.open(); err != nil {
+	if err := c.box.checkReady(); err != nil {
 		return err
 	}
 	c.starting = true
 	c.Events.Start = now
-	r.do(now, c, "", out)
+	r.queueEffect(now, c, "", out)
 	return nil
 }
 
 // exec runs a command inside a container: it ends as the container's script says.
-func (r *runtimeProcess) exec(now time.Time, id string, waits *calling, out Out) {
-	c := r.container(id)
+func (r *runtimeProcess) exec(now time.Time, id string, waits *pendingCall, out Out) {
+	c := r.findContainer(id)
 	if c == nil || c.status.State != proto.ContainerState_CONTAINER_STATE_RUNNING {
 		out.Answer(waits.call, RuntimeResponse{Err: refuse(proto.CodeUnknown, "container %q does not run", id)}, nil)
 		return
@@ -209,11 +209,11 @@ func (r *runtimeProcess) exec(now time.Time, id string, waits *calling, out Out)
 }
 
 // forget removes a container that is dead.
-func (r *runtimeProcess) forget(c *held, out Out) {
+func (r *runtimeProcess) forget(c *container, out Out) {
 	out.Persist(containerKey+c.ID, nil)
-	out.Note("", history.Remove{ContainerRef: c.of()})
+	out.Note("", history.Remove{ContainerRef: c.ref()})
 	delete(r.kernel.programs, c.ID)
-	r.containers = slices.DeleteFunc(r.containers, func(other *held) bool { return other == c })
+	r.containers = slices.DeleteFunc(r.containers, func(other *container) bool { return other == c })
 	r.effects = slices.DeleteFunc(r.effects, func(e effect) bool { return e.container == c })
 	r.news = true
 }
@@ -238,7 +238,7 @@ func (r *runtimeProcess) markStopped(b *box, out Out) {
 
 // removeBox forgets a sandbox that is stopped, with all that is in it.
 func (r *runtimeProcess) removeBox(b *box, out Out) {
-	for _, c := range r.in(b) {
+	for _, c := range r.containersIn(b) {
 		r.forget(c, out)
 	}
 	out.Persist(boxKey+b.record.Id, nil)
@@ -249,7 +249,7 @@ func (r *runtimeProcess) removeBox(b *box, out Out) {
 
 // startAnswer is what becomes of a StartContainer whose container has begun to run, or
 // could not be started.
-func startAnswer(c *held) RuntimeResponse {
+func startAnswer(c *container) RuntimeResponse {
 	if c.status.Reason == engine.ReasonStartError {
 		return RuntimeResponse{Err: refuse(proto.CodeUnknown, "%s", cmp.Or(c.status.Message, "it could not be started"))}
 	}

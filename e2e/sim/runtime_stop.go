@@ -26,21 +26,21 @@ const (
 	// callExec waits for a command to end.
 	callExec
 	// callCleanUp kills what a crash of the runtime has left in a stopped sandbox.
-	callSettle
+	callCleanUp
 )
 
 // pendingCall is a call under way.
-type calling struct {
+type pendingCall struct {
 	kind  callKind
 	call  CallID
 	boot  proto.Boot
 	until time.Time
 
-	container *held
+	container *container
 	box       *box
 	// kills are the containers to stop, the first now; stop is the state of its stop.
-	kills   []*held
-	climb   *runtime.StopCall
+	kills   []*container
+	stop    *runtime.StopCall
 	timeout time.Duration
 	// ends and code are a command's; no time means never.
 	ends time.Time
@@ -48,9 +48,9 @@ type calling struct {
 }
 
 // proceedAll takes every call as far as possible.
-func (r *runtimeProcess) climb(now time.Time, out Out) {
+func (r *runtimeProcess) proceedAll(now time.Time, out Out) {
 	for again := true; again; {
-		again = r.look(now, out)
+		again = r.refresh(now, out)
 		for _, call := range slices.Clone(r.calls) {
 			again = r.proceed(now, call, out) || again
 		}
@@ -65,13 +65,13 @@ func (r *runtimeProcess) climb(now time.Time, out Out) {
 }
 
 // due returns when a call goes on by itself; zero for never.
-func (c *calling) due(now time.Time) time.Time {
+func (c *pendingCall) due(now time.Time) time.Time {
 	at := c.until
 	if c.kind == callExec && !c.ends.IsZero() && c.ends.Before(at) {
 		at = c.ends
 	}
-	if c.climb != nil && c.climb.Timeout > 0 && !c.climb.Killed {
-		if kill := c.climb.Began.Add(c.climb.Timeout); kill.After(now) && (at.IsZero() || kill.Before(at)) {
+	if c.stop != nil && c.stop.Timeout > 0 && !c.stop.Killed {
+		if kill := c.stop.Began.Add(c.stop.Timeout); kill.After(now) && (at.IsZero() || kill.Before(at)) {
 			at = kill
 		}
 	}
@@ -79,11 +79,11 @@ func (c *calling) due(now time.Time) time.Time {
 }
 
 // proceed takes one step of a call, and reports whether it did.
-func (r *runtimeProcess) proceed(now time.Time, call *calling, out Out) bool {
+func (r *runtimeProcess) proceed(now time.Time, call *pendingCall, out Out) bool {
 	if !slices.Contains(r.calls, call) {
 		return false
 	}
-	gone := call.kind != callSettle && !now.Before(call.until)
+	gone := call.kind != callCleanUp && !now.Before(call.until)
 	if gone && call.kind != callStart {
 		r.end(call, RuntimeResponse{Err: refuse(proto.CodeDeadlineExceeded, "context deadline exceeded")}, out)
 		return true
@@ -94,8 +94,8 @@ func (r *runtimeProcess) proceed(now time.Time, call *calling, out Out) bool {
 			return false
 		}
 		r.end(call, startAnswer(call.container), out)
-		if call.container.box.open() != nil && call.container.alive() { // stopped in between
-			r.calls = append(r.calls, &calling{kind: callSettle, kills: []*held{call.container}})
+		if call.container.box.checkReady() != nil && call.container.alive() { // stopped in between
+			r.calls = append(r.calls, &pendingCall{kind: callCleanUp, kills: []*container{call.container}})
 		}
 		return true
 	case callExec:
@@ -109,17 +109,17 @@ func (r *runtimeProcess) proceed(now time.Time, call *calling, out Out) bool {
 		}
 		r.end(call, RuntimeResponse{Body: code}, out)
 		return true
-	case callStop, callRemove, callStopBox, callRemoveBox, callSettle:
+	case callStop, callRemove, callStopBox, callRemoveBox, callCleanUp:
 	}
 	if len(call.kills) > 0 {
-		return r.kill(now, call, out)
+		return r.stepStop(now, call, out)
 	}
 	r.finish(call, out)
 	return true
 }
 
 // finish does what a call does once nothing runs any more.
-func (r *runtimeProcess) finish(call *calling, out Out) {
+func (r *runtimeProcess) finish(call *pendingCall, out Out) {
 	switch call.kind {
 	case callRemove:
 		r.forget(call.container, out)
@@ -128,44 +128,44 @@ func (r *runtimeProcess) finish(call *calling, out Out) {
 	case callRemoveBox:
 		r.markStopped(call.box, out)
 		r.removeBox(call.box, out)
-	case callStart, callStop, callExec, callSettle:
+	case callStart, callStop, callExec, callCleanUp:
 	}
 	r.end(call, RuntimeResponse{}, out)
 }
 
-func (r *runtimeProcess) end(call *calling, answer RuntimeResponse, out Out) {
-	r.calls = slices.DeleteFunc(r.calls, func(other *calling) bool { return other == call })
-	if call.kind != callSettle {
+func (r *runtimeProcess) end(call *pendingCall, answer RuntimeResponse, out Out) {
+	r.calls = slices.DeleteFunc(r.calls, func(other *pendingCall) bool { return other == call })
+	if call.kind != callCleanUp {
 		out.Answer(call.call, answer, nil)
 	}
 }
 
 // stepStop takes the next step of stopping the first container.
-func (r *runtimeProcess) kill(now time.Time, call *calling, out Out) bool {
+func (r *runtimeProcess) stepStop(now time.Time, call *pendingCall, out Out) bool {
 	c := call.kills[0]
 	if r.pending(c) {
 		return false
 	}
-	if call.climb == nil {
-		call.climb = &runtime.StopCall{Timeout: call.timeout, Began: now}
+	if call.stop == nil {
+		call.stop = &runtime.StopCall{Timeout: call.timeout, Began: now}
 	}
 	if call.timeout > 0 && call.boot != r.kernel.kubelet {
-		call.climb.Gone = true // nobody waits for it any more (CRI-07)
+		call.stop.Gone = true // nobody waits for it any more (CRI-07)
 	}
-	next, _ := call.climb.Next(runtime.StopTarget{Alive: c.alive(), Unreachable: c.status.Unreachable, Signaled: c.signaled}, now)
+	next, _ := call.stop.Next(runtime.StopTarget{Alive: c.alive(), Unreachable: c.status.Unreachable, Signaled: c.signaled}, now)
 	switch next {
 	case runtime.StepDone:
-		call.kills, call.climb = call.kills[1:], nil
+		call.kills, call.stop = call.kills[1:], nil
 	case runtime.StepSignal:
 		c.signaled = true
-		c.Events.Stop, call.climb.Began = now, now
-		r.do(now, c, engine.StopSignal(c.Request), out)
+		c.Events.Stop, call.stop.Began = now, now
+		r.queueEffect(now, c, engine.StopSignal(c.Request), out)
 	case runtime.StepKill:
-		call.climb.Killed = true
+		call.stop.Killed = true
 		if !c.killed {
 			c.killed, c.Events.Kill = true, now
 		}
-		r.do(now, c, engine.SIGKILL, out)
+		r.queueEffect(now, c, engine.SIGKILL, out)
 	case runtime.StepLeave:
 		r.end(call, RuntimeResponse{Err: refuse(proto.CodeCanceled, "the caller has left")}, out)
 	case runtime.StepWait, runtime.StepWatch, runtime.StepHang:

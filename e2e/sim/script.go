@@ -18,7 +18,7 @@ type Script struct {
 	Duration time.Duration `json:"lasts"`
 	// FaultsEnd is when all faults end; 0 is never.
 	FaultsEnd time.Duration `json:"calm,omitempty"`
-	NetFaults Trouble       `json:"trouble,omitzero"`
+	NetFaults FaultRates    `json:"trouble,omitzero"`
 	// Actions are the user actions and the fault injections.
 	Actions []Action `json:"deeds"`
 	// Recorded means that the network does only what Deviations and Jitters say.
@@ -186,7 +186,7 @@ func (s *Script) followedResources() []string {
 // WithoutFaults returns the script without faults, and without users that mark nodes as out of
 // service.
 func (s Script) WithoutFaults() Script {
-	s.NetFaults = Trouble{}
+	s.NetFaults = FaultRates{}
 	s.Actions = slices.DeleteFunc(slices.Clone(s.Actions), func(d Action) bool {
 		return d.Kind.isFault() || d.Kind == OutOfService || d.Kind == BackInService || d.Kind == DeleteNode
 	})

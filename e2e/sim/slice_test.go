@@ -15,25 +15,25 @@ import (
 )
 
 // podCreator creates and deletes a pod, and watches all pods.
-type visitor struct {
+type podCreator struct {
 	client   Client
 	follower Follower
 	seen     []string
 }
 
-func (v *visitor) Replace(items []kinds.Object, _ string) {
+func (v *podCreator) Replace(items []kinds.Object, _ string) {
 	for _, item := range items {
 		v.seen = append(v.seen, "LIST "+item.GetName())
 	}
 }
 
-func (v *visitor) Apply(event watch.Event) {
+func (v *podCreator) Apply(event watch.Event) {
 	if obj, ok := event.Object.(kinds.Object); ok {
 		v.seen = append(v.seen, string(event.Type)+" "+obj.GetName())
 	}
 }
 
-func (v *visitor) Step(now time.Time, in Input, out Out) {
+func (v *podCreator) Step(now time.Time, in Input, out Out) {
 	if v.client.Step(now, in, out) || v.follower.Step(now, in, out) {
 		return
 	}
@@ -46,12 +46,12 @@ func (v *visitor) Step(now time.Time, in Input, out Out) {
 	v.follower = Follower{Key: "pods", Client: &v.client, Target: podapi.Target{Kind: pods}, Sink: v}
 	v.follower.Start(now, out)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "scripted"}}}}
-	err := v.client.Do(now, out, Ask{Verb: proto.VerbCreate, Target: podapi.Target{Kind: pods, Namespace: "default"}, Object: pod}, func(now time.Time, got Got, out Out) {
+	err := v.client.Do(now, out, Ask{Verb: proto.VerbCreate, Target: podapi.Target{Kind: pods, Namespace: "default"}, Object: pod}, func(now time.Time, got Outcome, out Out) {
 		if got.Err != nil {
 			v.seen = append(v.seen, got.Err.Error())
 			return
 		}
-		_ = v.client.Do(now, out, Ask{Verb: proto.VerbDelete, Target: podapi.Target{Kind: pods, Namespace: "default", Name: "p"}, Options: &metav1.DeleteOptions{}}, func(_ time.Time, got Got, _ Out) {
+		_ = v.client.Do(now, out, Ask{Verb: proto.VerbDelete, Target: podapi.Target{Kind: pods, Namespace: "default", Name: "p"}, Options: &metav1.DeleteOptions{}}, func(_ time.Time, got Outcome, _ Out) {
 			if got.Err != nil {
 				v.seen = append(v.seen, got.Err.Error())
 			}
@@ -65,15 +65,15 @@ func (v *visitor) Step(now time.Time, in Input, out Out) {
 // TestSlice has one client and the apiserver.
 func TestSlice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := NewWorld(NewNet(1, Trouble{}, 0))
+		w := NewWorld(NewNet(1, FaultRates{}, 0))
 		drive := &Drive{seed: 1}
-		v := &visitor{}
+		v := &podCreator{}
 		w.Add(APIServer, func() Process { return NewAPIServer(drive, nil, func() {}) }, 0)
 		w.Add("user", func() Process { return v }, time.Second)
 		if err := w.Run(time.Minute); err != nil {
 			t.Fatal(err)
 		}
-		t.Log(v.seen, w.Steps, len(w.record.events), len(StoreLog(w.Kept(APIServer, diskStore))))
+		t.Log(v.seen, w.Steps, len(w.record.events), len(StoreLog(w.Persisted(APIServer, diskStore))))
 		for _, e := range w.record.events {
 			t.Logf("%v %s %s %+v", e.Wall, e.Process, e.Fact.Name(), e.Fact)
 		}

@@ -13,10 +13,10 @@ type taskClock struct{ k *kubeletProcess }
 var _ task.Clock = taskClock{}
 
 // Now implements [task.Clock].
-func (c taskClock) Now() time.Time { return c.k.out.Shows(c.k.begun.now) }
+func (c taskClock) Now() time.Time { return c.k.out.ClockTime(c.k.incarnation.now) }
 
 // Steady implements [task.Clock].
-func (c taskClock) Steady() time.Time { return c.k.begun.now }
+func (c taskClock) Steady() time.Time { return c.k.incarnation.now }
 
 // Sleep implements [task.Clock].
 func (c taskClock) Sleep(ctx context.Context, d time.Duration) error {
@@ -24,7 +24,7 @@ func (c taskClock) Sleep(ctx context.Context, d time.Duration) error {
 		return ctx.Err()
 	}
 	over := make(chan struct{})
-	key := c.k.after(c.k.begun.now.Add(d), c.k.out, func(time.Time, Out) { close(over) })
+	key := c.k.runAt(c.k.incarnation.now.Add(d), c.k.out, func(time.Time, Out) { close(over) })
 	err := c.k.tasks.Wait(ctx, over)
 	c.k.timers.stop(key, c.k.out)
 	return err
@@ -33,11 +33,11 @@ func (c taskClock) Sleep(ctx context.Context, d time.Duration) error {
 // Timeout implements [task.Clock].
 func (c taskClock) Timeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	inner, cancel := context.WithCancel(ctx)
-	t := &timeLimit{Context: inner, outer: ctx, due: c.k.begun.now.Add(d)}
+	t := &timeLimit{Context: inner, outer: ctx, due: c.k.incarnation.now.Add(d)}
 	if outer, ok := ctx.Deadline(); ok && outer.Before(t.due) {
 		t.due = outer
 	}
-	key := c.k.after(t.due, c.k.out, func(time.Time, Out) {
+	key := c.k.runAt(t.due, c.k.out, func(time.Time, Out) {
 		t.expired = inner.Err() == nil
 		cancel()
 	})

@@ -15,17 +15,17 @@ import (
 const SecondKubelet ActionKind = "start a second kubelet"
 
 // oldKubeletOf names a node's older kubelet.
-func twinOf(node string) string { return twinPrefix + node }
+func oldKubeletOf(node string) string { return twinPrefix + node }
 
 const (
 	twinPrefix    = "kubelet-old/"
 	kubeletPrefix = "kubelet/"
 	// oldKubeletAlone is how long the older kubelet is alone, so that it is heard first.
-	twinAlone = 2 * time.Second
+	oldKubeletAlone = 2 * time.Second
 )
 
 // historyName returns a process's name in the history: the kubelets of a node share one.
-func toldAs(process string) string {
+func historyName(process string) string {
 	if node, is := strings.CutPrefix(process, twinPrefix); is {
 		return kubeletPrefix + node
 	}
@@ -34,11 +34,11 @@ func toldAs(process string) string {
 
 // addOldKubelets adds the older kubelets, which are not running yet. Their machine is not the node,
 // and has no runtime that answers.
-func (c *cluster) beTwins() {
+func (c *cluster) addOldKubelets() {
 	for _, node := range c.script.NodeNames() {
-		name := twinOf(node)
+		name := oldKubeletOf(node)
 		c.processes[name] = &process{name: name, disk: Disk{}, begin: func() Process {
-			k := newKubelet(node, c.kernels[node].copied(), kubelet.Default())
+			k := newKubelet(node, c.kernels[node].copyOfDisk(), kubelet.Default())
 			k.of.runtime = ""
 			return k
 		}}
@@ -46,7 +46,7 @@ func (c *cluster) beTwins() {
 }
 
 // planTwins schedules the times with two kubelets.
-func (c *cluster) twins() {
+func (c *cluster) planTwins() {
 	for i, deed := range c.script.Actions {
 		if deed.Kind != SecondKubelet {
 			continue
@@ -56,11 +56,11 @@ func (c *cluster) twins() {
 		c.At(deed.At, func() {
 			c.Note(nemesis, history.FaultBegin{Trouble: told})
 			c.takeDown(own)
-			c.Start(twinOf(deed.Name))
+			c.Start(oldKubeletOf(deed.Name))
 		})
-		c.At(deed.At+twinAlone, func() { c.bringUp(own) })
+		c.At(deed.At+oldKubeletAlone, func() { c.bringUp(own) })
 		c.At(deed.At+deed.For, func() {
-			c.Crash(twinOf(deed.Name))
+			c.Crash(oldKubeletOf(deed.Name))
 			c.Note(nemesis, history.FaultEnd{Trouble: told})
 		})
 	}

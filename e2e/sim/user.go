@@ -39,7 +39,7 @@ const (
 	retries    = 15
 	retryAfter = 3 * time.Second
 	// requestLimit is the time limit of a request.
-	onItsWay = time.Minute
+	requestLimit = time.Minute
 )
 
 func (u *user) Step(now time.Time, in Input, out Out) {
@@ -72,13 +72,13 @@ func (u *user) Step(now time.Time, in Input, out Out) {
 // do carries out an action; tries is how often it was refused because its name was taken.
 func (u *user) do(now time.Time, out Out, i, tries int) {
 	deed := u.script.Actions[i]
-	if tries > 0 && u.script.FaultsEnd > 0 && now.After(u.calm.Add(-onItsWay)) { // amends are made once, and may come before it
+	if tries > 0 && u.script.FaultsEnd > 0 && now.After(u.calm.Add(-requestLimit)) { // amends are made once, and may come before it
 		if slices.Contains([]ActionKind{AddFinalizer, OutOfService, DeleteNode}, deed.Kind) {
 			return
 		}
 		deed.Finalizer = false
 	}
-	then := func(now time.Time, got Got, out Out) {
+	then := func(now time.Time, got Outcome, out Out) {
 		taken := apierrors.IsAlreadyExists(got.Err) || apierrors.IsTooManyRequests(got.Err) && deed.Kind == EvictPodOf
 		if (taken || Unanswered(got.Err)) && tries < retries {
 			out.Wake(wakeDeed+strconv.Itoa(i)+" "+strconv.Itoa(tries+1), now.Add(retryAfter))
@@ -88,7 +88,7 @@ func (u *user) do(now time.Time, out Out, i, tries int) {
 		u.doToPods(now, out, deed, then)
 		return
 	}
-	u.ask(now, out, u.askOf(deed), then)
+	u.ask(now, out, u.requestOf(deed), then)
 }
 
 func (u *user) ask(now time.Time, out Out, ask Ask, then Then) {
@@ -98,7 +98,7 @@ func (u *user) ask(now time.Time, out Out, ask Ask, then Then) {
 }
 
 // requestOf returns the request of an action.
-func (u *user) askOf(deed Action) Ask {
+func (u *user) requestOf(deed Action) Ask {
 	within, called := deed.namespacedName()
 	deed.Name = called
 	pod := podapi.Target{Kind: kindOfResource("pods"), Namespace: within, Name: called}
@@ -111,16 +111,16 @@ func (u *user) askOf(deed Action) Ask {
 	case ForceDelete:
 		return Ask{Verb: proto.VerbDelete, Target: pod, Options: metav1.NewDeleteOptions(0)}
 	case AddFinalizer:
-		return merge(pod, map[string]any{"metadata": map[string]any{"finalizers": []string{finalizer}}})
+		return mergeRequest(pod, map[string]any{"metadata": map[string]any{"finalizers": []string{finalizer}}})
 	case RemoveFinalizer:
-		return merge(pod, map[string]any{"metadata": map[string]any{"finalizers": nil}})
+		return mergeRequest(pod, map[string]any{"metadata": map[string]any{"finalizers": nil}})
 	case CreateReplicas:
-		return creation("replicasets.apps", within, &appsv1.ReplicaSet{
+		return createRequest("replicasets.apps", within, &appsv1.ReplicaSet{
 			ObjectMeta: metav1.ObjectMeta{Name: deed.Name},
 			Spec:       appsv1.ReplicaSetSpec{Replicas: &deed.Count, Selector: selector(deed.Name), Template: templateFor(deed)},
 		})
 	case CreateStateful:
-		return creation("statefulsets.apps", within, &appsv1.StatefulSet{
+		return createRequest("statefulsets.apps", within, &appsv1.StatefulSet{
 			ObjectMeta: metav1.ObjectMeta{Name: deed.Name},
 			Spec: appsv1.StatefulSetSpec{
 				Replicas: &deed.Count, Selector: selector(deed.Name), Template: templateFor(deed), ServiceName: deed.Name,
@@ -128,25 +128,25 @@ func (u *user) askOf(deed Action) Ask {
 			},
 		})
 	case CreateDaemons, DeleteDaemons, CreateJob, DeleteJob, SuspendJob, ResumeJob:
-		return askOfSet(deed, within)
+		return setRequest(deed, within)
 	case CreateCronJob, DeleteCronJob, SuspendCronJob, ResumeCronJob:
-		return askOfCronJob(deed, within)
+		return cronJobRequest(deed, within)
 	case CreateDeployment, DeleteDeployment, ScaleDeployment, RollOut, RollBack, PauseRollout, ResumeRollout:
-		return rolling(deed, within)
+		return deploymentRequest(deed, within)
 	case CreateBudget, ChangeBudget, DeleteBudget:
-		return budgeting(deed, within)
+		return budgetRequest(deed, within)
 	case CreateVolume, CreateClaim, CreateNamespace, DeleteNamespace:
-		return provision(deed, within)
+		return provisionRequest(deed, within)
 	case CreateWebhook, DeleteWebhook:
-		return hooking(deed)
+		return webhookRequest(deed)
 	case DeleteReplicas:
-		return removal("replicasets.apps", within, deed)
+		return deleteRequest("replicasets.apps", within, deed)
 	case DeleteStateful:
-		return removal("statefulsets.apps", within, deed)
+		return deleteRequest("statefulsets.apps", within, deed)
 	case ScaleReplicas, ScaleStateful:
-		return scaling(within, deed)
+		return scaleRequest(within, deed)
 	case OutOfService, BackInService:
-		return tainting(deed)
+		return taintRequest(deed)
 	case DeleteNode:
 		return Ask{Verb: proto.VerbDelete, Target: nodeTarget(deed.Name), Options: &metav1.DeleteOptions{}}
 	case CutNode, Crash, Reboot, Pause, SlowDisk, FailDisk, Compact, FaultAtPoint, SecondKubelet, SkewClock,
@@ -156,57 +156,57 @@ func (u *user) askOf(deed Action) Ask {
 }
 
 // provisionRequest creates or deletes a namespace, volume or claim.
-func provision(deed Action, within string) Ask {
+func provisionRequest(deed Action, within string) Ask {
 	if deed.Kind == CreateVolume {
-		return creation(volumesResource, "", volumeFor(deed.Name))
+		return createRequest(volumesResource, "", volumeFor(deed.Name))
 	}
 	if deed.Kind == CreateClaim {
-		return creation(claimsResource, within, claimFor(deed.Name, deed.Name))
+		return createRequest(claimsResource, within, claimFor(deed.Name, deed.Name))
 	}
-	return spacing(deed)
+	return namespaceRequest(deed)
 }
 
-func scaling(within string, deed Action) Ask {
+func scaleRequest(within string, deed Action) Ask {
 	resource := "replicasets.apps"
 	if deed.Kind == ScaleStateful {
 		resource = "statefulsets.apps"
 	}
 	target := podapi.Target{Kind: kindOfResource(resource), Namespace: within, Name: deed.Name}
-	return merge(target, map[string]any{"spec": map[string]any{"replicas": deed.Count}})
+	return mergeRequest(target, map[string]any{"spec": map[string]any{"replicas": deed.Count}})
 }
 
 // namespaceRequest creates or deletes a namespace.
-func spacing(deed Action) Ask {
+func namespaceRequest(deed Action) Ask {
 	if deed.Kind == CreateNamespace {
-		return creation("namespaces", "", &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: deed.Name}})
+		return createRequest("namespaces", "", &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: deed.Name}})
 	}
 	target := podapi.Target{Kind: kindOfResource("namespaces"), Name: deed.Name}
 	return Ask{Verb: proto.VerbDelete, Target: target, Options: &metav1.DeleteOptions{}}
 }
 
 // taintRequest marks a node as out of service, or removes the mark.
-func tainting(deed Action) Ask {
+func taintRequest(deed Action) Ask {
 	var taints any
 	if deed.Kind == OutOfService {
 		taints = []corev1.Taint{{Key: corev1.TaintNodeOutOfService, Value: "nodeshutdown", Effect: corev1.TaintEffectNoExecute}}
 	}
-	return merge(nodeTarget(deed.Name), map[string]any{"spec": map[string]any{"taints": taints}})
+	return mergeRequest(nodeTarget(deed.Name), map[string]any{"spec": map[string]any{"taints": taints}})
 }
 
 func nodeTarget(node string) podapi.Target {
 	return podapi.Target{Kind: kindOfResource("nodes"), Name: node}
 }
 
-func creation(resource, within string, obj kinds.Object) Ask {
+func createRequest(resource, within string, obj kinds.Object) Ask {
 	return Ask{Verb: proto.VerbCreate, Target: podapi.Target{Kind: kindOfResource(resource), Namespace: within}, Object: obj}
 }
 
-func removal(resource, within string, deed Action) Ask {
+func deleteRequest(resource, within string, deed Action) Ask {
 	target := podapi.Target{Kind: kindOfResource(resource), Namespace: within, Name: deed.Name}
 	return Ask{Verb: proto.VerbDelete, Target: target, Options: &metav1.DeleteOptions{PropagationPolicy: &deed.Policy}}
 }
 
-func merge(target podapi.Target, patch any) Ask {
+func mergeRequest(target podapi.Target, patch any) Ask {
 	data, err := json.Marshal(patch)
 	if err != nil {
 		panic("sim: " + err.Error()) // a mistake in the simulator

@@ -27,15 +27,15 @@ type CronJobOptions struct {
 }
 
 // cronJobRequest returns the request of an action on a CronJob.
-func askOfCronJob(deed Action, within string) Ask {
+func cronJobRequest(deed Action, within string) Ask {
 	if deed.Kind == CreateCronJob {
-		return creation(cronJobsResource, within, cronJobFor(deed))
+		return createRequest(cronJobsResource, within, cronJobFor(deed))
 	}
 	if deed.Kind == DeleteCronJob {
-		return removal(cronJobsResource, within, deed)
+		return deleteRequest(cronJobsResource, within, deed)
 	}
 	its := podapi.Target{Kind: kindOfResource(cronJobsResource), Namespace: within, Name: deed.Name}
-	return merge(its, map[string]any{"spec": map[string]any{"suspend": deed.Kind == SuspendCronJob}})
+	return mergeRequest(its, map[string]any{"spec": map[string]any{"suspend": deed.Kind == SuspendCronJob}})
 }
 
 // cronJobFor has the Job of a deed be made at its times.

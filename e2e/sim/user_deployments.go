@@ -64,13 +64,13 @@ func deploymentFor(deed Action) *appsv1.Deployment {
 	}
 	its.Spec.Strategy = appsv1.DeploymentStrategy{
 		Type:          appsv1.RollingUpdateDeploymentStrategyType,
-		RollingUpdate: &appsv1.RollingUpdateDeployment{MaxSurge: partOf(how.Surge), MaxUnavailable: partOf(how.Unavailable)},
+		RollingUpdate: &appsv1.RollingUpdateDeployment{MaxSurge: parseIntOrPercent(how.Surge), MaxUnavailable: parseIntOrPercent(how.Unavailable)},
 	}
 	return its
 }
 
 // parseIntOrPercent parses a number of pods or a percentage; nil for an empty text.
-func partOf(text string) *intstr.IntOrString {
+func parseIntOrPercent(text string) *intstr.IntOrString {
 	if text == "" {
 		return nil
 	}
@@ -78,16 +78,16 @@ func partOf(text string) *intstr.IntOrString {
 }
 
 // deploymentRequest returns the request of an action on a Deployment.
-func rolling(deed Action, within string) Ask {
+func deploymentRequest(deed Action, within string) Ask {
 	if deed.Kind == CreateDeployment {
-		return creation(deploymentsResource, within, deploymentFor(deed))
+		return createRequest(deploymentsResource, within, deploymentFor(deed))
 	}
 	if deed.Kind == DeleteDeployment {
-		return removal(deploymentsResource, within, deed)
+		return deleteRequest(deploymentsResource, within, deed)
 	}
 	its := podapi.Target{Kind: kindOfResource(deploymentsResource), Namespace: within, Name: deed.Name}
 	if deed.Kind == RollBack {
-		return merge(its, map[string]any{"metadata": map[string]any{"annotations": map[string]string{appsv1.DeprecatedRollbackTo: "0"}}})
+		return mergeRequest(its, map[string]any{"metadata": map[string]any{"annotations": map[string]string{appsv1.DeprecatedRollbackTo: "0"}}})
 	}
 	spec := map[string]any{"paused": deed.Kind == PauseRollout}
 	if deed.Kind == RollOut {
@@ -96,5 +96,5 @@ func rolling(deed Action, within string) Ask {
 	if deed.Kind == ScaleDeployment {
 		spec = map[string]any{"replicas": deed.Count}
 	}
-	return merge(its, map[string]any{"spec": spec})
+	return mergeRequest(its, map[string]any{"spec": spec})
 }

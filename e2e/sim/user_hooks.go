@@ -43,28 +43,28 @@ func hookResource(name string) string {
 }
 
 // webhookRequest returns the request of an action on webhooks.
-func hooking(deed Action) Ask {
+func webhookRequest(deed Action) Ask {
 	resource := hookResource(deed.Name)
 	if deed.Kind == DeleteWebhook {
 		return Ask{Verb: proto.VerbDelete, Target: podapi.Target{Kind: kindOfResource(resource), Name: deed.Name}, Options: &metav1.DeleteOptions{}}
 	}
 	meta := metav1.ObjectMeta{Name: deed.Name}
 	if resource == webhook.ValidatingResource {
-		return creation(resource, "", &ar.ValidatingWebhookConfiguration{ObjectMeta: meta, Webhooks: hooksFor(deed)})
+		return createRequest(resource, "", &ar.ValidatingWebhookConfiguration{ObjectMeta: meta, Webhooks: webhooksFor(deed)})
 	}
 	made := &ar.MutatingWebhookConfiguration{ObjectMeta: meta}
-	for _, w := range hooksFor(deed) {
+	for _, w := range webhooksFor(deed) {
 		made.Webhooks = append(made.Webhooks, ar.MutatingWebhook{
 			Name: w.Name, ClientConfig: w.ClientConfig, Rules: w.Rules, FailurePolicy: w.FailurePolicy, ObjectSelector: w.ObjectSelector,
 			SideEffects: w.SideEffects, TimeoutSeconds: w.TimeoutSeconds, AdmissionReviewVersions: w.AdmissionReviewVersions,
 			MatchConditions: w.MatchConditions, ReinvocationPolicy: new(ar.IfNeededReinvocationPolicy),
 		})
 	}
-	return creation(resource, "", made)
+	return createRequest(resource, "", made)
 }
 
 // webhooksFor returns the webhooks of a configuration.
-func hooksFor(deed Action) (all []ar.ValidatingWebhook) {
+func webhooksFor(deed Action) (all []ar.ValidatingWebhook) {
 	says := append(strings.Fields(deed.Detail), "", "", "", "")
 	var operations []ar.OperationType
 	for one := range strings.SplitSeq(says[1], ",") {
@@ -72,7 +72,7 @@ func hooksFor(deed Action) (all []ar.ValidatingWebhook) {
 	}
 	for i := range max(deed.Count, 1) {
 		one := ar.ValidatingWebhook{
-			Name: fmt.Sprintf("%s%d.example.com", painted, i), FailurePolicy: new(ar.FailurePolicyType(says[0])),
+			Name: fmt.Sprintf("%s%d.example.com", labelPrefix, i), FailurePolicy: new(ar.FailurePolicyType(says[0])),
 			ClientConfig: ar.WebhookClientConfig{URL: new("https://127.0.0.1:9443/" + deed.Name)}, SideEffects: new(ar.SideEffectClassNone),
 			TimeoutSeconds: new(int32(2)), AdmissionReviewVersions: []string{"v1"},
 			Rules: []ar.RuleWithOperations{{Operations: operations, Rule: ar.Rule{

@@ -38,22 +38,22 @@ func daemonsFor(deed Action) *appsv1.DaemonSet {
 }
 
 // setRequest returns the request of an action on one of these sets.
-func askOfSet(deed Action, within string) Ask {
+func setRequest(deed Action, within string) Ask {
 	if deed.Kind == CreateDaemons {
-		return creation("daemonsets.apps", within, daemonsFor(deed))
+		return createRequest("daemonsets.apps", within, daemonsFor(deed))
 	}
 	if deed.Kind == DeleteDaemons {
-		return removal("daemonsets.apps", within, deed)
+		return deleteRequest("daemonsets.apps", within, deed)
 	}
 	if deed.Kind == CreateJob {
-		return creation("jobs.batch", within, jobFor(deed))
+		return createRequest("jobs.batch", within, jobFor(deed))
 	}
 	if deed.Kind == DeleteJob {
 		deed.Policy = cmp.Or(deed.Policy, metav1.DeletePropagationBackground)
-		return removal("jobs.batch", within, deed)
+		return deleteRequest("jobs.batch", within, deed)
 	}
 	its := podapi.Target{Kind: kindOfResource("jobs.batch"), Namespace: within, Name: deed.Name}
-	return merge(its, map[string]any{"spec": map[string]any{"suspend": deed.Kind == SuspendJob}})
+	return mergeRequest(its, map[string]any{"spec": map[string]any{"suspend": deed.Kind == SuspendJob}})
 }
 
 // jobFor is a Job of Count completions, of which half are tried at once.
@@ -70,13 +70,13 @@ func jobFor(deed Action) *batchv1.Job {
 const second = "-too"
 
 // setOfBudget returns the set whose pods a budget selects.
-func guardedBy(budget string) string { return strings.TrimSuffix(budget, second) }
+func setOfBudget(budget string) string { return strings.TrimSuffix(budget, second) }
 
 // budgetFor is the budget of a set, of which Count pods at least are to be healthy, or all
 // but one when that is zero.
 func budgetFor(deed Action) *policyv1.PodDisruptionBudget {
 	budget := &policyv1.PodDisruptionBudget{
-		ObjectMeta: metav1.ObjectMeta{Name: deed.Name}, Spec: policyv1.PodDisruptionBudgetSpec{Selector: selector(guardedBy(deed.Name))},
+		ObjectMeta: metav1.ObjectMeta{Name: deed.Name}, Spec: policyv1.PodDisruptionBudgetSpec{Selector: selector(setOfBudget(deed.Name))},
 	}
 	if deed.Count > 0 {
 		budget.Spec.MinAvailable = new(intstr.FromInt32(deed.Count))
@@ -88,14 +88,14 @@ func budgetFor(deed Action) *policyv1.PodDisruptionBudget {
 
 // budgetRequest creates or deletes a budget, or changes its minimum and, by Detail, its unhealthy
 // pod eviction policy.
-func budgeting(deed Action, within string) Ask {
+func budgetRequest(deed Action, within string) Ask {
 	const budgets = "poddisruptionbudgets.policy"
 	if deed.Kind == CreateBudget {
-		return creation(budgets, within, budgetFor(deed))
+		return createRequest(budgets, within, budgetFor(deed))
 	}
 	if deed.Kind == DeleteBudget {
 		deed.Policy = metav1.DeletePropagationBackground
-		return removal(budgets, within, deed)
+		return deleteRequest(budgets, within, deed)
 	}
 	spec := map[string]any{"minAvailable": nil, "maxUnavailable": 1, "unhealthyPodEvictionPolicy": nil}
 	if deed.Count > 0 {
@@ -105,7 +105,7 @@ func budgeting(deed Action, within string) Ask {
 		spec["unhealthyPodEvictionPolicy"] = deed.Detail
 	}
 	target := podapi.Target{Kind: kindOfResource(budgets), Namespace: within, Name: deed.Name}
-	return merge(target, map[string]any{"spec": spec})
+	return mergeRequest(target, map[string]any{"spec": spec})
 }
 
 // labelApp is what sets select their pods by, and labelWas has its value where it was taken off.
@@ -124,8 +124,8 @@ func (u *user) doToPods(now time.Time, out Out, deed Action, then Then) {
 		of = labelWas + "=" + set
 	}
 	list := Ask{Verb: proto.VerbList, Target: pods, Options: &metav1.ListOptions{LabelSelector: of}}
-	u.ask(now, out, list, func(now time.Time, got Got, out Out) {
-		found, _, err := itemsOf(got, u.client.Decoded)
+	u.ask(now, out, list, func(now time.Time, got Outcome, out Out) {
+		found, _, err := listItems(got, u.client.Decoded)
 		if got.Err != nil || err != nil || len(found) == 0 {
 			then(now, got, out)
 			return
@@ -137,16 +137,16 @@ func (u *user) doToPods(now time.Time, out Out, deed Action, then Then) {
 		}
 		for _, pod := range found {
 			pods.Name = pod.GetName()
-			u.ask(now, out, askOfPod(deed, pods, set), then)
+			u.ask(now, out, podRequest(deed, pods, set), then)
 		}
 	})
 }
 
 // podRequest returns the request of an action on one pod of a set.
-func askOfPod(deed Action, pod podapi.Target, set string) Ask {
+func podRequest(deed Action, pod podapi.Target, set string) Ask {
 	options := &metav1.DeleteOptions{GracePeriodSeconds: deed.Grace}
 	labels := func(app, was any) Ask {
-		return merge(pod, map[string]any{"metadata": map[string]any{"labels": map[string]any{labelApp: app, labelWas: was}}})
+		return mergeRequest(pod, map[string]any{"metadata": map[string]any{"labels": map[string]any{labelApp: app, labelWas: was}}})
 	}
 	if deed.Kind == Unlabel {
 		return labels(nil, set)

@@ -28,11 +28,11 @@ type watcher struct {
 	number   uint64
 	// reached are revisions that it has come to, in order.
 	reached []uint64
-	handed
+	received
 }
 
 // received is what one watch received and has not recorded yet.
-type handed struct {
+type received struct {
 	watch uint64 // its number: one that lists begins another
 	from  uint64
 	sum   history.Sum
@@ -55,7 +55,7 @@ func (w *watcher) Step(now time.Time, in Input, out Out) {
 		out.Wake(wakeNext, now.Add(watchFor/2))
 	case Alarm:
 		if in.Key == wakeNext {
-			w.begin(now, out)
+			w.startNext(now, out)
 			out.Wake(wakeNext, now.Add(watchFor))
 			return
 		}
@@ -64,13 +64,13 @@ func (w *watcher) Step(now time.Time, in Input, out Out) {
 	if !w.client.Step(now, in, out) && w.follower != nil {
 		w.follower.Step(now, in, out)
 	}
-	w.tell(out)
+	w.recordReceived(out)
 }
 
 // startNext ends the current watch, and begins another.
-func (w *watcher) begin(now time.Time, out Out) {
+func (w *watcher) startNext(now time.Time, out Out) {
 	if w.follower != nil {
-		w.follower.enter(now, out) // what it has asked for is of no interest
+		w.follower.newAttempt(now, out) // what it has asked for is of no interest
 		w.reached = append(w.reached, w.follower.at.Revision)
 	}
 	w.follower = nil
@@ -93,7 +93,7 @@ func (w *watcher) begin(now time.Time, out Out) {
 func (w *watcher) oldest(now time.Time, out Out) {
 	number := w.number
 	ask := Ask{Verb: proto.VerbWatch, Target: w.target(), Options: &metav1.ListOptions{ResourceVersion: "1"}}
-	err := w.client.Do(now, out, ask, func(now time.Time, got Got, out Out) {
+	err := w.client.Do(now, out, ask, func(now time.Time, got Outcome, out Out) {
 		if number == w.number && got.Err == nil {
 			w.follow(now, oldestOf(got), out)
 		}
@@ -104,7 +104,7 @@ func (w *watcher) oldest(now time.Time, out Out) {
 }
 
 // oldestOf is the oldest revision that can be watched from.
-func oldestOf(got Got) uint64 {
+func oldestOf(got Outcome) uint64 {
 	for _, part := range got.Parts {
 		for _, event := range part.GetEvents() {
 			if event.GetType() != proto.EventType_EVENT_TYPE_ERROR {
@@ -125,7 +125,7 @@ func (*watcher) target() podapi.Target { return podapi.Target{Kind: kindOfResour
 
 // follow follows from behind a revision; 0 begins with a list.
 func (w *watcher) follow(now time.Time, behind uint64, out Out) {
-	w.handed = handed{watch: w.watch + 1, from: behind}
+	w.received = received{watch: w.watch + 1, from: behind}
 	w.follower = &Follower{Key: "watch " + strconv.FormatUint(w.number, 10), Client: &w.client, Target: w.target(), Sink: w}
 	if behind == 0 {
 		w.follower.Start(now, out)
@@ -137,7 +137,7 @@ func (w *watcher) follow(now time.Time, behind uint64, out Out) {
 // Replace implements podapi.Sink: what it is handed from now on begins there.
 func (w *watcher) Replace(_ []kinds.Object, revision string) {
 	from, _ := strconv.ParseUint(revision, 10, 64)
-	w.handed = handed{watch: w.watch + 1, from: from}
+	w.received = received{watch: w.watch + 1, from: from}
 }
 
 // Apply implements podapi.Sink.
@@ -148,7 +148,7 @@ func (w *watcher) Apply(event watch.Event) {
 }
 
 // recordReceived records what was received since the last record.
-func (w *watcher) tell(out Out) {
+func (w *watcher) recordReceived(out Out) {
 	if w.follower == nil || w.sum.Count == 0 {
 		return
 	}
@@ -156,5 +156,5 @@ func (w *watcher) tell(out Out) {
 	out.Note("", history.WatchDelivery{
 		Watch: w.watch, Resource: "pods", From: int64(w.from), To: int64(to), Items: w.sum.Count, Digest: w.sum.String(),
 	})
-	w.handed = handed{watch: w.watch, from: to}
+	w.received = received{watch: w.watch, from: to}
 }

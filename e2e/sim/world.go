@@ -20,7 +20,7 @@ type World struct {
 	coming    queue
 	processes map[string]*process
 	net       *Net
-	wires     wires
+	wires     connections
 	trace     *trace
 	record    record
 	decoded   Decoded
@@ -36,7 +36,7 @@ type times struct {
 }
 
 // connections holds calls and subscriptions.
-type wires struct {
+type connections struct {
 	calls       map[CallID]*call
 	lastCall    CallID
 	subscribers map[string][]string
@@ -55,8 +55,8 @@ type process struct {
 	disk  Disk
 	// running is nil while it is down; hands are its own.
 	running Process
-	hands   *acting
-	timepiece
+	hands   *liveOut
+	processClock
 	number uint64 // of incarnations so far
 	boot   proto.Boot
 	noted  uint64            // so many events by the boot
@@ -66,7 +66,7 @@ type process struct {
 }
 
 // processClock is a process's clock, and whether the process reads the bubble's clock directly.
-type timepiece struct {
+type processClock struct {
 	clock   clock.Clock
 	clocked bool
 }
@@ -83,7 +83,7 @@ func NewWorld(net *Net) *World {
 	now := clock.Clock{}.Now()
 	return &World{
 		times: times{start: now, now: now}, processes: map[string]*process{}, net: net,
-		wires:  wires{calls: map[CallID]*call{}, subscribers: map[string][]string{}},
+		wires:  connections{calls: map[CallID]*call{}, subscribers: map[string][]string{}},
 		record: record{noted: map[string]uint64{}},
 	}
 }
@@ -117,19 +117,19 @@ func (w *World) Run(until time.Duration) error {
 	for len(w.coming) > 0 && w.stop == nil && w.coming[0].at <= until {
 		next := w.coming[0]
 		w.coming.remove(next)
-		w.reach(next.at)
+		w.advance(next.at)
 		if next.do != nil {
 			w.catchUp()
 			next.do()
 			continue
 		}
-		w.give(next)
+		w.runEvent(next)
 	}
 	return w.stop
 }
 
 // advance lets time pass until that much after the start.
-func (w *World) reach(at time.Duration) {
+func (w *World) advance(at time.Duration) {
 	if at > w.elapsed {
 		w.now, w.elapsed = w.start.Add(at), at
 	}
@@ -150,7 +150,7 @@ func (w *World) push(e *event) {
 }
 
 // runEvent runs an event, unless it has become void.
-func (w *World) give(e *event) {
+func (w *World) runEvent(e *event) {
 	p := w.processes[e.to]
 	if p == nil || p.running == nil || e.number != 0 && e.number != p.number {
 		return
@@ -198,7 +198,7 @@ func (w *World) Start(name string) {
 		p.boot, p.noted = boot, 0
 	}
 	p.running, p.alarms, p.paused, p.held = p.begin(), map[string]*event{}, false, nil
-	p.hands = &acting{world: w, process: p, number: p.number}
+	p.hands = &liveOut{world: w, process: p, number: p.number}
 	_, p.clocked = p.running.(Clocked)
 	w.step(p, Boot{Boot: p.boot, Disk: maps.Clone(p.disk), Seed: seed, Decoded: &w.decoded}, "")
 }
@@ -260,7 +260,7 @@ func (w *World) Resume(name string) {
 }
 
 // Persisted returns a process's record on disk; nil for none.
-func (w *World) Kept(name, key string) any {
+func (w *World) Persisted(name, key string) any {
 	if p := w.processes[name]; p != nil {
 		return p.disk[key]
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/podfall/podfall/services/runtime/store"
 )
 
-// Observe makes a client of a node's runtime that is not its kubelet: a second one would
-// fence the first. It is closed with the test.
+// Observe returns a second client of a node's runtime. It does not act as a kubelet, whose boot
+// would shut out the node's own. The client is closed with the test.
 func (c *Cluster) Observe(node string) *runtimeapi.Client {
 	c.t.Helper()
 	conn := c.dial(proto.Client("observer"), func() (net.Conn, error) { return c.parts.NodeBus(node) })
@@ -21,8 +21,7 @@ func (c *Cluster) Observe(node string) *runtimeapi.Client {
 	return runtimeapi.NewClient(conn, clock.Clock{})
 }
 
-// Signals is what a node's runtime has written down of the signals that it has sent, oldest
-// first. The runtime is stopped for that.
+// Signals returns the runtime's log of sent signals, oldest first. The runtime is stopped for that.
 func (c *Cluster) Signals(node string) []store.Entry {
 	c.t.Helper()
 	c.Stop("runtime/" + node)

@@ -11,12 +11,14 @@ import (
 // Every message takes a while, so that what follows from a tick never falls on the
 // instant of the tick: the order of one instant is anybody's, and a story is exact.
 const (
+	// Each message takes a while, so that a tick's consequences never fall on the instant of the
+	// tick. The order within one instant is undefined, and stories must be exact.
 	hubDelay  = time.Millisecond
 	nodeDelay = 300 * time.Microsecond
 )
 
-// link is a way to a bus, on which messages take their time. A cut breaks what is open
-// and refuses what is tried; nothing that was under way comes through later.
+// link is a connection to a bus whose messages are delayed. A cut breaks open connections and
+// refuses new ones; nothing under way arrives later.
 type link struct {
 	open  func() (net.Conn, error)
 	delay time.Duration
@@ -42,8 +44,8 @@ func (l *link) dial() (net.Conn, error) {
 	}
 	near, ours := net.Pipe()
 	l.conns = append(l.conns, far, ours)
-	l.carry(far, ours)
-	l.carry(ours, far)
+	l.forward(far, ours)
+	l.forward(ours, far)
 	return near, nil
 }
 
@@ -63,15 +65,15 @@ func (l *link) heal() {
 	l.isCut = false
 }
 
-// packet is what one read brought, and when it arrives.
+// packet is the data of one read, and when it arrives.
 type packet struct {
 	data []byte
 	due  time.Time
 }
 
-// carry moves bytes from one end to the other, each delay after it was sent, until
-// either end closes; then it closes both.
-func (l *link) carry(from, to net.Conn) {
+// forward copies bytes from one end to the other, each after the delay, until either end closes.
+// Then it closes both.
+func (l *link) forward(from, to net.Conn) {
 	packets := make(chan packet, 2000)
 	l.carriers.Go(func() {
 		defer close(packets)
@@ -95,8 +97,8 @@ func (l *link) carry(from, to net.Conn) {
 	})
 }
 
-// end cuts the link for good and waits until nothing is on it.
-func (l *link) end() {
+// close cuts the link for good and waits until nothing is on it.
+func (l *link) close() {
 	l.cut()
 	l.carriers.Wait()
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// Break makes something go wrong from now on, under a name; Mend ends it.
-func (c *Cluster) Break(name string, spec fault.Spec) {
+// AddFault injects a fault under a name; ClearFault ends it.
+func (c *Cluster) AddFault(name string, spec fault.Spec) {
 	c.t.Helper()
 	f, err := fault.New(name, spec, time.Now())
 	if err != nil {
@@ -26,16 +26,16 @@ func (c *Cluster) Break(name string, spec fault.Spec) {
 	c.parts.SetFaults(append(c.parts.Faults(), f)...)
 }
 
-// Mend ends what Break began.
-func (c *Cluster) Mend(name string) {
+// ClearFault ends a fault of AddFault.
+func (c *Cluster) ClearFault(name string) {
 	c.parts.SetFaults(slices.DeleteFunc(c.parts.Faults(), func(f fault.Fault) bool { return f.Name == name })...)
 }
 
-// Volumes is the directory of the persistent volumes.
-func (c *Cluster) Volumes() string { return filepath.Join(c.dir, "volumes") }
+// VolumeDir returns the directory of the persistent volumes.
+func (c *Cluster) VolumeDir() string { return filepath.Join(c.dir, "volumes") }
 
-// Manifest writes a file of a node's static pods; an empty text removes it.
-func (c *Cluster) Manifest(node, file, text string) {
+// WriteManifest writes a file of a node's static pods; an empty text removes the file.
+func (c *Cluster) WriteManifest(node, file, text string) {
 	c.t.Helper()
 	dir := filepath.Join(c.dir, node, "kubelet", "manifests")
 	err := os.MkdirAll(dir, 0o700)
@@ -51,8 +51,7 @@ func (c *Cluster) Manifest(node, file, text string) {
 	}
 }
 
-// NodeState describes the node: the conditions that are not as they should be, and its
-// taints, a line each.
+// NodeState describes the unhealthy conditions of a node and its taints, a line each.
 func (c *Cluster) NodeState(node string) string {
 	c.t.Helper()
 	kind, _ := kinds.ByResource("nodes")

@@ -32,30 +32,29 @@ import (
 	"github.com/podfall/podfall/services/kubelet"
 )
 
-// Config is what a cluster is made with; its zero value is three nodes of today's
-// release with upstream's ticks.
+// Config configures a cluster. The zero value has three nodes of the current release with
+// upstream's ticks.
 type Config struct {
-	// Nodes is how many; 3 when zero.
+	// Nodes is the number of nodes; 3 if zero.
 	Nodes int
 	// Compat is the release to imitate.
 	Compat string
 	// Timing of the kubelets; upstream's when nil.
 	Timing *kubelet.Timing
-	// History is how many changes the apiserver remembers; its default when zero.
+	// History is how many changes the apiserver keeps; its default if zero.
 	History int
-	// APIOnly leaves nodes and controllers out.
+	// APIOnly leaves out nodes and controllers.
 	APIOnly bool
-	// Controllers are those to run, as controllers.Select reads them; the scheduler alone
-	// when nil.
+	// Controllers are the controllers to run, as controllers.Select reads them; only the scheduler
+	// if nil.
 	Controllers []string
-	// Valve holds up what the controllers see.
-	Valve *view.EventGate
-	// Distance is how long a message to or from the controllers takes; none when zero.
-	Distance time.Duration
-	// Wrong are the clocks of parts that have another than the wall's.
-	Wrong map[string]clock.Clock
-	// Plugins are the apiserver's admission plugins that are on; when nil, those that complete
-	// pods.
+	// Gate holds back events from the controllers.
+	Gate *view.EventGate
+	// Delay is how long a message to or from the controllers takes; none if zero.
+	Delay time.Duration
+	// Clocks are the clocks of the parts that have their own.
+	Clocks map[string]clock.Clock
+	// Plugins are the enabled admission plugins of the apiserver; if nil, those that complete pods.
 	Plugins []string
 }
 
@@ -81,41 +80,41 @@ func New(t testing.TB, cfg Config) *Cluster {
 	}
 	c := &Cluster{t: t, cfg: cfg, dir: t.TempDir(), links: map[string]*link{}}
 	var err error
-	if c.parts, err = inprocess.New(t.Context(), c.compose()); err != nil {
+	if c.parts, err = inprocess.New(t.Context(), c.config()); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(c.end)
+	t.Cleanup(c.close)
 	c.trace = newTrace(t, c.parts.Hub)
 	c.client = c.dial(proto.Client("admin"), c.parts.Hub)
-	c.api = podapi.New(c.client, podapi.Config{Boot: c.boot(""), Operation: c.operation()})
+	c.api = podapi.New(c.client, podapi.Config{Boot: c.newBoot(""), Operation: c.operationNames()})
 	c.Start("apiserver")
 	if cfg.APIOnly {
 		return c
 	}
 	c.Start("controllers")
 	for _, node := range c.nodes() {
-		c.trace.observe(node, func() (net.Conn, error) { return c.parts.NodeBus(node) })
+		c.trace.addNode(node, func() (net.Conn, error) { return c.parts.NodeBus(node) })
 		c.Start("runtime/" + node)
 		c.Start("kubelet/" + node)
 	}
-	c.Settle()
+	c.WaitIdle()
 	return c
 }
 
-// compose is the cluster that the Config describes.
-func (c *Cluster) compose() inprocess.Config {
+// config returns the configuration of the parts.
+func (c *Cluster) config() inprocess.Config {
 	compat, err := proto.CompatFor(c.cfg.Compat)
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	composed := inprocess.Config{
-		Clocks: inprocess.Clocks{Skewed: c.cfg.Wrong},
-		Dir:    c.dir, Nodes: c.nodes(), Compat: compat, Boot: c.boot, Wire: c.wire,
+		Clocks: inprocess.Clocks{Skewed: c.cfg.Clocks},
+		Dir:    c.dir, Nodes: c.nodes(), Compat: compat, Boot: c.newBoot, Wire: c.wrapOpen,
 		Log:   slog.New(slog.NewTextHandler(c.t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
 		Ended: func(name string, err error) { c.t.Errorf("%s ended by itself: %v", name, err) },
 	}
-	composed.APIServer.Keep, composed.APIServer.DisablePlugins = c.cfg.History, c.pluginsOff()
-	composed.Controllers.Select, composed.Controllers.EventGate = c.cfg.Controllers, c.cfg.Valve
+	composed.APIServer.Keep, composed.APIServer.DisablePlugins = c.cfg.History, c.disabledPlugins()
+	composed.Controllers.Select, composed.Controllers.EventGate = c.cfg.Controllers, c.cfg.Gate
 	if slices.Contains(c.cfg.Controllers, rootCAPublisher) { // no other stage has its ConfigMaps
 		composed.Controllers.RootCA = []byte("authority")
 	}
@@ -136,15 +135,15 @@ func (c *Cluster) nodes() []string {
 	return names
 }
 
-// wire delays what a kubelet says and hears, and the controllers when they are to be away.
-func (c *Cluster) wire(name string, open inprocess.OpenFunc) inprocess.OpenFunc {
+// wrapOpen delays the messages of kubelets, and of the controllers if the Config asks for that.
+func (c *Cluster) wrapOpen(name string, open inprocess.OpenFunc) inprocess.OpenFunc {
 	delay := hubDelay
 	switch kind, _, _ := strings.Cut(name, "/"); kind {
 	case "kubelet":
 	case "cri":
 		delay = nodeDelay
 	case "controllers":
-		if delay = c.cfg.Distance; delay == 0 {
+		if delay = c.cfg.Delay; delay == 0 {
 			return open
 		}
 	default:
@@ -156,14 +155,14 @@ func (c *Cluster) wire(name string, open inprocess.OpenFunc) inprocess.OpenFunc 
 	return c.links[name].dial
 }
 
-// API is a client of the cluster, as a person has it.
+// API returns a client of the cluster, as a user has.
 func (c *Cluster) API() *podapi.Client { return c.api }
 
-// Trace is what has happened; see Trace.
+// Trace returns the trace.
 func (c *Cluster) Trace() *Trace { return c.trace }
 
-// Start starts a part that has been stopped, and waits until it is ready. Parts are
-// called apiserver, controllers, kubelet/<node> and runtime/<node>.
+// Start starts a stopped part, and waits until it is ready. The parts are apiserver, controllers,
+// kubelet/<node> and runtime/<node>.
 func (c *Cluster) Start(name string) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -173,7 +172,7 @@ func (c *Cluster) Start(name string) {
 	}
 }
 
-// Stop ends a part as kill -9 would: nothing of it goes on, its disk stays.
+// Stop ends a part like kill -9: nothing of it goes on, its disk stays.
 func (c *Cluster) Stop(name string) {
 	c.t.Helper()
 	if err := c.parts.Stop(name); err != nil {
@@ -181,13 +180,13 @@ func (c *Cluster) Stop(name string) {
 	}
 }
 
-// Cut holds the node's link to the cluster bus; Heal gives it back.
+// Cut cuts the node's link to the cluster bus; Heal ends the cut.
 func (c *Cluster) Cut(node string) {
 	began := c.parts.Troubles().Now()
 	c.links["kubelet/"+node].cut()
-	c.told(began, func(s *trouble.State) {
+	c.recordFaults(began, func(s *trouble.State) {
 		s.Members = c.parts.Members()
-		s.Cuts = append(without(s.Cuts, node), partition.Cut{Name: node, Spec: partition.Spec{Members: []string{node}}, Since: time.Now()})
+		s.Cuts = append(withoutCut(s.Cuts, node), partition.Cut{Name: node, Spec: partition.Spec{Members: []string{node}}, Since: time.Now()})
 	})
 }
 
@@ -195,16 +194,16 @@ func (c *Cluster) Cut(node string) {
 func (c *Cluster) Heal(node string) {
 	began := c.parts.Troubles().Now()
 	c.links["kubelet/"+node].heal()
-	c.told(began, func(s *trouble.State) { s.Cuts = without(s.Cuts, node) })
+	c.recordFaults(began, func(s *trouble.State) { s.Cuts = withoutCut(s.Cuts, node) })
 }
 
-// told writes down what has been broken or mended since the moment.
-func (c *Cluster) told(began history.MonoTime, change func(*trouble.State)) {
+// recordFaults records a change of the injected faults that began at a time.
+func (c *Cluster) recordFaults(began history.MonoTime, change func(*trouble.State)) {
 	c.parts.Troubles().Update(began, change)
 }
 
-// without leaves out the cut of a name.
-func without(cuts []partition.Cut, name string) []partition.Cut {
+// withoutCut removes the cut of a name.
+func withoutCut(cuts []partition.Cut, name string) []partition.Cut {
 	return slices.DeleteFunc(slices.Clone(cuts), func(c partition.Cut) bool { return c.Name == name })
 }
 
@@ -215,13 +214,13 @@ func Align(offset time.Duration) {
 	time.Sleep(now.Truncate(time.Second).Add(time.Second).Sub(now))
 }
 
-// Settle waits until nothing moves any more without time passing.
-func (c *Cluster) Settle() { synctest.Wait() }
+// WaitIdle waits until nothing happens any more without time passing.
+func (c *Cluster) WaitIdle() { synctest.Wait() }
 
 const rootCAPublisher = "root-ca-certificate-publisher-controller"
 
-// pluginsOff are the admission plugins that were not asked for.
-func (c *Cluster) pluginsOff() []string {
+// disabledPlugins returns the admission plugins that were not asked for.
+func (c *Cluster) disabledPlugins() []string {
 	on := c.cfg.Plugins
 	if on == nil {
 		on = []string{admission.Priority, admission.DefaultTolerationSeconds}
@@ -237,9 +236,8 @@ func (c *Cluster) dial(id proto.Identity, open func() (net.Conn, error)) *bus.Co
 	return conn
 }
 
-// boot is a new incarnation's; operation names calls in order. Neither is random, so
-// that a trace repeats.
-func (c *Cluster) boot(part string) proto.Boot {
+// newBoot returns the boot of a new incarnation. It is not random, so that traces repeat.
+func (c *Cluster) newBoot(part string) proto.Boot {
 	if strings.HasPrefix(part, "kubelet/") {
 		Align(0)
 	}
@@ -247,7 +245,8 @@ func (c *Cluster) boot(part string) proto.Boot {
 	return proto.NewBoot(clock.Clock{}.Now(), [4]byte{c.boots})
 }
 
-func (c *Cluster) operation() func() string {
+// operationNames returns a function that names operations in order, so that traces repeat.
+func (c *Cluster) operationNames() func() string {
 	var mu sync.Mutex
 	number := 0
 	return func() string {
@@ -258,17 +257,17 @@ func (c *Cluster) operation() func() string {
 	}
 }
 
-// end stops everything.
-func (c *Cluster) end() {
+// close stops everything.
+func (c *Cluster) close() {
 	c.client.Close()
 	c.parts.Close()
 	for _, link := range c.links {
-		link.end()
+		link.close()
 	}
 	c.trace.end()
 }
 
-// Containers describes what the node's runtime holds, a line each.
+// Containers describes the containers of a node's runtime, a line each.
 func (c *Cluster) Containers(node string) string {
 	c.t.Helper()
 	// Not as a kubelet: a second one would fence the first.

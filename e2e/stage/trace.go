@@ -43,18 +43,18 @@ type Step struct {
 	Text  string
 }
 
-// watcher is the actor that only looks.
+// watcher is the actor that only watches.
 const watcher = "watch"
 
 func newTrace(t testing.TB, hub func() (net.Conn, error)) *Trace {
 	tr := &Trace{t: t, gone: map[string]bool{}}
-	tr.listen(hub, proto.RootAPI+".>", tr.request)
+	tr.listen(hub, proto.RootAPI+".>", tr.addRequest)
 	return tr
 }
 
-// observe adds the calls on a node's private bus.
-func (tr *Trace) observe(node string, open func() (net.Conn, error)) {
-	tr.listen(open, proto.RootCRI+".>", func(msg *nats.Msg) { tr.call(node, msg) })
+// addNode adds the calls on a node's private bus.
+func (tr *Trace) addNode(node string, open func() (net.Conn, error)) {
+	tr.listen(open, proto.RootCRI+".>", func(msg *nats.Msg) { tr.addCall(node, msg) })
 }
 
 type dialer func() (net.Conn, error)
@@ -111,8 +111,8 @@ func (tr *Trace) Take() []Step {
 	})
 }
 
-// request notes a request that writes pods.
-func (tr *Trace) request(msg *nats.Msg) {
+// addRequest adds a request that writes pods.
+func (tr *Trace) addRequest(msg *nats.Msg) {
 	subject, err := proto.ParseAPISubject(msg.Subject)
 	if err != nil || subject.Resource != "pods" {
 		return
@@ -157,8 +157,8 @@ func deleteOptions(t testing.TB, data []byte) string {
 	return text
 }
 
-// call notes a CRI call that changes something.
-func (tr *Trace) call(node string, msg *nats.Msg) {
+// addCall adds a CRI call that changes something.
+func (tr *Trace) addCall(node string, msg *nats.Msg) {
 	method := strings.TrimPrefix(msg.Subject, proto.RootCRI+".")
 	text := method
 	switch method {
@@ -174,7 +174,7 @@ func (tr *Trace) call(node string, msg *nats.Msg) {
 // WatchPods adds to the trace what a watcher of all pods sees from now on, and the
 // events that are written, until ctx ends.
 func (tr *Trace) WatchPods(ctx context.Context, api *podapi.Client, running *sync.WaitGroup) {
-	for resource, note := range map[string]func(watch.Event){"pods": tr.podEvent, "events": tr.event} {
+	for resource, note := range map[string]func(watch.Event){"pods": tr.addPodEvent, "events": tr.addEvent} {
 		kind, _ := kinds.ByResource(resource)
 		list, err := api.List(ctx, podapi.Target{Kind: kind}, metav1.ListOptions{})
 		if err != nil {
@@ -193,7 +193,7 @@ func (tr *Trace) WatchPods(ctx context.Context, api *podapi.Client, running *syn
 	}
 }
 
-func (tr *Trace) podEvent(event watch.Event) {
+func (tr *Trace) addPodEvent(event watch.Event) {
 	pod, ok := event.Object.(*corev1.Pod)
 	if !ok {
 		tr.add(watcher, "%s", event.Type)
@@ -202,7 +202,7 @@ func (tr *Trace) podEvent(event watch.Event) {
 	tr.add(watcher, "%-8s %s %s", event.Type, pod.Name, Summary(pod))
 }
 
-// Summary is what the rounds change of a pod, in one line.
+// Summary describes in one line what a deletion changes of a pod.
 func Summary(pod *corev1.Pod) string {
 	ready := 0
 	for _, status := range pod.Status.ContainerStatuses {
@@ -221,8 +221,8 @@ func Summary(pod *corev1.Pod) string {
 	return text
 }
 
-func (tr *Trace) event(event watch.Event) {
-	if e, ok := event.Object.(*corev1.Event); ok && event.Type != watch.Deleted && e.InvolvedObject.Kind == "Pod" {
+func (tr *Trace) addEvent(addEvent watch.Event) {
+	if e, ok := addEvent.Object.(*corev1.Event); ok && addEvent.Type != watch.Deleted && e.InvolvedObject.Kind == "Pod" {
 		tr.add(strings.TrimPrefix(e.Source.Component, "default-")+" event", "%s %s %s: %s", e.Type, e.InvolvedObject.Name, e.Reason, e.Message)
 	}
 }

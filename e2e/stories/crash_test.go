@@ -26,29 +26,29 @@ func TestCrashTable(t *testing.T) {
 	for _, victims := range [][]string{{"kubelet/node-1"}, {"runtime/node-1"}, {"kubelet/node-1", "runtime/node-1"}} {
 		for _, after := range []time.Duration{0, 1100 * time.Microsecond} {
 			for _, step := range starts {
-				crash(t, "start", step, after, victims)
+				runCrashCase(t, "start", step, after, victims)
 			}
 			for _, step := range stops {
-				crash(t, "stop", step, after, victims)
+				runCrashCase(t, "stop", step, after, victims)
 			}
 		}
 	}
 }
 
-// crash is one row: during the pod's start or stop, so long after the step, the victims are
-// killed, and come back seven seconds later.
-func crash(t *testing.T, during, step string, after time.Duration, victims []string) {
+// runCrashCase is one row of the table. During the pod's start or stop, the victims are killed some
+// time after the step, and restarted seven seconds later.
+func runCrashCase(t *testing.T, during, step string, after time.Duration, victims []string) {
 	t.Run(fmt.Sprintf("%s %s after %v of %s", strings.Join(victims, " and "), during, after, step), func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			p := &player{t: t}
-			defer p.end()
-			p.do("cluster")
-			p.pod(arguments{t: t, name: "web", named: map[string]string{"script": "on TERM exits 0 after 2s", "grace": "5"}})
+			defer p.close()
+			p.runCommand("cluster")
+			p.createPod(arguments{t: t, name: "web", named: map[string]string{"script": "on TERM exits 0 after 2s", "grace": "5"}})
 			if during == "stop" {
-				p.do("wait web running")
-				p.delete(arguments{t: t, name: "web"})
+				p.runCommand("wait web running")
+				p.deletePod(arguments{t: t, name: "web"})
 			}
-			p.until(step)
+			p.waitForStep(step)
 			time.Sleep(after)
 			for _, victim := range victims {
 				p.cluster.Stop(victim)
@@ -58,13 +58,13 @@ func crash(t *testing.T, during, step string, after time.Duration, victims []str
 				p.cluster.Start(victims[len(victims)-1-i]) // the runtime first
 			}
 			time.Sleep(3 * time.Minute)
-			p.converged(during)
+			p.checkConverged(during)
 		})
 	})
 }
 
-// until waits until the trace has shown the step.
-func (p *player) until(step string) {
+// waitForStep waits until the trace has the step.
+func (p *player) waitForStep(step string) {
 	p.t.Helper()
 	for limit := time.Now().Add(time.Minute); time.Now().Before(limit); time.Sleep(100 * time.Microsecond) {
 		for _, done := range p.cluster.Trace().Take() {
@@ -76,8 +76,8 @@ func (p *player) until(step string) {
 	p.t.Fatalf("a minute later, %q has not happened", step)
 }
 
-// converged checks that it came to the same end as if nobody had died.
-func (p *player) converged(during string) {
+// checkConverged checks that the final state is the same as without a crash.
+func (p *player) checkConverged(during string) {
 	p.t.Helper()
 	obj, err := p.cluster.API().Get(p.ctx, p.target("web"), metav1.GetOptions{})
 	held := p.cluster.Containers("node-1")

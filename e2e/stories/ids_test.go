@@ -11,8 +11,8 @@ import (
 // rules alone: its story says from which.
 const derived = "derived"
 
-// TestIdentities says where each of upstream's cases about containers (TD-082 to TD-099) and
-// about nodes and controllers (TD-110 to TD-118) is told, and that it is told there.
+// TestIdentities names the story of each of upstream's cases about containers (TD-082 to TD-099)
+// and about nodes and controllers (TD-110 to TD-118), and checks that the story names the case.
 func TestIdentities(t *testing.T) {
 	places := map[int]struct{ place, origin string }{
 		82:  {"../../services/kubelet/podworker/grace_test.go", "TestKillContainerGracePeriod"},

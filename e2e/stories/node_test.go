@@ -15,8 +15,7 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// create creates what the lines below describe: create, then YAML without a namespace, of a
-// pod unless it says otherwise.
+// create runs "create": it creates the object of the YAML below, a pod unless a kind is given.
 func (p *player) create(args arguments) string {
 	var of metav1.TypeMeta
 	if err := yaml.Unmarshal([]byte(args.body), &of); err != nil {
@@ -24,9 +23,9 @@ func (p *player) create(args arguments) string {
 	}
 	switch of.Kind {
 	case "ConfigMap":
-		return p.put(args.body, "configmaps", &corev1.ConfigMap{})
+		return p.createOrReplace(args.body, "configmaps", &corev1.ConfigMap{})
 	case "PersistentVolumeClaim":
-		return p.put(args.body, "persistentvolumeclaims", &corev1.PersistentVolumeClaim{})
+		return p.createOrReplace(args.body, "persistentvolumeclaims", &corev1.PersistentVolumeClaim{})
 	}
 	pod := &corev1.Pod{}
 	if err := yaml.UnmarshalStrict([]byte(args.body), pod); err != nil {
@@ -34,11 +33,11 @@ func (p *player) create(args arguments) string {
 	}
 	pod.Namespace = metav1.NamespaceDefault
 	_, err := p.cluster.API().Create(p.ctx, p.target(pod.Name), pod, metav1.CreateOptions{})
-	return p.answer(err)
+	return p.formatError(err)
 }
 
-// put creates an object of another kind, or replaces the one of its name.
-func (p *player) put(body, resource string, obj kinds.Object) string {
+// createOrReplace creates an object of another kind, or replaces the one of its name.
+func (p *player) createOrReplace(body, resource string, obj kinds.Object) string {
 	if err := yaml.UnmarshalStrict([]byte(body), obj); err != nil {
 		p.t.Fatal(err)
 	}
@@ -50,19 +49,19 @@ func (p *player) put(body, resource string, obj kinds.Object) string {
 		target.Name = obj.GetName()
 		_, err = p.cluster.API().Update(p.ctx, target, obj, metav1.UpdateOptions{})
 	}
-	return p.answer(err)
+	return p.formatError(err)
 }
 
-// manifest writes a static pod's file: manifest node-1 web.yaml, then YAML; without lines
-// below it removes the file.
-func (p *player) manifest(args arguments) string {
-	p.cluster.Manifest(args.name, args.word, args.body)
+// writeManifest runs "manifest node-1 web.yaml": it writes the YAML below as a static pod's file.
+// Without YAML it removes the file.
+func (p *player) writeManifest(args arguments) string {
+	p.cluster.WriteManifest(args.name, args.word, args.body)
 	return ""
 }
 
-// breaks makes something go wrong: break NAME point=P type=T [value=V] [message=M] [code=C]
-// [delay=D] [pod=P] [node=N] [count=N]. mend NAME ends it.
-func (p *player) breaks(args arguments) string {
+// addFault runs "break NAME point=P type=T [value=V] [message=M] [code=C] [delay=D] [pod=P]
+// [node=N] [count=N]"; "mend NAME" ends the fault.
+func (p *player) addFault(args arguments) string {
 	spec := fault.Spec{
 		Point: fault.Point(args.named["point"]), Where: fault.Attributes{Pod: args.named["pod"], Node: args.named["node"]},
 		Effect: fault.Effect{
@@ -77,27 +76,27 @@ func (p *player) breaks(args arguments) string {
 		}
 		spec.Effect.Delay = metav1.Duration{Duration: d}
 	}
-	p.cluster.Break(args.name, spec)
+	p.cluster.AddFault(args.name, spec)
 	return ""
 }
 
-func (p *player) mend(args arguments) string {
-	p.cluster.Mend(args.name)
+func (p *player) clearFault(args arguments) string {
+	p.cluster.ClearFault(args.name)
 	return ""
 }
 
-// node prints what is not well with a node: node node-1.
-func (p *player) node(args arguments) string { return p.cluster.NodeState(args.name) }
+// printNode runs "node node-1": it prints what is unhealthy on a node.
+func (p *player) printNode(args arguments) string { return p.cluster.NodeState(args.name) }
 
-// show prints a pod's end: show NAME.
-func (p *player) show(args arguments) string {
+// printPod runs "show NAME": it prints a pod's end.
+func (p *player) printPod(args arguments) string {
 	obj, err := p.cluster.API().Get(p.ctx, p.target(args.name), metav1.GetOptions{})
 	if err != nil {
-		return p.answer(err)
+		return p.formatError(err)
 	}
 	pod, _ := obj.(*corev1.Pod)
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %s: %s\n", pod.Status.Phase, pod.Status.Reason, masked(pod.Status.Message))
+	fmt.Fprintf(&b, "%s %s: %s\n", pod.Status.Phase, pod.Status.Reason, maskIDs(pod.Status.Message))
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.DisruptionTarget {
 			fmt.Fprintf(&b, "%s=%s %s: %s\n", c.Type, c.Status, c.Reason, c.Message)
@@ -105,7 +104,7 @@ func (p *player) show(args arguments) string {
 	}
 	for _, list := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
 		for _, c := range list {
-			fmt.Fprintf(&b, "%s restarts=%d %s", c.Name, c.RestartCount, masked(state(c.State)))
+			fmt.Fprintf(&b, "%s restarts=%d %s", c.Name, c.RestartCount, maskIDs(formatState(c.State)))
 			if c.StopSignal != nil {
 				fmt.Fprintf(&b, " by %s", *c.StopSignal)
 			}
@@ -115,8 +114,8 @@ func (p *player) show(args arguments) string {
 	return b.String()
 }
 
-// state is a container's, in words.
-func state(s corev1.ContainerState) string {
+// formatState describes a container's state.
+func formatState(s corev1.ContainerState) string {
 	switch {
 	case s.Running != nil:
 		return "running"

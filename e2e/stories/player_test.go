@@ -22,7 +22,7 @@ import (
 	"github.com/podfall/podfall/services/kubelet"
 )
 
-// player carries out the commands of one story on one cluster.
+// player runs the commands of one story on one cluster.
 type player struct {
 	t       *testing.T
 	cluster *stage.Cluster
@@ -39,48 +39,47 @@ type watcher struct {
 	stream  watch.Interface
 }
 
-// do carries out one command and returns what happened, a line each.
-func (p *player) do(command string) string {
+// runCommand runs one command and returns what happened, a line each.
+func (p *player) runCommand(command string) string {
 	p.t.Helper()
 	line, body, _ := strings.Cut(command, "\n")
-	name, args := split(p.t, line)
+	name, args := parseCommand(p.t, line)
 	args.body = body
 	handle, known := map[string]func(arguments) string{
-		"cluster": p.make, "pod": p.pod, "delete": p.delete, "wait": p.wait, "stop": p.stop, "start": p.start,
-		"cut": p.cut, "heal": p.heal, "patch": p.patch, "churn": p.churn, "watch": p.watch, "read": p.read, "leave": p.leave,
-		"containers": p.containers, "create": p.create, "show": p.show, "node": p.node,
-		"break": p.breaks, "mend": p.mend, "manifest": p.manifest,
+		"cluster": p.startCluster, "pod": p.createPod, "delete": p.deletePod, "wait": p.wait, "stop": p.stop, "start": p.start,
+		"cut": p.cut, "heal": p.heal, "patch": p.patch, "churn": p.churn, "watch": p.openWatch, "read": p.readWatch, "leave": p.closeWatch,
+		"containers": p.printContainers, "create": p.create, "show": p.printPod, "node": p.printNode,
+		"break": p.addFault, "mend": p.clearFault, "manifest": p.writeManifest,
 	}[name]
 	if !known {
 		p.t.Fatalf("no command %q", name)
 	}
 	answer := handle(args)
-	return answer + p.happened()
+	return answer + p.takeSteps()
 }
 
-// happened prints the steps since the last command.
-func (p *player) happened() string {
-	p.cluster.Settle()
+// takeSteps prints the steps since the last command.
+func (p *player) takeSteps() string {
+	p.cluster.WaitIdle()
 	var b strings.Builder
 	for _, step := range p.cluster.Trace().Take() {
 		at := "before"
 		if !p.zero.IsZero() && !step.At.Before(p.zero) {
-			at = seconds(step.At.Sub(p.zero))
+			at = formatSeconds(step.At.Sub(p.zero))
 		}
-		fmt.Fprintf(&b, "%-9s %-16s %s\n", at, step.Actor, masked(step.Text))
+		fmt.Fprintf(&b, "%-9s %-16s %s\n", at, step.Actor, maskIDs(step.Text))
 	}
 	return b.String()
 }
 
-// masked hides what is drawn at random: UIDs and container ids.
-func masked(text string) string {
+// maskIDs hides random values: UIDs and container ids.
+func maskIDs(text string) string {
 	text = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`).ReplaceAllString(text, "UID")
 	return regexp.MustCompile(`[0-9a-f]{64}`).ReplaceAllString(text, "ID")
 }
 
-// make starts the cluster: cluster [nodes=N] [compat=R] [timing=fastest] [history=N]
-// [controllers=A,B].
-func (p *player) make(args arguments) string {
+// startCluster runs "cluster [nodes=N] [compat=R] [timing=fastest] [history=N] [controllers=A,B]".
+func (p *player) startCluster(args arguments) string {
 	config := stage.Config{Nodes: args.number("nodes", 1), Compat: args.named["compat"], History: args.number("history", 0)}
 	if names := args.named["controllers"]; names != "" {
 		config.Controllers = strings.Split(names, ",")
@@ -96,8 +95,8 @@ func (p *player) make(args arguments) string {
 	return ""
 }
 
-// end closes what the story has opened. The cluster ends with the test.
-func (p *player) end() {
+// close closes what the story has opened. The cluster ends with the test.
+func (p *player) close() {
 	if p.cancel == nil {
 		return
 	}
@@ -108,8 +107,8 @@ func (p *player) end() {
 	p.running.Wait()
 }
 
-// pod creates one: pod NAME [script="…"] [grace=N] [finalizer=F] [node=N] [restart=P] [cpu=Q].
-func (p *player) pod(args arguments) string {
+// createPod runs "pod NAME [script="…"] [grace=N] [finalizer=F] [node=N] [restart=P] [cpu=Q]".
+func (p *player) createPod(args arguments) string {
 	grace := int64(args.number("grace", 30))
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: args.name},
@@ -129,11 +128,11 @@ func (p *player) pod(args arguments) string {
 		pod.Spec.NodeSelector = map[string]string{"podfall.io/nowhere": selector}
 	}
 	_, err := p.cluster.API().Create(p.ctx, p.target(args.name), pod, metav1.CreateOptions{})
-	return p.answer(err)
+	return p.formatError(err)
 }
 
-// delete deletes a pod: delete NAME [grace=N] [uid=X].
-func (p *player) delete(args arguments) string {
+// deletePod runs "delete NAME [grace=N] [uid=X]".
+func (p *player) deletePod(args arguments) string {
 	var options metav1.DeleteOptions
 	if _, asked := args.named["grace"]; asked {
 		grace := int64(args.number("grace", 0))
@@ -146,17 +145,17 @@ func (p *player) delete(args arguments) string {
 		p.zero = time.Now()
 	}
 	_, err := p.cluster.API().Delete(p.ctx, p.target(args.name), options)
-	return p.answer(err)
+	return p.formatError(err)
 }
 
-// wait waits for a time, or for a pod: wait 5s, wait NAME running|ended|gone.
+// wait runs "wait 5s" or "wait NAME running|ended|gone".
 func (p *player) wait(args arguments) string {
 	if d, err := time.ParseDuration(args.name); err == nil {
 		time.Sleep(d)
 		return ""
 	}
 	for limit := time.Now().Add(15 * time.Minute); time.Now().Before(limit); time.Sleep(50 * time.Millisecond) {
-		if p.is(args.name, args.word) {
+		if p.isPodInState(args.name, args.word) {
 			stage.Align(time.Second / 2) // between the kubelets' ticks
 			return ""
 		}
@@ -164,7 +163,7 @@ func (p *player) wait(args arguments) string {
 	return fmt.Sprintf("15 minutes later, %s is not %s\n", args.name, args.word)
 }
 
-func (p *player) is(name, state string) bool {
+func (p *player) isPodInState(name, state string) bool {
 	obj, err := p.cluster.API().Get(p.ctx, p.target(name), metav1.GetOptions{})
 	if state == "gone" {
 		return apierrors.IsNotFound(err)
@@ -183,7 +182,7 @@ func (p *player) is(name, state string) bool {
 	return false
 }
 
-// stop ends a process as kill -9 would: stop kubelet/node-1. start starts it again.
+// stop runs "stop kubelet/node-1": it ends a process like kill -9. "start" restarts the process.
 func (p *player) stop(args arguments) string {
 	p.cluster.Stop(args.name)
 	return ""
@@ -194,7 +193,7 @@ func (p *player) start(args arguments) string {
 	return ""
 }
 
-// cut holds a node's link to the bus; heal ends it.
+// cut runs "cut": it cuts a node's link to the bus. "heal" ends the cut.
 func (p *player) cut(args arguments) string {
 	p.cluster.Cut(args.name)
 	return ""
@@ -205,7 +204,7 @@ func (p *player) heal(args arguments) string {
 	return ""
 }
 
-// patch changes a pod: patch NAME finalizers=none | phase=Succeeded.
+// patch runs "patch NAME finalizers=none | phase=Succeeded".
 func (p *player) patch(args arguments) string {
 	target, patch := p.target(args.name), ""
 	switch {
@@ -218,10 +217,10 @@ func (p *player) patch(args arguments) string {
 		p.t.Fatal("patch what?")
 	}
 	_, err := p.cluster.API().Patch(p.ctx, target, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-	return p.answer(err)
+	return p.formatError(err)
 }
 
-// churn writes N times something that no pod watcher sees, so that history moves on.
+// churn makes N writes that no pod watcher sees, so that the store's history moves on.
 func (p *player) churn(args arguments) string {
 	kind, _ := kinds.ByResource("configmaps")
 	target := podapi.Target{Kind: kind, Namespace: "default"}
@@ -241,33 +240,33 @@ func (p *player) churn(args arguments) string {
 	return ""
 }
 
-// watch opens one: watch AS [fields=SELECTOR] [from=AS2]. It begins where the watch of
-// that name was left.
-func (p *player) watch(args arguments) string {
+// openWatch runs "watch AS [fields=SELECTOR] [from=AS2]". With from, it begins where the watch of
+// that name ended.
+func (p *player) openWatch(args arguments) string {
 	w := p.watches[args.name]
 	if w == nil {
 		w = &watcher{options: metav1.ListOptions{FieldSelector: args.named["fields"]}}
 		list, err := p.cluster.API().List(p.ctx, p.target(""), w.options)
 		if err != nil {
-			return p.answer(err)
+			return p.formatError(err)
 		}
 		w.options.ResourceVersion = list.ResourceVersion
 		p.watches[args.name] = w
 	}
 	stream, err := p.cluster.API().Watch(p.ctx, p.target(""), w.options)
 	w.stream = stream
-	return p.answer(err)
+	return p.formatError(err)
 }
 
-// read prints what a watch has received, up to count events: read AS [count].
-func (p *player) read(args arguments) string {
+// readWatch runs "read AS [count]": it prints up to count received events.
+func (p *player) readWatch(args arguments) string {
 	w, most := p.watches[args.name], 1000
 	if args.word != "" {
 		most, _ = strconv.Atoi(args.word)
 	}
 	text := ""
 	for range most {
-		p.cluster.Settle()
+		p.cluster.WaitIdle()
 		select {
 		case event, open := <-w.stream.ResultChan():
 			if !open {
@@ -287,14 +286,14 @@ func (p *player) read(args arguments) string {
 	return text
 }
 
-// leave closes a watch; its last revision is kept.
-func (p *player) leave(args arguments) string {
+// closeWatch closes a watch and keeps its last revision.
+func (p *player) closeWatch(args arguments) string {
 	p.watches[args.name].stream.Stop()
 	return ""
 }
 
-// containers prints what a node's runtime holds: containers node-1.
-func (p *player) containers(args arguments) string {
+// printContainers runs "containers node-1": it prints the containers of a node's runtime.
+func (p *player) printContainers(args arguments) string {
 	return p.cluster.Containers(args.name)
 }
 
@@ -303,12 +302,12 @@ func (p *player) target(name string) podapi.Target {
 	return podapi.Target{Kind: kind, Namespace: "default", Name: name}
 }
 
-// answer prints a refusal; success is told by what happens.
-func (p *player) answer(err error) string {
+// formatError prints a refusal. Success shows in the trace.
+func (p *player) formatError(err error) string {
 	if err == nil {
 		return ""
 	}
-	return fmt.Sprintf("refused: %s %s\n", apierrors.ReasonForError(err), masked(err.Error()))
+	return fmt.Sprintf("refused: %s %s\n", apierrors.ReasonForError(err), maskIDs(err.Error()))
 }
 
 // arguments are a command's: a name, perhaps a word, and named values.
@@ -319,8 +318,8 @@ type arguments struct {
 	body       string // the lines after the first
 }
 
-// split reads a command line; values with spaces stand in double quotes.
-func split(t *testing.T, line string) (string, arguments) {
+// parseCommand parses a command line; values with spaces are in double quotes.
+func parseCommand(t *testing.T, line string) (string, arguments) {
 	t.Helper()
 	args := arguments{t: t, named: map[string]string{}}
 	var words []string

@@ -17,46 +17,46 @@ import (
 func TestTD096MirrorPodGracePeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &player{t: t}
-		defer p.end()
-		p.do("cluster")
+		defer p.close()
+		p.runCommand("cluster")
 		form := func(name string) {
-			p.cluster.Manifest("node-1", "web.yaml", fmt.Sprintf(`
+			p.cluster.WriteManifest("node-1", "web.yaml", fmt.Sprintf(`
 apiVersion: v1
 kind: Pod
 metadata: {name: web, labels: {form: %s}, annotations: {script.podfall.io/main: ignores TERM}}
 spec: {terminationGracePeriodSeconds: 20, containers: [{name: main, image: "registry.k8s.io/pause:3.10"}]}`, name))
 		}
 		form("first")
-		p.do("wait web-node-1 running")
-		first := p.mirror()
+		p.runCommand("wait web-node-1 running")
+		first := p.mirrorPod()
 		form("second")
 		time.Sleep(5 * time.Second)
 		form("third")
 		time.Sleep(13 * time.Second)
-		if now := p.mirror(); now == nil || now.UID != first.UID || now.Labels["form"] != "first" {
+		if now := p.mirrorPod(); now == nil || now.UID != first.UID || now.Labels["form"] != "first" {
 			t.Errorf("before the grace has passed the mirror is %+v", now)
 		}
 		time.Sleep(15 * time.Second)
-		if now := p.mirror(); now == nil || now.UID == first.UID || now.Labels["form"] != "third" {
+		if now := p.mirrorPod(); now == nil || now.UID == first.UID || now.Labels["form"] != "third" {
 			t.Errorf("when it has passed the mirror is %+v", now)
 		}
 		if held := p.cluster.Containers("node-1"); strings.Count(held, "RUNNING") != 1 {
 			t.Errorf("the runtime has\n%s", held)
 		}
-		p.cluster.Manifest("node-1", "web.yaml", "")
+		p.cluster.WriteManifest("node-1", "web.yaml", "")
 		time.Sleep(15 * time.Second)
-		if p.mirror() == nil {
+		if p.mirrorPod() == nil {
 			t.Error("the mirror has gone before the grace has passed")
 		}
 		time.Sleep(15 * time.Second)
-		if now := p.mirror(); now != nil {
+		if now := p.mirrorPod(); now != nil {
 			t.Errorf("after the grace there is still a mirror: %+v", now.ObjectMeta)
 		}
 	})
 }
 
-// mirror is the mirror of web on node-1; nil when there is none.
-func (p *player) mirror() *corev1.Pod {
+// mirrorPod returns the mirror pod of web on node-1; nil if there is none.
+func (p *player) mirrorPod() *corev1.Pod {
 	obj, err := p.cluster.API().Get(p.ctx, p.target("web-node-1"), metav1.GetOptions{})
 	if err != nil {
 		return nil

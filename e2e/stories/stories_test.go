@@ -41,9 +41,9 @@ func TestStories(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want := parse(t, string(data))
+			want := parseStory(t, string(data))
 			var got story
-			synctest.Test(t, func(t *testing.T) { got = play(t, want) })
+			synctest.Test(t, func(t *testing.T) { got = runStory(t, want) })
 			if *update {
 				if err := os.WriteFile(path, []byte(got.String()), 0o644); err != nil {
 					t.Fatal(err)
@@ -59,21 +59,21 @@ func TestStories(t *testing.T) {
 	}
 }
 
-// play carries out a story's commands and records what happens.
-func play(t *testing.T, want story) story {
+// runStory runs a story's commands and records what happens.
+func runStory(t *testing.T, want story) story {
 	got := story{head: want.head}
 	stage := &player{t: t}
-	defer stage.end()
+	defer stage.close()
 	for _, step := range want.steps {
-		step.expected = stage.do(step.command)
+		step.expected = stage.runCommand(step.command)
 		got.steps = append(got.steps, step)
 	}
 	return got
 }
 
-// parse reads a file: a comment, then commands, each closed by a line of four dashes
-// and what followed it, up to an empty line.
-func parse(t *testing.T, text string) story {
+// parseStory parses a file: a comment, then commands. Each command ends at a line of four dashes;
+// what followed it ends at an empty line.
+func parseStory(t *testing.T, text string) story {
 	t.Helper()
 	var s story
 	for block := range strings.SplitSeq(strings.TrimSpace(text), "\n\n") {
@@ -102,8 +102,8 @@ func (s story) String() string {
 	return b.String()
 }
 
-// seconds prints a virtual time exactly and briefly: 12.004s, 0s.
-func seconds(d time.Duration) string {
+// formatSeconds prints a virtual time exactly and briefly: 12.004s, 0s.
+func formatSeconds(d time.Duration) string {
 	text := strings.TrimRight(fmt.Sprintf("%.6f", d.Seconds()), "0")
 	return strings.TrimSuffix(text, ".") + "s"
 }

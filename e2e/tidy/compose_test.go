@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// service is what matters of a service of compose.yaml for who may do what.
+// service holds the security-relevant fields of a service of compose.yaml.
 type service struct {
 	ReadOnly    bool     `json:"read_only"`
 	CapDrop     []string `json:"cap_drop"`

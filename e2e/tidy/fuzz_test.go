@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// fewest is how many inputs a corpus has at least: both sides of a parser, and its edges.
-const fewest = 5
+// minInputs is how many inputs a corpus has at least: both sides of a parser, and its edges.
+const minInputs = 5
 
 // TestEveryFuzzTargetHasACorpus looks for the inputs of each target in testdata/fuzz of its
 // package, and for directories there that are no target's.
@@ -24,8 +24,8 @@ func TestEveryFuzzTargetHasACorpus(t *testing.T) {
 			corpus := filepath.Join(filepath.Dir(f.path), "testdata", "fuzz", function.Name.Name)
 			wanted[corpus] = true
 			inputs, err := os.ReadDir(filepath.Join(root, corpus))
-			if err != nil || len(inputs) < fewest {
-				t.Errorf("%s: %s has %d inputs in %s, want %d or more", f.path, function.Name.Name, len(inputs), corpus, fewest)
+			if err != nil || len(inputs) < minInputs {
+				t.Errorf("%s: %s has %d inputs in %s, want %d or more", f.path, function.Name.Name, len(inputs), corpus, minInputs)
 			}
 		}
 	}

@@ -11,9 +11,9 @@ import (
 var (
 	// ruleID is a rule's id, such as KBL-33 of KBL-33a. Names of tests have it without the dash.
 	ruleID = regexp.MustCompile(`(?:\b|_|Test)(API|WCH|KBL|CRI|CTL|PRN|CLI|STK|HAZ|ART|UNS|TD|TRC)-?(\d{2,3})(?:[a-z]?\b|[A-Z_(])`)
-	// promiseID is a guarantee's id, such as A1, or a threat's, such as T19.
-	promiseID = regexp.MustCompile(`(?:\b|Test)([AWDKCNLT][1-9]\d?)(?:\b|[A-Z])`)
-	threatID  = regexp.MustCompile(`^T\d`)
+	// guaranteeID is the id of a guarantee, for example A1, or of a threat, for example T19.
+	guaranteeID = regexp.MustCompile(`(?:\b|Test)([AWDKCNLT][1-9]\d?)(?:\b|[A-Z])`)
+	threatID    = regexp.MustCompile(`^T\d`)
 	// series continues an id: the 22 and 23 of "API-21, 22, 23".
 	series = regexp.MustCompile(`\b([A-Z]{2,3})-\d{2,3}((?:, \d{2,3}\b)+)`)
 	// defines is the first cell of a row that defines an id, with or without a link.
@@ -25,8 +25,8 @@ var (
 // unnamed marks a rule that no code names; the reason follows.
 const unnamed = "| not named in the code: "
 
-// ruleBook is where ids are defined: the row of each, by its id.
-func ruleBook(t *testing.T) map[string]string {
+// ruleRows returns the row that defines each id, by id.
+func ruleRows(t *testing.T) map[string]string {
 	t.Helper()
 	book := map[string]string{}
 	pages, err := filepath.Glob(filepath.Join(root, "docs", "rules", "*.md"))
@@ -37,7 +37,7 @@ func ruleBook(t *testing.T) map[string]string {
 		pages[i] = strings.TrimPrefix(filepath.ToSlash(page), root+"/")
 	}
 	for _, page := range append(pages, "docs/scenarios.md", guaranteesPage, "docs/dev/threats.md") {
-		for _, row := range defines.FindAllStringSubmatch(text(t, page), -1) {
+		for _, row := range defines.FindAllStringSubmatch(readText(t, page), -1) {
 			if _, twice := book[row[1]]; twice {
 				t.Errorf("%s defines %s a second time", page, row[1])
 			}
@@ -84,11 +84,11 @@ func namedIDs(t *testing.T) map[string]string {
 		note(path, idsIn(strings.ToUpper(filepath.Base(path)), ruleID))
 		switch filepath.Ext(path) {
 		case ".go", ".proto", ".mutant":
-			note(path, idsIn(text(t, path), ruleID, promiseID))
+			note(path, idsIn(readText(t, path), ruleID, guaranteeID))
 		case ".txt", ".yaml", ".sh", "":
-			note(path, idsIn(text(t, path), ruleID))
+			note(path, idsIn(readText(t, path), ruleID))
 		case ".md":
-			note(path, idsIn(defines.ReplaceAllString(text(t, path), ""), ruleID, promiseID))
+			note(path, idsIn(defines.ReplaceAllString(readText(t, path), ""), ruleID, guaranteeID))
 		}
 	})
 	return named
@@ -97,7 +97,7 @@ func namedIDs(t *testing.T) map[string]string {
 // TestRulesAreDefined wants a definition in docs of every id that is named, and a name for every
 // definition.
 func TestRulesAreDefined(t *testing.T) {
-	book, named := ruleBook(t), namedIDs(t)
+	book, named := ruleRows(t), namedIDs(t)
 	for id, path := range named {
 		if _, defined := book[id]; !defined {
 			t.Errorf("%s names %s, which no page of docs defines", path, id)
@@ -122,7 +122,7 @@ func TestRulesNameTheirTests(t *testing.T) {
 	files := map[string]bool{}
 	walk(t, func(path string) { files[filepath.ToSlash(path)] = true })
 	quoted := regexp.MustCompile("`([^`]+)`")
-	for id, row := range ruleBook(t) {
+	for id, row := range ruleRows(t) {
 		if !strings.Contains(id, "-") || strings.Contains(row, "](../chaos/scenarios/") {
 			continue // guarantees, threats and scenarios have their tests elsewhere
 		}
@@ -144,7 +144,7 @@ func TestRulesNameTheirTests(t *testing.T) {
 // TestFaultRowsAreDefined looks up the rows of docs/faults.md in the catalogue.
 func TestFaultRowsAreDefined(t *testing.T) {
 	catalogue := map[int]bool{}
-	rows, _, _ := strings.Cut(text(t, "docs/rules/faults.md"), "\n## ")
+	rows, _, _ := strings.Cut(readText(t, "docs/rules/faults.md"), "\n## ")
 	for _, row := range regexp.MustCompile(`(?m)^\| (\d+) \|`).FindAllStringSubmatch(rows, -1) {
 		number, err := strconv.Atoi(row[1])
 		if err != nil || catalogue[number] {
@@ -152,7 +152,7 @@ func TestFaultRowsAreDefined(t *testing.T) {
 		}
 		catalogue[number] = true
 	}
-	points := regexp.MustCompile("(?m)^\\| `[a-zA-Z.-]+` \\|.*\\| ([\\d, ]+) \\|[^|]*\\|$").FindAllStringSubmatch(text(t, "docs/faults.md"), -1)
+	points := regexp.MustCompile("(?m)^\\| `[a-zA-Z.-]+` \\|.*\\| ([\\d, ]+) \\|[^|]*\\|$").FindAllStringSubmatch(readText(t, "docs/faults.md"), -1)
 	for _, point := range points {
 		for row := range strings.SplitSeq(point[1], ", ") {
 			if number, err := strconv.Atoi(row); err != nil || !catalogue[number] {
@@ -172,7 +172,7 @@ func TestReferencesLeadSomewhere(t *testing.T) {
 		switch {
 		case filepath.ToSlash(path) == "e2e/tidy/rules_test.go":
 		case filepath.Ext(path) == ".go", filepath.Ext(path) == ".md", filepath.Ext(path) == ".proto":
-			for line := range strings.Lines(text(t, path)) {
+			for line := range strings.Lines(readText(t, path)) {
 				if match := section.FindString(line); match != "" {
 					t.Errorf("%s refers to %q, which no page of the tree has: %s", path, match, strings.TrimSpace(line))
 				}

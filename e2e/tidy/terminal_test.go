@@ -14,7 +14,7 @@ func TestTerminalIsDrawn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if string(drawn) != text(t, "docs/terminal.svg") {
+	if string(drawn) != readText(t, "docs/terminal.svg") {
 		t.Error("docs/terminal.svg is another: sh tools/termsvg.sh docs/terminal.txt >docs/terminal.svg")
 	}
 }

@@ -27,7 +27,7 @@ func TestTestsNamedInDocumentsExist(t *testing.T) {
 		if !strings.HasSuffix(path, ".md") {
 			return
 		}
-		for _, match := range named.FindAllStringSubmatch(text(t, path), -1) {
+		for _, match := range named.FindAllStringSubmatch(readText(t, path), -1) {
 			if !there[match[1]] {
 				t.Errorf("%s names %s, which is not there", path, match[1])
 			}
@@ -35,7 +35,7 @@ func TestTestsNamedInDocumentsExist(t *testing.T) {
 	})
 	threat := regexp.MustCompile(`^\| (T\d+) \|`)
 	threats := 0
-	for line := range strings.Lines(text(t, "docs/dev/threats.md")) {
+	for line := range strings.Lines(readText(t, "docs/dev/threats.md")) {
 		if found := threat.FindStringSubmatch(line); found != nil {
 			threats++
 			if !named.MatchString(line) && found[1] != "T17" { // which no test can show

@@ -134,7 +134,7 @@ func TestGoroutinesHaveOwners(t *testing.T) {
 func TestNoTestSleepsOrSkips(t *testing.T) {
 	bubbles := map[string]bool{}
 	for _, f := range sources(t) {
-		if isTest(f.path) && strings.Contains(text(t, f.path), `"testing/synctest"`) {
+		if isTest(f.path) && strings.Contains(readText(t, f.path), `"testing/synctest"`) {
 			bubbles[filepath.Dir(f.path)] = true
 		}
 	}
@@ -210,7 +210,7 @@ func TestLinksInDocumentsResolve(t *testing.T) {
 		if !strings.HasSuffix(path, ".md") {
 			return
 		}
-		for _, match := range link.FindAllStringSubmatch(text(t, path), -1) {
+		for _, match := range link.FindAllStringSubmatch(readText(t, path), -1) {
 			found++
 			if _, err := os.Stat(filepath.Join(root, filepath.Dir(path), match[1])); err != nil {
 				t.Errorf("%s links to %s, which is not there", path, match[1])
@@ -229,7 +229,7 @@ func TestFilesNamedInDocumentsExist(t *testing.T) {
 		if !strings.HasSuffix(path, ".md") {
 			return
 		}
-		for _, match := range named.FindAllStringSubmatch(text(t, path), -1) {
+		for _, match := range named.FindAllStringSubmatch(readText(t, path), -1) {
 			if _, err := os.Stat(filepath.Join(root, match[1])); err != nil {
 				t.Errorf("%s names %s, which is not there", path, match[1])
 			}
@@ -244,7 +244,7 @@ func TestNothingOfAMachine(t *testing.T) {
 		if strings.HasPrefix(path, filepath.Join("e2e", "tidy")) {
 			return
 		}
-		if match := forbidden.FindString(text(t, path)); match != "" {
+		if match := forbidden.FindString(readText(t, path)); match != "" {
 			t.Errorf("%s holds %q, which only one machine has", path, match)
 		}
 	})
@@ -252,13 +252,13 @@ func TestNothingOfAMachine(t *testing.T) {
 
 func TestMakefileIsShort(t *testing.T) {
 	const most = 16
-	targets := regexp.MustCompile(`(?m)^[a-z][a-z-]*:`).FindAllString(text(t, "Makefile"), -1)
+	targets := regexp.MustCompile(`(?m)^[a-z][a-z-]*:`).FindAllString(readText(t, "Makefile"), -1)
 	if len(targets) > most || len(targets) == 0 {
 		t.Errorf("the Makefile has %d targets, want 1 to %d: %v", len(targets), most, targets)
 	}
 }
 
-func text(t *testing.T, path string) string {
+func readText(t *testing.T, path string) string {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(root, path))
 	if err != nil {

@@ -24,7 +24,7 @@ import (
 	"github.com/podfall/podfall/podfalltest"
 )
 
-// runs is how many seeds are played: with -runs 1000 it takes some minutes.
+// runs is how many seeds are run; -runs 1000 takes some minutes.
 var runs = flag.Int("runs", 50, "how many seeds to play")
 
 // round is one seeded run.
@@ -44,71 +44,72 @@ type round struct {
 // STK-30, another pod of the same name, STK-31, a namespace's, and STK-34, which is over in
 // seconds. Scenarios play those.
 func TestNamesTheCause(t *testing.T) {
-	all := slices.Concat(ownersTroubles(), nodesTroubles(), peculiarTroubles())
+	all := slices.Concat(finalizerTroubles(), nodeTroubles(), otherTroubles())
 	for seed := range *runs {
 		broken := all[seed%len(all)]
 		t.Run(fmt.Sprint("seed ", seed, " ", broken.id), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := begin(t, uint64(seed), broken.options...)
-				r.suffer(broken)
-				r.names(broken.id)
+				r := newRound(t, uint64(seed), broken.options...)
+				r.runUntilOverdue(broken)
+				r.wantCauses(broken.id)
 			})
 		})
 	}
 	t.Logf("figures: %d causes", *runs)
 }
 
-// TestNamesBoth has a node that cannot confirm, and a finalizer that nobody removes: both are
-// named at once. When the node is mended the finalizer is what is left.
+// TestNamesBoth has a node that cannot confirm, and a finalizer that nobody removes. Both causes
+// are named at once. Once the node is mended, the finalizer remains.
 func TestNamesBoth(t *testing.T) {
-	nodes, owners := nodesTroubles(), ownersTroubles()
+	nodes, owners := nodeTroubles(), finalizerTroubles()
 	for seed := range *runs {
 		one, other := nodes[seed%len(nodes)], owners[seed/len(nodes)%len(owners)]
 		t.Run(fmt.Sprint("seed ", seed, " ", one.id, " ", other.id), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				both := one
 				both.options = slices.Concat(one.options, other.options)
-				both.prepare = func(r *round) { call(one.prepare, r); call(other.prepare, r) }
-				r := begin(t, uint64(seed), both.options...)
-				r.suffer(both)
-				r.names(one.id, other.id)
+				both.prepare = func(r *round) { callIf(one.prepare, r); callIf(other.prepare, r) }
+				r := newRound(t, uint64(seed), both.options...)
+				r.runUntilOverdue(both)
+				r.wantCauses(one.id, other.id)
 				if one.mend == nil {
 					return
 				}
 				one.mend(r)
-				r.until("its node lets the pod go", func() bool { pod := r.look(); return pod == nil || *pod.DeletionGracePeriodSeconds == 0 })
+				r.waitUntil("its node lets the pod go", func() bool { pod := r.getPod(); return pod == nil || *pod.DeletionGracePeriodSeconds == 0 })
 				time.Sleep(10 * time.Second)
-				r.names(other.id)
+				r.wantCauses(other.id)
 			})
 		})
 	}
 }
 
-// suffer brings a trouble about, and deletes the pod, until it is overdue.
-func (r *round) suffer(broken trouble) {
-	call(broken.prepare, r)
+// runUntilOverdue creates the pod, injects the trouble, deletes the pod, and waits until it is
+// overdue.
+func (r *round) runUntilOverdue(broken trouble) {
+	callIf(broken.prepare, r)
 	if broken.starting {
-		r.begin()
+		r.createStarting()
 	} else {
-		r.run()
+		r.createRunning()
 	}
 	time.Sleep(r.upTo(20 * time.Second))
-	call(broken.before, r)
-	if broken.deleted != nil {
-		broken.deleted(r)
+	callIf(broken.before, r)
+	if broken.delete != nil {
+		broken.delete(r)
 	} else {
 		r.delete()
 	}
-	call(broken.after, r)
-	asked := broken.asked
+	callIf(broken.after, r)
+	asked := broken.askAfter
 	if asked == 0 {
 		asked = time.Duration(r.grace)*time.Second + 10*time.Second
 	}
 	time.Sleep(asked)
 }
 
-// names asks for 5 s until exactly these causes are named.
-func (r *round) names(causes ...string) {
+// wantCauses asks for 5 s until these causes and no others are named.
+func (r *round) wantCauses(causes ...string) {
 	r.t.Helper()
 	var named []string
 	for range 5 {
@@ -120,14 +121,14 @@ func (r *round) names(causes ...string) {
 	r.t.Errorf("grace %ds: named %v, want %v: %+v", r.grace, named, causes, r.Why("pods", "default", "web").Findings)
 }
 
-// TestHealthy deletes pods that end in time, and asks all the while.
+// TestHealthy deletes pods that end in time, and asks why all the time.
 func TestHealthy(t *testing.T) {
 	for seed := range *runs / 4 {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := begin(t, uint64(seed), podfalltest.UpstreamTiming())
-				scripted(fmt.Sprintf("on TERM exits %d after %v", r.rand.IntN(2), r.upTo(time.Duration(r.grace)*time.Second+5*time.Second)))(r)
-				r.run()
+				r := newRound(t, uint64(seed), podfalltest.UpstreamTiming())
+				withScript(fmt.Sprintf("on TERM exits %d after %v", r.rand.IntN(2), r.upTo(time.Duration(r.grace)*time.Second+5*time.Second)))(r)
+				r.createRunning()
 				time.Sleep(r.upTo(20 * time.Second))
 				r.delete()
 				for range 400 {
@@ -145,13 +146,13 @@ func TestHealthy(t *testing.T) {
 	}
 }
 
-func call(f func(*round), r *round) {
+func callIf(f func(*round), r *round) {
 	if f != nil {
 		f(r)
 	}
 }
 
-func begin(t *testing.T, seed uint64, options ...podfalltest.Option) *round {
+func newRound(t *testing.T, seed uint64, options ...podfalltest.Option) *round {
 	r := &round{
 		Cluster: podfalltest.Start(t, append(options, podfalltest.InBubble())...), t: t, rand: rand.New(rand.NewPCG(seed, 1)),
 	}
@@ -169,20 +170,20 @@ func begin(t *testing.T, seed uint64, options ...podfalltest.Option) *round {
 
 func (r *round) upTo(d time.Duration) time.Duration { return time.Duration(r.rand.Int64N(int64(d))) }
 
-// run makes the pod, and waits until it runs.
-func (r *round) run() {
+// createRunning creates the pod, and waits until it runs.
+func (r *round) createRunning() {
 	r.create()
-	r.until("the pod runs", func() bool {
-		pod := r.look()
+	r.waitUntil("the pod runs", func() bool {
+		pod := r.getPod()
 		return pod != nil && pod.Status.Phase == corev1.PodRunning
 	})
 }
 
-// begin makes the pod, and waits until its node has begun to start it.
-func (r *round) begin() {
+// createStarting creates the pod, and waits until its node has begun to start it.
+func (r *round) createStarting() {
 	r.create()
-	r.until("the pod is bound", func() bool {
-		pod := r.look()
+	r.waitUntil("the pod is bound", func() bool {
+		pod := r.getPod()
 		return pod != nil && (pod.Status.Phase == corev1.PodRunning || pod.Spec.NodeName != "")
 	})
 	time.Sleep(5 * time.Second) // its kubelet has seen it
@@ -202,7 +203,7 @@ func (r *round) delete() {
 
 func (r *round) ids() []string { return r.Why("pods", "default", "web").IDs() }
 
-func (r *round) until(what string, is func() bool) {
+func (r *round) waitUntil(what string, is func() bool) {
 	r.t.Helper()
 	for range 4500 {
 		if is() {
@@ -213,8 +214,8 @@ func (r *round) until(what string, is func() bool) {
 	r.t.Fatalf("in fifteen minutes it is not so: %s", what)
 }
 
-// statefulSet is the one of a real manifest.
-func statefulSet(t *testing.T) *appsv1.StatefulSet {
+// readStatefulSet returns the StatefulSet of a real manifest.
+func readStatefulSet(t *testing.T) *appsv1.StatefulSet {
 	data, err := os.ReadFile("../../examples/web.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -230,13 +231,13 @@ func statefulSet(t *testing.T) *appsv1.StatefulSet {
 	return nil
 }
 
-// TestSplitBrain forces a pod of a StatefulSet away whose node is cut off. While its
-// successor runs elsewhere, the window is shown open with both; when the node is back it
-// closes, and what was told of it is as long as the two were alive together.
+// TestSplitBrain force-deletes a pod of a StatefulSet whose node is cut off. While the replacement
+// runs elsewhere, the window is open and lists both pods. When the node is back, the window closes.
+// The recorded window is as long as both pods were running.
 func TestSplitBrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := begin(t, 1, podfalltest.Nodes(2))
-		pods, set := r.client.CoreV1().Pods("default"), statefulSet(t)
+		r := newRound(t, 1, podfalltest.Nodes(2))
+		pods, set := r.client.CoreV1().Pods("default"), readStatefulSet(t)
 		if _, err := r.client.AppsV1().StatefulSets("default").Create(t.Context(), set, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -252,7 +253,7 @@ func TestSplitBrain(t *testing.T) {
 				return true
 			}
 		}
-		r.until("the first runs", runs(""))
+		r.waitUntil("the first runs", runs(""))
 		first := old
 		patch := []byte(`{"spec":{"unschedulable":true}}`)
 		if _, err := r.client.CoreV1().Nodes().Patch(t.Context(), first.Spec.NodeName, "application/merge-patch+json", patch, metav1.PatchOptions{}); err != nil {
@@ -263,7 +264,7 @@ func TestSplitBrain(t *testing.T) {
 		if err := pods.Delete(t.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}); err != nil {
 			t.Fatal(err)
 		}
-		r.until("its successor runs", runs(string(first.UID)))
+		r.waitUntil("its successor runs", runs(string(first.UID)))
 		second := old
 		time.Sleep(45 * time.Second)
 		open := r.SplitBrains()
@@ -274,17 +275,17 @@ func TestSplitBrain(t *testing.T) {
 			t.Errorf("the successor is not stuck: %+v", report.Findings)
 		}
 		r.Heal(first.Spec.NodeName)
-		r.until("the window is closed", func() bool { w := r.SplitBrains(); return len(w) == 1 && !w[0].Open() })
+		r.waitUntil("the window is closed", func() bool { w := r.SplitBrains(); return len(w) == 1 && !w[0].Open() })
 		time.Sleep(5 * time.Second)
-		truth, told := r.overlap(first, second), r.told()
+		truth, told := r.overlap(first, second), r.windowLength()
 		if took := r.SplitBrains()[0].Took; math.Abs(took-truth.Seconds()) > 1 || math.Abs(told.Seconds()-truth.Seconds()) > 1 || truth < 45*time.Second {
 			t.Errorf("both were alive for %v; shown %.3fs, told %v", truth, took, told)
 		}
 	})
 }
 
-// overlap is how long both were alive by the two runtimes' signal logs: from the later
-// start to the earlier exit.
+// overlap returns how long both pods ran by the two runtimes' signal logs: from the later start to
+// the earlier exit.
 func (r *round) overlap(first, second *corev1.Pod) time.Duration {
 	var from, to time.Time
 	for _, e := range r.HistoryEvents() {
@@ -302,8 +303,8 @@ func (r *round) overlap(first, second *corev1.Pod) time.Duration {
 	return to.Sub(from)
 }
 
-// told is the length of the one window that users were told of.
-func (r *round) told() time.Duration {
+// windowLength returns the length of the one recorded window.
+func (r *round) windowLength() time.Duration {
 	var length time.Duration
 	for _, e := range r.HistoryEvents() {
 		if w, ok := e.Fact.(history.Window); ok && w.End != nil {
