@@ -267,7 +267,7 @@ func (e *entropy) Read(into []byte) (int, error) {
 	return len(into), nil
 }
 
-// Trace is the request, as the life's trace has it.
+// Trace is the request, as the run's trace has it.
 func (r Request) Trace(trace io.Writer) {
 	_, _ = io.WriteString(trace, r.Subject)
 	_, _ = io.WriteString(trace, r.Envelope.GetOperation())
@@ -275,7 +275,7 @@ func (r Request) Trace(trace io.Writer) {
 	_, _ = trace.Write(r.Envelope.GetBody())
 }
 
-// Trace is the answer, as the life's trace has it.
+// Trace is the answer, as the run's trace has it.
 func (r Response) Trace(trace io.Writer) {
 	for _, part := range r.Parts {
 		traceNumber(trace, uint64(part.GetCode()))
@@ -285,7 +285,7 @@ func (r Response) Trace(trace io.Writer) {
 	}
 }
 
-// Trace is the frame, as the life's trace has it.
+// Trace is the frame, as the run's trace has it.
 func (f Frame) Trace(trace io.Writer) {
 	_, _ = io.WriteString(trace, f.Subject)
 	traceNumber(trace, f.GetSequence())

@@ -22,7 +22,7 @@ const (
 	lookCronJob       = "cronjob"
 )
 
-// newCronJobs is the copy of CronJobs, which is whole from the beginning in a life in which
+// newCronJobs is the copy of CronJobs, which is whole from the beginning in a run in which
 // nobody follows them.
 func (c *controllers) newCronJobs() *copyOf[*batchv1.CronJob] {
 	cronJobs := newCopy(func(old, now *batchv1.CronJob) {

@@ -41,7 +41,7 @@ func TestDecodedOnce(t *testing.T) {
 	}
 }
 
-// TestNobodyChangesWhatIsShared decodes once more what is remembered at the end of a life: it has to
+// TestNobodyChangesWhatIsShared decodes once more what is remembered at the end of a run: it has to
 // be as it was given to everybody.
 func TestNobodyChangesWhatIsShared(t *testing.T) {
 	for seed := range uint64(3) {

@@ -47,7 +47,7 @@ func drawAbsence(d *dice) time.Duration {
 // drawDaemonSetRecreation deletes the DaemonSet of a run, with its pods or without, and creates it
 // again.
 func drawDaemonSetRecreation(seed uint64, until time.Duration) (all []Action) {
-	if !slices.ContainsFunc(drawDaemonSetActions(seed, until), func(deed Action) bool { return deed.Kind == CreateDaemons }) {
+	if !slices.ContainsFunc(drawDaemonSetActions(seed, until), func(action Action) bool { return action.Kind == CreateDaemons }) {
 		return nil
 	}
 	for n := range 1 + newDice(seed, "remade daemons", 0).below(3) {

@@ -21,7 +21,7 @@ const (
 // simulated controller releases deleted claims. Disks of a node with two kubelets are not checked:
 // both report what the node uses.
 func addDisks(s *Script, until time.Duration, mode Mode) {
-	two := slices.ContainsFunc(s.Actions, func(deed Action) bool { return deed.Kind == SecondKubelet })
+	two := slices.ContainsFunc(s.Actions, func(action Action) bool { return action.Kind == SecondKubelet })
 	if two || newDice(s.Seed, "disks", 0).oneIn(2) {
 		return
 	}
@@ -30,16 +30,16 @@ func addDisks(s *Script, until time.Duration, mode Mode) {
 		s.Actions = append(s.Actions, drawNodeLosses(s.Seed, s.NodeNames(), until)...)
 	}
 	for i := range s.Actions {
-		deed, d := &s.Actions[i], newDice(s.Seed, "disk", i)
-		within, _ := deed.namespacedName()
+		action, d := &s.Actions[i], newDice(s.Seed, "disk", i)
+		within, _ := action.namespacedName()
 		switch {
 		case within != namespace:
-		case deed.Kind == CreateStateful:
-			deed.Shape.Disk = diskPrefix
-		case deed.Kind == CreatePod && !d.oneIn(3):
-			deed.Shape.Disk = diskName(deed.Name)
+		case action.Kind == CreateStateful:
+			action.Shape.Disk = diskPrefix
+		case action.Kind == CreatePod && !d.oneIn(3):
+			action.Shape.Disk = diskName(action.Name)
 			if d.oneIn(4) { // another pod's, that it has to wait for
-				deed.Shape.Disk = diskName(pick(d, podNames()...))
+				action.Shape.Disk = diskName(pick(d, podNames()...))
 			}
 		}
 	}

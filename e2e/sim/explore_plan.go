@@ -195,7 +195,7 @@ func (s *chooser) runEvent(e *event) {
 	s.digestRecords()
 }
 
-// isRelevant reports whether an event is more than a sign of life.
+// isRelevant reports whether an event is more than a sign of run.
 func isRelevant(e *event) bool {
 	switch in := e.input.(type) {
 	case Alarm:

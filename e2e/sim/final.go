@@ -18,7 +18,7 @@ import (
 	"github.com/podfall/podfall/services/kubelet/podstate"
 )
 
-// An end of a life that is not as it should be, long after all trouble.
+// An end of a run that is not as it should be, long after all trouble.
 var (
 	// Errors of a wrong final state, long after the end of all faults.
 	ErrStuck         = errors.New("in the end a pod is still terminating")

@@ -43,14 +43,14 @@ type webhooks struct {
 	now     func() time.Duration
 }
 
-// hooks are those of the life; nil when it has none, so that nobody is asked.
+// hooks are those of the run; nil when it has none, so that nobody is asked.
 func (c *cluster) hooks() webhook.Caller {
 	h := &webhooks{now: c.Now}
 	made := false
-	for _, deed := range c.script.Actions {
-		made = made || deed.Kind == CreateWebhook
-		if deed.Kind == WebhookDenies || deed.Kind == WebhookFails {
-			h.actions = append(h.actions, deed)
+	for _, action := range c.script.Actions {
+		made = made || action.Kind == CreateWebhook
+		if action.Kind == WebhookDenies || action.Kind == WebhookFails {
+			h.actions = append(h.actions, action)
 		}
 	}
 	if !made {
@@ -157,11 +157,11 @@ const (
 )
 
 // drawWebhookActions creates and deletes webhooks in two of five runs. It uses its own dice.
-func drawWebhookActions(seed uint64, until time.Duration, deeds []Action) (all []Action) {
+func drawWebhookActions(seed uint64, until time.Duration, actions []Action) (all []Action) {
 	if newDice(seed, "hooks", 0).below(5) > 1 {
 		return nil
 	}
-	breaks := hasFaults(deeds)
+	breaks := hasFaults(actions)
 	for n := 1; ; n++ {
 		d := newDice(seed, "hook", n)
 		made := Action{At: 20*time.Second + time.Duration(n-1)*hookPause + d.between(0, hookPause-hookLifetime), Kind: CreateWebhook}

@@ -90,7 +90,7 @@ func (k *Kernel) Alive(now time.Time) []string {
 }
 
 // load makes a program known that its runtime has on record. What is on record has
-// happened, even if the runtime's end came between the record and the deed.
+// happened, even if the runtime's end came between the record and the action.
 func (k *Kernel) load(id string, script simengine.Script, events engine.Events) {
 	if k.programs[id] == nil {
 		k.programs[id] = &program{script: script}

@@ -93,5 +93,5 @@ func (r runtimeClient) Reach(ctx context.Context, request *proto.ReachRequest) (
 	if answer := r.k.call(ctx, Reach{request.ContainerId}, runtimeTimeout); answer.Err != nil {
 		return nil, answer.Err
 	}
-	return &proto.ReachResponse{Code: http.StatusOK}, nil // no life has a probe by gRPC
+	return &proto.ReachResponse{Code: http.StatusOK}, nil // no run has a probe by gRPC
 }

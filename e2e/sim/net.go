@@ -69,7 +69,7 @@ type Net struct {
 	trouble FaultRates
 	// until is when trouble ends; zero for never.
 	until time.Duration
-	// recorded has the deviations of a life that is played again; nil when the seed decides.
+	// recorded has the deviations of a run that is played again; nil when the seed decides.
 	recorded map[Passage]Fate
 	jitters  map[Window]bool
 	// Deviations and Jitters are what has happened.

@@ -65,7 +65,7 @@ type (
 	}
 )
 
-// Trace puts what is asked into the trace of a life.
+// Trace puts what is asked into the trace of a run.
 func (r RuntimeRequest) Trace(trace io.Writer) {
 	switch do := r.Do.(type) {
 	case RunSandbox:
@@ -77,7 +77,7 @@ func (r RuntimeRequest) Trace(trace io.Writer) {
 	}
 }
 
-// Trace puts the answer into the trace of a life.
+// Trace puts the answer into the trace of a run.
 func (r RuntimeResponse) Trace(trace io.Writer) {
 	switch body := r.Body.(type) {
 	case Listing:

@@ -160,8 +160,8 @@ func (s *Script) NodeNames() []string {
 }
 
 // hasFaults reports whether an action injects a fault.
-func hasFaults(deeds []Action) bool {
-	return slices.ContainsFunc(deeds, func(deed Action) bool { return deed.Kind.isFault() })
+func hasFaults(actions []Action) bool {
+	return slices.ContainsFunc(actions, func(action Action) bool { return action.Kind.isFault() })
 }
 
 // followedResources returns the resources that the controllers follow. Deployments and CronJobs are
@@ -176,7 +176,7 @@ func (s *Script) followedResources() []string {
 		made     ActionKind
 		resource string
 	}{{CreateDeployment, deploymentsResource}, {CreateCronJob, cronJobsResource}} {
-		if slices.ContainsFunc(s.Actions, func(deed Action) bool { return deed.Kind == sometimes.made }) {
+		if slices.ContainsFunc(s.Actions, func(action Action) bool { return action.Kind == sometimes.made }) {
 			all = append(all, sometimes.resource)
 		}
 	}

@@ -131,7 +131,7 @@ func statusOf(err error) *metav1.Status {
 	}
 	status := proto.StatusFrom(err)
 	// The apiserver says what exactly it does not serve; upstream leaves it at this.
-	if said, _, more := strings.Cut(status.Message, resourceNotFound+": "); more && said == "" {
+	if prefix, _, ok := strings.Cut(status.Message, resourceNotFound+": "); ok && prefix == "" {
 		status.Message = resourceNotFound
 	}
 	return status

@@ -137,29 +137,29 @@ func (s *sharedWatches) join(ctx context.Context, target podapi.Target, opts met
 
 // startWatch begins a shared watch. The caller holds the lock.
 func (s *sharedWatches) startWatch(scope proto.WatchScope, target podapi.Target, opts metav1.ListOptions) *sharedWatch {
-	begun := &sharedWatch{scope: scope, newest: newEventNode(0), started: make(chan struct{})}
-	s.byScope[scope] = begun
-	live := metav1.ListOptions{
+	started := &sharedWatch{scope: scope, newest: newEventNode(0), started: make(chan struct{})}
+	s.byScope[scope] = started
+	options := metav1.ListOptions{
 		LabelSelector: opts.LabelSelector, FieldSelector: opts.FieldSelector,
 		SendInitialEvents: new(false), ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
 		AllowWatchBookmarks: true, TimeoutSeconds: new(int64(sharedWatchDuration / time.Second)),
 	}
-	begun.stop = make(chan struct{})
+	started.stop = make(chan struct{})
 	s.pumps.Go(func(ctx context.Context) error {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		changes, err := s.source.Watch(ctx, target, live)
-		begun.err = err
-		close(begun.started)
+		changes, err := s.source.Watch(ctx, target, options)
+		started.err = err
+		close(started.started)
 		if err == nil {
-			s.pump(begun, changes)
+			s.pump(started, changes)
 			changes.Stop()
 		}
-		s.dropScope(begun)
-		s.appendEvent(begun, nil)
+		s.dropScope(started)
+		s.appendEvent(started, nil)
 		return nil
 	})
-	return begun
+	return started
 }
 
 // pump appends a watch's events to the list, until the watch ends or the last reader leaves.
@@ -181,11 +181,11 @@ func newEventNode(number uint64) *eventNode {
 	return &eventNode{number: number, set: make(chan struct{})}
 }
 
-func (s *sharedWatches) appendEvent(to *sharedWatch, change *event) {
+func (s *sharedWatches) appendEvent(watched *sharedWatch, event *event) {
 	s.mu.Lock()
-	filled := to.newest
-	to.newest = newEventNode(filled.number + 1)
-	filled.event, filled.next = change, to.newest
+	filled := watched.newest
+	watched.newest = newEventNode(filled.number + 1)
+	filled.event, filled.next = event, watched.newest
 	s.mu.Unlock()
 	close(filled.set)
 }

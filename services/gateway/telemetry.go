@@ -139,11 +139,11 @@ const invalidLabel = "invalid"
 
 // dryRunLabel is the label of a dry run (upstream's cleanDryRun).
 func (c *call) dryRunLabel() string {
-	asked := c.query["dryRun"]
+	values := c.query["dryRun"]
 	switch {
-	case len(asked) == 0:
+	case len(values) == 0:
 		return ""
-	case len(validation.ValidateDryRun(nil, asked)) > 0:
+	case len(validation.ValidateDryRun(nil, values)) > 0:
 		return invalidLabel
 	}
 	return metav1.DryRunAll

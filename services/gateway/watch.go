@@ -41,23 +41,23 @@ func (c *call) serveWatch() error {
 	}
 	ctx, cancel := clock.Clock{}.Timeout(c.r.Context(), c.api.WatchDuration(opts.TimeoutSeconds))
 	defer cancel()
-	live, err := c.streams.join(ctx, target, opts)
+	reader, err := c.streams.join(ctx, target, opts)
 	if err != nil {
 		return err
 	}
-	defer live.close()
-	past, err := c.api.CatchUp(ctx, target, opts)
+	defer reader.close()
+	backlog, err := c.api.CatchUp(ctx, target, opts)
 	if err != nil {
 		return err
 	}
-	to, err := c.openSink(ctx, frames)
+	out, err := c.openSink(ctx, frames)
 	if err != nil {
 		return err
 	}
-	defer to.close()
-	w := &clientWatch{call: c, target: target, opts: opts, live: live, frames: frames, to: to}
+	defer out.close()
+	w := &clientWatch{call: c, target: target, opts: opts, live: reader, frames: frames, to: out}
 	w.revision, _ = strconv.ParseUint(opts.ResourceVersion, 10, 64) // the apiserver has accepted it
-	return w.run(to.context(), past)
+	return w.run(out.context(), backlog)
 }
 
 // withName adds a name to a field selector, for the deprecated watch path.
@@ -84,23 +84,23 @@ type clientWatch struct {
 
 // run delivers until the watch ends. The answer has begun, so no error can be returned to the
 // client.
-func (w *clientWatch) run(ctx context.Context, past podapi.Backlog) error {
+func (w *clientWatch) run(ctx context.Context, backlog podapi.Backlog) error {
 	w.lastBookmarkAt = clock.Clock{}.Now()
 	for {
-		for _, change := range past.Events {
+		for _, change := range backlog.Events {
 			if !w.sendEvent(ctx, &event{Event: change, revision: revisionOf(change)}) || change.Type == watch.Error {
 				return nil
 			}
 		}
-		w.revision = max(w.revision, past.Revision)
-		if past.Complete {
+		w.revision = max(w.revision, backlog.Revision)
+		if backlog.Complete {
 			break
 		}
 		next := w.opts
 		next.SendInitialEvents, next.ResourceVersionMatch = nil, ""
 		next.ResourceVersion = strconv.FormatUint(w.revision, 10)
 		var err error
-		if past, err = w.api.CatchUp(ctx, w.target, next); err != nil {
+		if backlog, err = w.api.CatchUp(ctx, w.target, next); err != nil {
 			w.sendEvent(ctx, &event{Event: watch.Event{Type: watch.Error, Object: statusOf(err)}})
 			return nil
 		}
@@ -146,12 +146,12 @@ func (w *clientWatch) deliver(ctx context.Context, change *event) bool {
 	}
 	w.revision = change.revision
 	going := true
-	err := podapi.DeliverWithFaults(ctx, w.cfg.Faults, clientName(w.r), w.target, change.Event, func(told watch.Event) error {
-		one := change
-		if told.Type == watch.Error {
-			one = &event{Event: told}
+	err := podapi.DeliverWithFaults(ctx, w.cfg.Faults, clientName(w.r), w.target, change.Event, func(delivered watch.Event) error {
+		sent := change
+		if delivered.Type == watch.Error {
+			sent = &event{Event: delivered}
 		}
-		going = w.sendEvent(ctx, one) && told.Type != watch.Error
+		going = w.sendEvent(ctx, sent) && delivered.Type != watch.Error
 		return nil
 	})
 	return going && err == nil

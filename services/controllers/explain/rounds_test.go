@@ -55,7 +55,7 @@ func TestUnheard(t *testing.T) {
 			t.Errorf("all are silent: %t, and %d causes were told", silent, told)
 		}
 	}
-	const want = "Still terminating: STK-01 finalizer-not-removed: a finalizer is still there, and nobody has tried to remove it (who acts: the controller that set the finalizer); see podfall why"
+	const want = "Still terminating: STK-01 finalizer-not-removed: a finalizer is still set, and no client has tried to remove it (who acts: the controller that set the finalizer); see podfall why"
 	if text != want {
 		t.Errorf("the event says %q, want %q", text, want)
 	}

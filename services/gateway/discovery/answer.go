@@ -24,12 +24,12 @@ const (
 // negotiateMedia returns the offered media type that the client prefers; empty if it accepts none.
 // The first one is the default.
 func negotiateMedia(r *http.Request, offered ...string) string {
-	for _, wanted := range accept.Clauses(r) {
-		if wanted.Params["as"] != "" {
+	for _, clause := range accept.Clauses(r) {
+		if clause.Params["as"] != "" {
 			continue
 		}
 		for _, offer := range offered {
-			if wanted.Covers(offer) {
+			if clause.Covers(offer) {
 				return offer
 			}
 		}

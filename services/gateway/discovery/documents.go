@@ -112,8 +112,8 @@ func (h *handler) serveOpenAPI3Index(now *snapshot, w http.ResponseWriter, r *ht
 
 // documentHash hashes what a document is built from.
 func (h *handler) documentHash(now *snapshot, list metav1.APIResourceList) string {
-	said, _ := json.Marshal(list) // strings and booleans: cannot fail
-	key := joinKey(h.release, h.fingerprint(), string(said))
+	resources, _ := json.Marshal(list) // strings and booleans: cannot fail
+	key := joinKey(h.release, h.fingerprint(), string(resources))
 	for _, kind := range now.definitions[list.GroupVersion] {
 		spec, _ := json.Marshal(kind.crd.Spec) // came from JSON: cannot fail
 		key = joinKey(key, string(spec))
