@@ -112,7 +112,7 @@ func countPods(snapshot *store.Snapshot) (ready map[types.UID]int32, runs map[st
 		}
 		runs[pod.Spec.NodeName] += len(pod.Spec.Containers)
 		for i := range pod.Spec.InitContainers {
-			if podstate.Sidecar(&pod.Spec.InitContainers[i]) {
+			if podstate.IsSidecar(&pod.Spec.InitContainers[i]) {
 				runs[pod.Spec.NodeName]++
 			}
 		}

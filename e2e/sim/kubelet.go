@@ -264,7 +264,7 @@ func (k *kubeletProcess) dispatch(op podset.Op, out Out) {
 
 func (k *kubeletProcess) recordPod(pod *corev1.Pod) {
 	seen, listed := k.runtime.views.Last(pod.UID)
-	k.sendEvent(pod.UID, podworker.Seen{Pod: pod, Idle: listed && seen.Idle()})
+	k.sendEvent(pod.UID, podworker.Seen{Pod: pod, Idle: listed && seen.IsIdle()})
 }
 
 // housekeep repairs what no event reports.

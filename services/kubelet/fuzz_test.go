@@ -56,7 +56,7 @@ func ofPods(f *testing.F) (*parts, *asked) {
 			in("older", "c", "c1", 0, exited), in("newer", "c", "c2", 0, exited), in("newer", "c", "c3", 1, running), in("newer", "d", "d1", 0, exited),
 		},
 	}}
-	kinds, err := loadTable()
+	kinds, err := loadKinds()
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func FuzzLogs(f *testing.F) {
 	p, runtime := ofPods(f)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		runtime.logs = nil
-		text, err := p.answerLogs(t.Context(), data)
+		text, err := p.recoverLogs(t.Context(), data)
 		if err != nil {
 			checkRefused(t, data, err, "logs: ")
 			return
@@ -112,7 +112,7 @@ func FuzzLogs(f *testing.F) {
 			t.Errorf("%q: since %v", data, since)
 		}
 		first := runtime.logs
-		if again, err := p.answerLogs(t.Context(), written(t, request)); err != nil || again != text || !protobuf.Equal(first, runtime.logs) {
+		if again, err := p.recoverLogs(t.Context(), written(t, request)); err != nil || again != text || !protobuf.Equal(first, runtime.logs) {
 			t.Errorf("%q: %v, and written again %v (%v)", data, first, runtime.logs, err)
 		}
 	})
@@ -130,7 +130,7 @@ func FuzzStream(f *testing.F) {
 			verb = "attach"
 		}
 		runtime.stream = nil
-		if err := p.stream(t.Context(), verb, data, nil); err != nil {
+		if err := p.runStream(t.Context(), verb, data, nil); err != nil {
 			checkRefused(t, data, err, verb+": ")
 			return
 		}
@@ -146,7 +146,7 @@ func FuzzStream(f *testing.F) {
 		case !streams, first.Tty && first.Stderr, attach != (len(first.Command) == 0):
 			t.Errorf("%s %q: %v", verb, data, first)
 		}
-		if err := p.stream(t.Context(), verb, written(t, request), nil); err != nil || !protobuf.Equal(first, runtime.stream) {
+		if err := p.runStream(t.Context(), verb, written(t, request), nil); err != nil || !protobuf.Equal(first, runtime.stream) {
 			t.Errorf("%s %q: %v, and written again %v (%v)", verb, data, first, runtime.stream, err)
 		}
 	})

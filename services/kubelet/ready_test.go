@@ -23,7 +23,7 @@ func TestReadyWhenReached(t *testing.T) {
 		ctx, cancel := context.WithCancel(s.t.Context())
 		heard := make(chan struct{}, 2)
 		ended := make(chan error)
-		parts := []func(context.Context) error{p.relister.Run, p.follow, func(ctx context.Context) error { return p.speak(ctx, heard) }}
+		parts := []func(context.Context) error{p.relister.Run, p.followPods, func(ctx context.Context) error { return p.registerAndReport(ctx, heard) }}
 		for _, part := range parts {
 			go func() { ended <- part(ctx) }()
 		}

@@ -22,7 +22,7 @@ func TestWrongStream(t *testing.T) {
 		{"exec", proto.StreamRequest{Stdout: true}, "you must specify at least one command for the container"},
 		{"attach", proto.StreamRequest{Command: []string{"ls"}, Stdout: true}, "attach takes no command"},
 	} {
-		err := wrongStream(row.verb, row.request)
+		err := checkStream(row.verb, row.request)
 		if row.want == "" && err != nil || row.want != "" && (!apierrors.IsBadRequest(err) || err.Error() != row.want) {
 			t.Errorf("%s %+v: %v, want %q", row.verb, row.request, err, row.want)
 		}

@@ -111,14 +111,14 @@ func TestAdmit(t *testing.T) {
 		"all tolerated":      {pod(tolerating(corev1.Toleration{Operator: corev1.TolerationOpExists})), taint, "", ""},
 		"static pods stay":   {pod(static), taint, "", ""},
 		"NoSchedule is not":  {pod(), noSchedule, "", ""},
-		"shutdown":           {pod(priority(critical)), host(func(h *Host) { h.Leaving = true }), "NodeShutdown", "Pod was rejected as the node is shutting down."},
+		"shutdown":           {pod(priority(critical)), host(func(h *Host) { h.ShuttingDown = true }), "NodeShutdown", "Pod was rejected as the node is shutting down."},
 		"memory, BestEffort": {pod(), under(corev1.NodeMemoryPressure), "Evicted", memoryText},
 		"memory, Burstable":  {pod(asks("cpu", "1")), under(corev1.NodeMemoryPressure), "", ""},
 		"memory, tolerated":  {pod(tolerating(corev1.Toleration{Key: corev1.TaintNodeMemoryPressure, Operator: corev1.TolerationOpExists})), under(corev1.NodeMemoryPressure), "", ""},
 		"disk":               {pod(asks("cpu", "1")), under(corev1.NodeDiskPressure), "Evicted", "The node had condition: [DiskPressure]. "},
 		"disk, critical":     {pod(priority(critical)), under(corev1.NodeDiskPressure), "", ""},
 		"both":               {pod(asks("cpu", "1")), under(corev1.NodeDiskPressure, corev1.NodeMemoryPressure), "Evicted", "The node had condition: [DiskPressure MemoryPressure]. "},
-		"devices":            {pod(), host(func(h *Host) { h.Unexpected = errors.New("no healthy devices") }), "UnexpectedAdmissionError", "Allocate failed due to no healthy devices, which is unexpected"},
+		"devices":            {pod(), host(func(h *Host) { h.AllocateErr = errors.New("no healthy devices") }), "UnexpectedAdmissionError", "Allocate failed due to no healthy devices, which is unexpected"},
 		"Windows":            {pod(func(p *corev1.Pod) { p.Spec.OS = &corev1.PodOS{Name: corev1.Windows} }), host(nil), "PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS"},
 	} {
 		v := Admit(c.pod, c.host)

@@ -101,8 +101,8 @@ func TestTaken(t *testing.T) {
 		{"the end of a watch", func() { s.Apply(watch.Event{Type: watch.Error, Object: pod("", "")}) }, "9"},
 	}
 	for _, step := range steps {
-		if step.do(); s.Taken() != step.want {
-			t.Errorf("after %s it has come to %q, want %q", step.what, s.Taken(), step.want)
+		if step.do(); s.TakenRevision() != step.want {
+			t.Errorf("after %s it has come to %q, want %q", step.what, s.TakenRevision(), step.want)
 		}
 	}
 }

@@ -151,7 +151,7 @@ func TestRestartAllContainers(t *testing.T) {
 		ExitCodes: &corev1.ContainerRestartRuleOnExitCodes{Operator: corev1.ContainerRestartRuleOnExitCodesOpIn, Values: []int32{88}},
 	}}}, {Name: "a"}}
 	seen := inBox(box("1", "i", 0, exited), code(box("2", "w", 0, exited), 88), box("3", "a", 0, running))
-	if !podstate.RestartsAll(pod, seen, &corev1.PodStatus{}) || podstate.Cleared(pod, seen) {
+	if !podstate.RestartsAll(pod, seen, &corev1.PodStatus{}) || podstate.HasNoContainers(pod, seen) {
 		t.Error("the exit code restarts nothing")
 	}
 	plan := PlanStart(pod, StartInput{Seen: seen, RestartAll: true, Now: zero}, CrashTiming{})
@@ -185,7 +185,7 @@ func TestContainerShouldRestart(t *testing.T) {
 	} {
 		pod := graced(30, -1)
 		pod.Spec.RestartPolicy = corev1.RestartPolicyAlways
-		if got := podstate.Restarts(pod, &row.spec, row.exit); got != row.want {
+		if got := podstate.ShouldRestart(pod, &row.spec, row.exit); got != row.want {
 			t.Errorf("%s: %t", row.name, got)
 		}
 	}

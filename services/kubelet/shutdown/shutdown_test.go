@@ -62,11 +62,11 @@ func (n *node) say(format string, args ...any) {
 	n.told = append(n.told, fmt.Sprintf("%v ", time.Since(n.began))+fmt.Sprintf(format, args...))
 }
 
-func (n *node) Active() []*corev1.Pod { return n.pods }
+func (n *node) ActivePods() []*corev1.Pod { return n.pods }
 
-func (n *node) Changed() { n.say("changed") }
+func (n *node) NodeChanged() { n.say("changed") }
 
-func (n *node) Leave(ctx context.Context, pod *corev1.Pod, grace int64) error {
+func (n *node) EndPod(ctx context.Context, pod *corev1.Pod, grace int64) error {
 	n.say("end %s within %d", pod.Name, grace)
 	takes, _ := time.ParseDuration(pod.Name)
 	select {
@@ -92,12 +92,12 @@ func TestShutdown(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(1500 * time.Millisecond)
-		if m.Going() {
+		if m.IsShuttingDown() {
 			t.Error("it goes down by itself")
 		}
 		table.Set([]fault.Fault{f})
 		time.Sleep(10 * time.Second)
-		if !m.Going() {
+		if !m.IsShuttingDown() {
 			t.Error("it does not go down")
 		}
 		table.Set(nil)

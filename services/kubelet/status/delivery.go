@@ -110,9 +110,9 @@ func (d *Delivery) handleFetched(live *corev1.Pod, err error) {
 	case apierrors.IsNotFound(err): // ignored, as upstream does
 	case err != nil:
 		d.err = fmt.Errorf("get pod %s: %w", podstate.Key(d.snapshot.pod), err)
-	case live.UID == d.uid, podstate.Mirror(live) && podstate.MirrorOf(live, d.snapshot.pod):
+	case live.UID == d.uid, podstate.IsMirror(live) && podstate.IsMirrorOf(live, d.snapshot.pod):
 		d.snapshot.live, d.request = live, Store
-	case !podstate.Static(d.snapshot.pod):
+	case !podstate.IsStatic(d.snapshot.pod):
 		d.queue.Forget(d.uid)
 	}
 }

@@ -59,7 +59,7 @@ func TestReplace(t *testing.T) {
 		{payloadOf("a", "1", "g", "2"), "..2026_01_02_03_04_05.1 ..data->..2026_01_02_03_04_05.1 a->..data/a g->..data/g"},
 		{payloadOf(), "..2026_01_02_03_04_05.2 ..data->..2026_01_02_03_04_05.2"},
 	} {
-		if err := replace(dir, row.files, now); err != nil {
+		if err := replaceFiles(dir, row.files, now); err != nil {
 			t.Fatal(err)
 		}
 		if got := listing(t, dir); got != row.want {
@@ -84,13 +84,13 @@ func TestReplaceAfterAKill(t *testing.T) {
 	}
 	for name, kill := range steps {
 		dir := opened(t)
-		if err := replace(dir, old, now); err != nil {
+		if err := replaceFiles(dir, old, now); err != nil {
 			t.Fatal(err)
 		}
 		if err := kill(dir); err != nil {
 			t.Fatal(err)
 		}
-		if err := replace(dir, fresh, now); err != nil {
+		if err := replaceFiles(dir, fresh, now); err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
@@ -108,7 +108,7 @@ func TestReplaceUnderAReader(t *testing.T) {
 	t.Parallel()
 	dir := opened(t)
 	versions := []string{"one", "two"}
-	if err := replace(dir, payloadOf("a", "one", "b", "one"), time.Time{}); err != nil {
+	if err := replaceFiles(dir, payloadOf("a", "one", "b", "one"), time.Time{}); err != nil {
 		t.Fatal(err)
 	}
 	var writer sync.WaitGroup
@@ -120,7 +120,7 @@ func TestReplaceUnderAReader(t *testing.T) {
 				return
 			default:
 			}
-			if err := replace(dir, payloadOf("a", versions[i%2], "b", versions[i%2]), time.Time{}); err != nil {
+			if err := replaceFiles(dir, payloadOf("a", versions[i%2], "b", versions[i%2]), time.Time{}); err != nil {
 				t.Error(err)
 				return
 			}

@@ -17,7 +17,7 @@ import (
 // nothing of the machine.
 func TestSubPath(t *testing.T) {
 	t.Parallel()
-	s := newStand(t)
+	s := newTestNode(t)
 	s.put("configmaps/default/conf", config("key", "1"))
 	pod := podWith("p", emptyVolume("v"), configVolume("c"))
 	if err := s.Mount(t.Context(), pod); err != nil {
@@ -76,7 +76,7 @@ func TestSubPath(t *testing.T) {
 // TestHostPathLinks is T10: a link inside the allowed directory leads nowhere else.
 func TestHostPathLinks(t *testing.T) {
 	t.Parallel()
-	s := newStand(t)
+	s := newTestNode(t)
 	host := filepath.Join(s.dir, "host")
 	for link, to := range map[string]string{"out": s.dir, "etc": "/etc", "near": "real"} {
 		if err := os.Symlink(to, filepath.Join(host, link)); err != nil {
@@ -107,7 +107,7 @@ func TestHostPathLinks(t *testing.T) {
 // TestEnvFileLinks is T10: a file of variables is read in its volume alone.
 func TestEnvFileLinks(t *testing.T) {
 	t.Parallel()
-	s := newStand(t)
+	s := newTestNode(t)
 	pod := podWith("p", emptyVolume("v"))
 	if err := s.Mount(t.Context(), pod); err != nil {
 		t.Fatal(err)
@@ -147,7 +147,7 @@ func TestEnvFileLinks(t *testing.T) {
 // outside the directories that are for it.
 func FuzzNames(f *testing.F) {
 	f.Fuzz(func(t *testing.T, uid, name, path string) {
-		s := newStand(t)
+		s := newTestNode(t)
 		for _, witness := range []string{"witness", "kubelet/witness", "kubelet/pods/other/volumes/kubernetes.io~empty-dir/v/witness"} {
 			if err := os.MkdirAll(filepath.Join(s.dir, witness), 0o700); err != nil {
 				t.Fatal(err)

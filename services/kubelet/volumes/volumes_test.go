@@ -29,7 +29,7 @@ func config(pairs ...string) *corev1.ConfigMap {
 // object comes.
 func TestMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStand(t)
+		s := newTestNode(t)
 		pod := podWith("p", configVolume("v"), emptyVolume("e"))
 		err := s.Mount(t.Context(), pod)
 		missing, is := err.(*NotReadyError) //nolint:errorlint // this is what Mount says it returns
@@ -61,7 +61,7 @@ func TestMissing(t *testing.T) {
 // TestFresh has every kind of volume that is made of objects follow them.
 func TestFresh(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStand(t)
+		s := newTestNode(t)
 		s.put("configmaps/default/conf", config("a", "1", "b", "2"))
 		s.put("secrets/default/creds", &corev1.Secret{Data: map[string][]byte{"password": []byte("p")}})
 		field := func(path, of string) corev1.DownwardAPIVolumeFile {
@@ -139,7 +139,7 @@ func TestFresh(t *testing.T) {
 // TestRefused are volumes that say clearly why they are not mounted.
 func TestRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStand(t)
+		s := newTestNode(t)
 		s.put("configmaps/default/conf", config("a", "1"))
 		host := filepath.Join(s.dir, "host")
 		for want, v := range map[string]corev1.Volume{
@@ -182,7 +182,7 @@ func TestRefused(t *testing.T) {
 }
 
 // claimed puts a claim, its volume and, if name is not empty, an attachment.
-func (s *stand) claimed(claim string, source corev1.PersistentVolumeSource) {
+func (s *testNode) claimed(claim string, source corev1.PersistentVolumeSource) {
 	s.put("persistentvolumeclaims/default/"+claim, &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{UID: "c"}, Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "pv"},
 		Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound},
@@ -193,7 +193,7 @@ func (s *stand) claimed(claim string, source corev1.PersistentVolumeSource) {
 }
 
 // attached says that a volume is attached, and that the node has said that it uses it.
-func (s *stand) attached(source *corev1.CSIPersistentVolumeSource) {
+func (s *testNode) attached(source *corev1.CSIPersistentVolumeSource) {
 	attachment := &storagev1.VolumeAttachment{}
 	attachment.Status.Attached = true
 	s.put("volumeattachments//"+storage.AttachmentName(source, "n1"), attachment)
@@ -203,7 +203,7 @@ func (s *stand) attached(source *corev1.CSIPersistentVolumeSource) {
 }
 
 // node is this one's object, which says what it uses and is told what it has.
-func (s *stand) node(inUse []corev1.UniqueVolumeName, attached ...corev1.UniqueVolumeName) {
+func (s *testNode) node(inUse []corev1.UniqueVolumeName, attached ...corev1.UniqueVolumeName) {
 	node := &corev1.Node{Status: corev1.NodeStatus{VolumesInUse: inUse}}
 	for _, device := range attached {
 		node.Status.VolumesAttached = append(node.Status.VolumesAttached, corev1.AttachedVolume{Name: device})
@@ -215,7 +215,7 @@ func (s *stand) node(inUse []corev1.UniqueVolumeName, attached ...corev1.UniqueV
 // waits for the attachment, and says so until it is unmounted.
 func TestAttach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStand(t)
+		s := newTestNode(t)
 		source := &corev1.CSIPersistentVolumeSource{Driver: "disk.example.com", VolumeHandle: "../../h"}
 		s.claimed("data", corev1.PersistentVolumeSource{CSI: source})
 		pod := podWith("p", claimVolume("v", "data"))
@@ -271,7 +271,7 @@ func TestAttach(t *testing.T) {
 // TestShared has two pods use one directory of the cluster, whatever the node's is.
 func TestShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStand(t)
+		s := newTestNode(t)
 		ours := &corev1.CSIPersistentVolumeSource{Driver: "directory.podfall.dev", VolumeHandle: "pvc-1"}
 		s.claimed("data", corev1.PersistentVolumeSource{CSI: ours})
 		s.attached(ours)
@@ -301,7 +301,7 @@ func TestShared(t *testing.T) {
 // unmounts it by hand.
 func TestDoubleMount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStand(t)
+		s := newTestNode(t)
 		pod := podWith("p", emptyVolume("v"))
 		mount := func() {
 			t.Helper()
@@ -312,14 +312,14 @@ func TestDoubleMount(t *testing.T) {
 		mount()
 		s.boot()
 		mount()
-		if r, err := s.read(pod.UID, "v"); err != nil || r.Mounts != 1 {
+		if r, err := s.readRecord(pod.UID, "v"); err != nil || r.Mounts != 1 {
 			t.Fatalf("a good driver: %+v %v", r, err)
 		}
 		s.breaks(fault.VolumeMount, fault.Attributes{Volume: "v"}, fault.Effect{Kind: fault.Duplicate})
 		s.boot()
 		mount()
 		mount()
-		if r, err := s.read(pod.UID, "v"); err != nil || r.Mounts != 2 {
+		if r, err := s.readRecord(pod.UID, "v"); err != nil || r.Mounts != 2 {
 			t.Fatalf("after a restart: %+v %v", r, err)
 		}
 		if err := s.Unmount(t.Context(), pod); err != nil {
@@ -346,7 +346,7 @@ func TestDoubleMount(t *testing.T) {
 // given up after the wait.
 func TestHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStand(t)
+		s := newTestNode(t)
 		pod, other := podWith("p", emptyVolume("a"), emptyVolume("v"), emptyVolume("z")), podWith("other", emptyVolume("v"))
 		begun := time.Now()
 		for _, step := range []struct {
