@@ -39,39 +39,39 @@ func runTimeline(ctx context.Context, c *call) error {
 	if format := c.flags.String(flagOutput); format != "" && format != "json" {
 		return c.misused("--output %q: want json, or nothing", format)
 	}
-	about, err := c.about(ctx)
+	about, err := c.parseObject(ctx)
 	if err != nil {
 		return err
 	}
 	if about.Kind.Resource != "pods" {
 		return fmt.Errorf("%s: want a pod", about.Kind.Resource)
 	}
-	events, err := c.past(ctx)
+	events, err := c.openHistory(ctx)
 	if err != nil {
 		return err
 	}
-	teller := &timelineWriter{past: events, printed: map[toldStep]bool{}, pod: about.Namespace + "/" + about.Name}
+	teller := &timelineWriter{historyReader: events, printed: map[stepKey]bool{}, pod: about.Namespace + "/" + about.Name}
 	follow := c.flags.Bool("follow")
 	for {
-		told, found, err := teller.read(ctx)
+		told, found, err := teller.readNew(ctx)
 		switch {
 		case err != nil:
 			return err
 		case !found && (!follow || !c.mayBeDeleted(ctx, about)):
-			return fmt.Errorf("no deletion of pod %q in namespace %q has been written down. %s", about.Name, about.Namespace, evidence(events.sources()))
+			return fmt.Errorf("no deletion of pod %q in namespace %q has been written down. %s", about.Name, about.Namespace, formatSources(events.sources()))
 		case found && c.flags.String(flagOutput) == "json":
 			if !follow || told.Over {
-				return c.json(toldTimeline{told, events.sources()})
+				return c.printJSON(timelineReport{told, events.sources()})
 			}
 		case found:
-			teller.write(told)
+			teller.printNew(told)
 		}
 		if !follow || told.Over {
-			teller.end()
+			teller.printSources()
 			return nil
 		}
-		if err := (clock.Clock{}).Sleep(ctx, followPause); err != nil {
-			teller.end()
+		if err := (clock.Clock{}).Sleep(ctx, followInterval); err != nil {
+			teller.printSources()
 			return err
 		}
 	}
@@ -86,46 +86,46 @@ func (c *call) mayBeDeleted(ctx context.Context, about podapi.Target) bool {
 	return !apierrors.IsNotFound(err)
 }
 
-// toldTimeline is a timeline as programs are told it.
-type toldTimeline struct {
+// timelineReport is a timeline with its sources, for JSON.
+type timelineReport struct {
 	timeline.Timeline
 
-	// Sources are whose words it goes by.
+	// Sources are the processes whose history the timeline is made from.
 	Sources []why.Source `json:"sources"`
 }
 
-// followPause is between two looks at the history, on the wall.
-const followPause = 200 * time.Millisecond
+// followInterval is the wall-clock time between two reads of the history.
+const followInterval = 200 * time.Millisecond
 
 // timelineWriter reads the history and prints what is new in a pod's deletion.
 type timelineWriter struct {
-	*past
+	*historyReader
 
 	pod     string
-	printed map[toldStep]bool
+	printed map[stepKey]bool
 	uid     string
 }
 
-// toldStep is what a step is known by: a process that was silent for a while tells late
-// what belongs between others' steps.
-type toldStep struct {
+// stepKey identifies a printed step: a process that was silent may report steps late that belong
+// between those of others.
+type stepKey struct {
 	at            time.Time
 	process, text string
 }
 
-// end says whose words were told.
-func (w *timelineWriter) end() {
+// printSources prints whose history was read.
+func (w *timelineWriter) printSources() {
 	if w.flags.String(flagOutput) == "" {
-		terminal.Printf(w.stdout, "\n%s\n", evidence(w.sources()))
-		if w.unasked != "" {
-			terminal.Printf(w.stdout, "Nobody was asked, files were read: %s\n", w.unasked)
+		terminal.Printf(w.stdout, "\n%s\n", formatSources(w.sources()))
+		if w.askError != "" {
+			terminal.Printf(w.stdout, "Nobody was asked, files were read: %s\n", w.askError)
 		}
 	}
 }
 
-// read takes what is new into the timeline.
-func (w *timelineWriter) read(ctx context.Context) (timeline.Timeline, bool, error) {
-	if err := w.past.read(ctx); err != nil {
+// readNew reads new events and returns the timeline.
+func (w *timelineWriter) readNew(ctx context.Context) (timeline.Timeline, bool, error) {
+	if err := w.historyReader.readNew(ctx); err != nil {
 		return timeline.Timeline{}, false, err
 	}
 	uid := w.uid
@@ -137,18 +137,17 @@ func (w *timelineWriter) read(ctx context.Context) (timeline.Timeline, bool, err
 	return told, found, nil
 }
 
-// The widths of the columns before the lanes.
 const laneWidth = 12
 
-// write prints the steps that have not been printed yet.
-func (w *timelineWriter) write(told timeline.Timeline) {
+// printNew prints the steps that have not been printed yet.
+func (w *timelineWriter) printNew(told timeline.Timeline) {
 	if len(w.printed) == 0 {
 		terminal.Printf(w.stdout, "pod %s, uid %s, node %s, asked for at %s, grace %ds\n\n", told.Pod, told.UID, told.Node,
 			told.Began.UTC().Format(time.RFC3339), told.GraceSeconds)
 		terminal.Printf(w.stdout, "%9s %6s  %-*s %-8s %s\n", "AFTER", "GRACE", laneWidth, "LANE", "RULE", "STEP")
 	}
 	for _, step := range told.Steps {
-		known := toldStep{step.At, step.Process, step.Text}
+		known := stepKey{step.At, step.Process, step.Text}
 		if w.printed[known] {
 			continue
 		}
@@ -157,14 +156,14 @@ func (w *timelineWriter) write(told timeline.Timeline) {
 		if told.GraceSeconds > 0 {
 			share = fmt.Sprintf("%.0f%%", 100*step.Grace)
 		}
-		terminal.Printf(w.stdout, "%+8.3fs %6s  %-*s %-8s %s%s\n", step.AfterSeconds, share, laneWidth, step.Lane, step.Rule, indent(step.Lane), step.Text)
+		terminal.Printf(w.stdout, "%+8.3fs %6s  %-*s %-8s %s%s\n", step.AfterSeconds, share, laneWidth, step.Lane, step.Rule, indentLane(step.Lane), step.Text)
 	}
 	if told.Over {
 		terminal.Printf(w.stdout, "\nThe object is gone, and nothing of it is alive.\n")
 	}
 }
 
-// indent moves a step into its lane.
-func indent(lane timeline.Lane) string {
+// indentLane is the indentation of a lane's steps.
+func indentLane(lane timeline.Lane) string {
 	return strings.Repeat("  ", max(slices.Index(timeline.Lanes(), lane), 0))
 }

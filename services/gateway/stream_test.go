@@ -146,7 +146,7 @@ func TestASharedWatchThatIsRefused(t *testing.T) {
 	})
 }
 
-// TestASlowReaderIsDropped holds up nobody else (WCH-34).
+// TestASlowReaderIsDropped: a slow reader blocks no other reader (WCH-34).
 func TestASlowReaderIsDropped(t *testing.T) {
 	shared(t, func(t *testing.T, b *bench, s *sharedWatches) {
 		slow, quick := joined(t, s, metav1.ListOptions{}), joined(t, s, metav1.ListOptions{})
@@ -165,7 +165,7 @@ func TestASlowReaderIsDropped(t *testing.T) {
 	})
 }
 
-// TestAnEventIsEncodedOnce for each form, however many want it.
+// TestAnEventIsEncodedOnce: each event is encoded once in each form.
 func TestAnEventIsEncodedOnce(t *testing.T) {
 	var encoded atomic.Int32
 	e := &event{Event: watch.Event{Type: watch.Added, Object: podAt(1)}}

@@ -54,9 +54,9 @@ func (c *client) flush() error             { return nil }
 func (c *client) context() context.Context { return c.ctx }
 func (c *client) close()                   {}
 
-// TestAWatchGoesOn from its past into the present, skips what it has told already, and
-// sends bookmarks every minute and before the end (WCH-20, WCH-24).
-func TestAWatchGoesOn(t *testing.T) {
+// TestWatchCatchesUp delivers past and live events without repetition, and sends bookmarks every
+// minute and before the end (WCH-20, WCH-24).
+func TestWatchCatchesUp(t *testing.T) {
 	shared(t, func(t *testing.T, b *bench, s *sharedWatches) {
 		ctx, cancel := context.WithTimeout(t.Context(), 150*time.Second)
 		defer cancel()
@@ -90,8 +90,8 @@ func TestAWatchGoesOn(t *testing.T) {
 	})
 }
 
-// TestAWatchEnds with an ERROR, with its client, and with the gateway; without bookmarks if
-// nobody asked for them.
+// TestAWatchEnds with an ERROR, with its client, and with the gateway. It sends no bookmarks unless
+// the client asked for them.
 func TestAWatchEnds(t *testing.T) {
 	for name, end := range map[string]func(b *bench, to *client, ending chan struct{}){
 		"an ERROR": func(b *bench, _ *client, _ chan struct{}) {

@@ -24,9 +24,8 @@ type guards struct {
 	shutdown *shutdown.Manager
 }
 
-// The times that a node takes to go down, unless it is told others.
+// The default times for a node's shutdown.
 const (
-	// The default times for a node's shutdown.
 	shutdownGrace         = 30 * time.Second
 	shutdownGraceCritical = 10 * time.Second
 )

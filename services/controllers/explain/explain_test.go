@@ -19,7 +19,7 @@ import (
 
 var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-func TestDue(t *testing.T) {
+func TestIsDue(t *testing.T) {
 	pod := func(deadline time.Duration) *corev1.Pod {
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{Time: now.Add(deadline)}}}
 	}
@@ -41,7 +41,7 @@ func TestDue(t *testing.T) {
 	}
 }
 
-func TestNews(t *testing.T) {
+func TestNextReport(t *testing.T) {
 	names, texts := []string{"node-cut-off"}, []string{"cut"}
 	first, said := NextReport(names, texts, LastReport{}, now)
 	if first != "Still terminating: cut; see podfall why" {
@@ -64,10 +64,10 @@ func TestNews(t *testing.T) {
 	}
 }
 
-// TestLeft follows pods that have left the API, unless their node has said that they ended:
-// the pod garbage collector fails those of nodes that nobody hears of, and what was between
-// two runs starts again there.
-func TestLeft(t *testing.T) {
+// TestPodRemoved watches pods that have left the API, unless their node has said that they ended.
+// The pod garbage collector fails pods of unreachable nodes, and a container between two runs
+// starts again.
+func TestPodRemoved(t *testing.T) {
 	state := func(running bool) []corev1.ContainerStatus {
 		if running {
 			return []corev1.ContainerStatus{{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
@@ -105,9 +105,9 @@ func TestLeft(t *testing.T) {
 	}
 }
 
-// TestRestarts has a container of a pod that left the API run again after a break, as a
-// kubelet does that has not heard: the ghost stays, and a second window begins with the
-// second run. It goes when nothing of it is kept.
+// TestRestarts runs a container of a removed pod again after a break, as a kubelet does that missed
+// the removal. The pod stays unknown, and a second window begins with the second run. It ends when
+// the node keeps nothing of the pod.
 func TestRestarts(t *testing.T) {
 	at := func(s int) time.Time { return now.Add(time.Duration(s) * time.Second) }
 	runtime := func(containers ...inspect.Times) *inspect.Runtime {
@@ -142,9 +142,9 @@ func TestRestarts(t *testing.T) {
 	}
 }
 
-// TestKnown keeps a ghost that its kubelet knows, or has not heard of yet, or that nobody can
-// be asked about.
-func TestKnown(t *testing.T) {
+// TestMayStart keeps an unknown pod if its kubelet knows it, may not have seen it yet, or does not
+// answer.
+func TestMayStart(t *testing.T) {
 	for said, want := range map[string]bool{
 		`{"pods":[{"uid":"old"}],"heard":"10"}`: true, `{"pods":[{"uid":"new"}],"heard":"10"}`: false,
 		`{"heard":"9"}`: true, `{"heard":"11"}`: false, `{}`: true, "": true,
@@ -157,8 +157,8 @@ func TestKnown(t *testing.T) {
 	}
 }
 
-// TestWindow opens a window when a successor starts, and another for another successor; each
-// is closed when the first of its two ends, and stays as it is while one cannot be seen.
+// TestWindow opens a window for each successor that starts. A window closes when the first of both
+// pods ends, and stays unchanged while one cannot be seen.
 func TestWindow(t *testing.T) {
 	at := func(s int) time.Time { return now.Add(time.Duration(s) * time.Second) }
 	g := &unknownPod{identity: "default/web-0", uid: "old"}
@@ -197,8 +197,8 @@ func TestWindow(t *testing.T) {
 	}
 }
 
-// TestSilentNode has ten pods leave a node that does not answer: it is asked once in a round,
-// and who has their names meanwhile is followed all the same.
+// TestSilentNode has ten pods leave a node that does not answer. The node is asked once in a round,
+// and the successors are still recorded.
 func TestSilentNode(t *testing.T) {
 	counts := map[string]int{}
 	r := &Rounds{Record: func(history.Fact) {}}
@@ -225,9 +225,8 @@ func TestSilentNode(t *testing.T) {
 	}
 }
 
-// TestPassing has a pod come and go between two rounds: the one before it is followed by it
-// all the same.
-func TestPassing(t *testing.T) {
+// TestShortSuccessor has a pod come and go between two rounds: it is still a successor.
+func TestShortSuccessor(t *testing.T) {
 	r := &Rounds{Record: func(history.Fact) {}}
 	r.Observer.Ask = func(context.Context, string, any) error { return errors.New("no answer") }
 	for _, left := range [][2]string{{"web-0", "first"}, {"web-1", "other"}, {"web-0", "second"}} {
@@ -244,8 +243,8 @@ func TestPassing(t *testing.T) {
 	}
 }
 
-// TestUnseenBreak has the younger end and begin again between two looks: that is two windows.
-// One that has been alive all the time has but one, whatever else of it has ended.
+// TestUnseenBreak ends and restarts the younger pod between two checks: that makes two windows. A
+// pod that has been alive all the time has one window, whatever other containers ended.
 func TestUnseenBreak(t *testing.T) {
 	at := func(s int) time.Time { return now.Add(time.Duration(s) * time.Second) }
 	windows := func(begin int, end *time.Time) history.Window {
@@ -272,10 +271,10 @@ func TestUnseenBreak(t *testing.T) {
 	}
 }
 
-// TestWindowByAWrongClock has somebody look whose clock is an hour behind: what runs on, after its init
-// container has ended, was not interrupted, and a window ends when its runtime says so. That one's clock
-// may have been set back as well.
-func TestWindowByAWrongClock(t *testing.T) {
+// TestWindowWithWrongClock checks with a clock that is an hour behind. A pod that runs on after its
+// init container was not interrupted, and a window ends when its runtime says so. The runtime's
+// clock may have been set back as well.
+func TestWindowWithWrongClock(t *testing.T) {
 	at := func(s int) time.Time { return now.Add(time.Duration(s) * time.Second) }
 	g := &unknownPod{identity: "default/web-0", uid: "old"}
 	g.addSuccessor("new", "n2")

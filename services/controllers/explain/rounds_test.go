@@ -21,7 +21,7 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// onePod is an API that has one pod, or none.
+// onePod is an API with one pod, or none.
 type onePod struct{ pod atomic.Pointer[corev1.Pod] }
 
 func (a *onePod) Get(_ context.Context, target podapi.Target, _ metav1.GetOptions) (kinds.Object, error) {
@@ -35,10 +35,10 @@ func (a *onePod) List(context.Context, podapi.Target, metav1.ListOptions) (*poda
 	return &podapi.List{}, nil
 }
 
-// TestUnheard tells nothing while nobody answers who is asked, and all of it when somebody does.
-func TestUnheard(t *testing.T) {
+// TestSilentProcesses reports nothing while no process answers, and all causes when one does.
+func TestSilentProcesses(t *testing.T) {
 	api := &onePod{}
-	api.pod.Store(stuck())
+	api.pod.Store(stuckPod())
 	told, text, silent := 0, "", true
 	r := &Rounds{
 		Observer: gather.Observer{API: api, Ask: func(context.Context, string, any) error {
@@ -50,7 +50,7 @@ func TestUnheard(t *testing.T) {
 		Event: func(_ *corev1.Pod, said string) { text = said }, Record: func(history.Fact) { told++ }, Log: slog.New(slog.DiscardHandler),
 	}
 	for _, silent = range []bool{true, false} {
-		r.Explain(t.Context(), []*corev1.Pod{stuck()})
+		r.Explain(t.Context(), []*corev1.Pod{stuckPod()})
 		if (told == 0) != silent {
 			t.Errorf("all are silent: %t, and %d causes were told", silent, told)
 		}
@@ -61,8 +61,8 @@ func TestUnheard(t *testing.T) {
 	}
 }
 
-// stuck is a pod that its node has long stopped, and that a finalizer keeps.
-func stuck() *corev1.Pod {
+// stuckPod is a pod that its node has stopped, and that a finalizer keeps.
+func stuckPod() *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "web", Namespace: "default", UID: "u", Finalizers: []string{"example.com/backup"},
@@ -72,10 +72,11 @@ func stuck() *corev1.Pod {
 	}
 }
 
-// TestGoneMeanwhile tells nothing of a pod that leaves while processes are asked about it.
-func TestGoneMeanwhile(t *testing.T) {
+// TestRemovedWhileAsking reports nothing about a pod that leaves while processes are asked about
+// it.
+func TestRemovedWhileAsking(t *testing.T) {
 	for _, leaves := range []bool{false, true} {
-		pod, api := stuck(), &onePod{}
+		pod, api := stuckPod(), &onePod{}
 		api.pod.Store(pod)
 		told := 0
 		r := &Rounds{
@@ -97,16 +98,16 @@ func TestGoneMeanwhile(t *testing.T) {
 	}
 }
 
-// TestByClocksThatAreWrong: what was said is said again when its time has come, and not a day later,
-// whatever the clock shows then.
-func TestByClocksThatAreWrong(t *testing.T) {
+// TestRepeatWithWrongClock repeats a report when its time has come and not a day later, whatever
+// the clock shows.
+func TestRepeatWithWrongClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		face, err := clock.NewSchedule(time.Now(), 1)
 		if err != nil {
 			t.Fatal(err)
 		}
 		movement, api := clock.NewDriver(face), &onePod{}
-		api.pod.Store(stuck())
+		api.pod.Store(stuckPod())
 		told := 0
 		r := &Rounds{
 			Observer: gather.Observer{API: api, Ask: func(context.Context, string, any) error { return nil }, Clock: movement.Clock()},
@@ -114,7 +115,7 @@ func TestByClocksThatAreWrong(t *testing.T) {
 		}
 		for i, ahead := range []time.Duration{24 * time.Hour, 0, -30 * time.Minute} {
 			movement.SetSkew(clock.Skew{Since: movement.Clock().Steady(), Offset: ahead})
-			r.Explain(t.Context(), []*corev1.Pod{stuck()})
+			r.Explain(t.Context(), []*corev1.Pod{stuckPod()})
 			if told != i+1 {
 				t.Errorf("by a clock that is %v ahead: told %d times, want %d", ahead, told, i+1)
 			}
@@ -123,9 +124,8 @@ func TestByClocksThatAreWrong(t *testing.T) {
 	})
 }
 
-// TestLivesInTheTimeOfTheCluster: containers are told of by the clock of their runtime, which may be
-// wrong, and windows are not.
-func TestLivesInTheTimeOfTheCluster(t *testing.T) {
+// TestRuntimeClockOffset shifts times of a runtime with a wrong clock to cluster time.
+func TestRuntimeClockOffset(t *testing.T) {
 	began, ended := now, now.Add(time.Minute)
 	for _, ahead := range []time.Duration{0, time.Hour, -time.Hour} {
 		said := &inspect.Runtime{ClockOffset: ahead, Containers: []inspect.Container{

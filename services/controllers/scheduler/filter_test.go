@@ -63,8 +63,8 @@ func claims(name string) func(*corev1.Pod) {
 	}
 }
 
-// storage has a claim of each sort: bound (to a volume of n2), once, late, unbound.
-func storage(s *State) {
+// addClaims adds a claim of each sort: bound (to a volume of n2), once, late, unbound.
+func addClaims(s *State) {
 	claim := func(name string, change func(*corev1.PersistentVolumeClaim)) {
 		c := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
 		change(c)
@@ -93,8 +93,8 @@ func storage(s *State) {
 	s.SetVolume(local)
 }
 
-// TestFilters has three nodes, of which n1 and n2 are in zone a and n3 in b. want is a node, or
-// the beginning of why there is none.
+// TestFilters has three nodes: n1 and n2 are in zone a and n3 in b. want is a node, or the
+// beginning of the message.
 func TestFilters(t *testing.T) {
 	gpu := func(p *corev1.Pod) {
 		p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{"example.com/gpu": resource.MustParse("1")}
@@ -141,7 +141,7 @@ func TestFilters(t *testing.T) {
 		for _, n := range []*corev1.Node{node("n1", zone("a")), node("n2", zone("a")), node("n3", zone("b"))} {
 			state.SetNode(n)
 		}
-		storage(state)
+		addClaims(state)
 		for on, p := range row.placed {
 			state.Place(p, on)
 		}
@@ -216,8 +216,8 @@ func spreadOver(selector *metav1.LabelSelector) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Spec.TopologySpreadConstraints[0].LabelSelector = selector }
 }
 
-// TestPreemptionSparesCoveredPods has budgets without disruptions left, and the pod that preemption
-// takes: the covered one of less priority, or the other one.
+// TestPreemptionSparesCoveredPods has budgets without disruptions left. taken is the preempted pod:
+// the covered pod of lower priority, or the other one.
 func TestPreemptionSparesCoveredPods(t *testing.T) {
 	big := requests("4", "1Gi")
 	for name, c := range map[string]struct {

@@ -103,9 +103,8 @@ func (p Pod) Sandbox() *proto.Sandbox {
 	return p.Sandboxes[0]
 }
 
-// The messages that say why a pod needs a new sandbox.
+// Messages that say why a pod needs a new sandbox.
 const (
-	// Messages that say why a pod needs a new sandbox.
 	MessageNoSandbox        = "no pod sandbox exists"
 	MessageManySandboxes    = "multiple pod sandboxes are ready and need to be reconciled"
 	MessageSandboxNotReady  = "pod sandbox is not ready"

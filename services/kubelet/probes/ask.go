@@ -89,9 +89,8 @@ func (p *Prober) runHTTP(ctx context.Context, host string, request *proto.ReachR
 	return Success, ""
 }
 
-// The answers of a gRPC health service.
+// Answers of a gRPC health service.
 const (
-	// Answers of a gRPC health service.
 	serving    = 1
 	notServing = 2
 )

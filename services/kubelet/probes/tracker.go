@@ -39,9 +39,8 @@ func (k Kind) String() string {
 // Result is the result of a probe.
 type Result int
 
-// The results. Unknown is only a startup probe's, before it has found anything.
+// Results. Unknown is the result of a startup probe that has not finished.
 const (
-	// Results. Unknown is the result of a startup probe that has not finished.
 	Unknown Result = iota
 	Success
 	Failure
@@ -97,9 +96,8 @@ type Target struct {
 // Decision says what to do at one tick of a probe.
 type Decision int
 
-// The decisions: leave it for this tick, ask, or never ask again.
+// Decisions: skip this tick, probe, or never probe again.
 const (
-	// Decisions: skip this tick, probe, or never probe again.
 	Skip Decision = iota
 	Probe
 	End

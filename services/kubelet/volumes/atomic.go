@@ -11,23 +11,15 @@ import (
 	"time"
 )
 
-// A volume that is made of objects changes all at once, the way that upstream's kubelet
-// does it, so that a program may watch the link:
+// A volume made of objects changes all at once, as with upstream's kubelet, so that a program
+// may watch the link:
 //
 //	..2026_01_02_15_04_05.0/    the files
 //	..data -> ..2026_01_02_15_04_05.0
 //	key    -> ..data/key
 //
-// What a kubelet leaves that is killed in between is put right by the next write.
+// If a kubelet is killed in between, the next write repairs the rest.
 const (
-	// A volume made of objects changes all at once, as with upstream's kubelet, so that a program
-	// may watch the link:
-	//
-	//	..2026_01_02_15_04_05.0/    the files
-	//	..data -> ..2026_01_02_15_04_05.0
-	//	key    -> ..data/key
-	//
-	// If a kubelet is killed in between, the next write repairs the rest.
 	dataLink  = "..data"
 	draftLink = "..data_tmp"
 )
