@@ -8,9 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// What users delete with all that hangs on it, and make again.
+// Cascading deletions by users, and the creations between them.
 const (
-	// Cascading deletions by users, and the creations between them.
 	CreateNamespace ActionKind = "create namespace"
 	DeleteNamespace ActionKind = "delete namespace"
 	DeleteReplicas  ActionKind = "delete replicaset"

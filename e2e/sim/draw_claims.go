@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// What users do to have pods change hands.
+// User actions that make pods change owners.
 const (
 	// Unlabel removes the selected label from the Count-th pod of a set by name, or from the last.
 	Unlabel ActionKind = "unlabel pod of"

@@ -61,9 +61,8 @@ type option struct {
 	process string
 }
 
-// How long a late message is late, and a process that has crashed down.
+// lateBy is how late a delayed message is, and downFor how long a crashed process is down.
 const (
-	// lateBy is how late a delayed message is, and downFor how long a crashed process is down.
 	lateBy  = 12 * time.Second
 	downFor = 3 * time.Second
 )

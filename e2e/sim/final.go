@@ -18,9 +18,8 @@ import (
 	"github.com/podfall/podfall/services/kubelet/podstate"
 )
 
-// An end of a run that is not as it should be, long after all trouble.
+// Errors of a wrong final state, long after the end of all faults.
 var (
-	// Errors of a wrong final state, long after the end of all faults.
 	ErrStuck         = errors.New("in the end a pod is still terminating")
 	ErrReplicas      = errors.New("in the end a set has not what it asks for")
 	ErrRollouts      = errors.New("in the end a deployment is not rolled out")

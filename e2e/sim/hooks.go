@@ -18,7 +18,7 @@ import (
 	"github.com/podfall/podfall/services/apiserver/webhook"
 )
 
-// What becomes of admission webhooks.
+// Faults of admission webhooks.
 const (
 	// WebhookDenies makes a webhook deny, for a while, what Detail names: an operation and an
 	// application. It answers with the code Count, or without a code if Count is 0.
@@ -27,9 +27,8 @@ const (
 	WebhookFails ActionKind = "break webhook"
 )
 
-// How a webhook breaks.
+// Ways in which a webhook fails.
 const (
-	// Ways in which a webhook fails.
 	hookAway    = "away"
 	hookHangs   = "hangs"
 	hookFails   = "fails"

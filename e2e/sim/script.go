@@ -56,9 +56,8 @@ type Action struct {
 // ActionKind is a kind of action.
 type ActionKind string
 
-// What users do.
+// User actions.
 const (
-	// User actions.
 	CreatePod       ActionKind = "create pod"
 	DeletePod       ActionKind = "delete pod"
 	ForceDelete     ActionKind = "force-delete pod"
@@ -76,9 +75,8 @@ const (
 // Compact makes the apiserver forget its history except the end.
 const Compact ActionKind = "compact history"
 
-// What breaks.
+// Fault injections.
 const (
-	// Fault injections.
 	CutNode  ActionKind = "cut"
 	Crash    ActionKind = "crash"
 	Reboot   ActionKind = "reboot"

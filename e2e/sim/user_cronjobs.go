@@ -7,7 +7,7 @@ import (
 	"github.com/podfall/podfall/internal/podapi"
 )
 
-// What users do with CronJobs.
+// User actions on CronJobs.
 const (
 	CreateCronJob  ActionKind = "create cronjob"
 	DeleteCronJob  ActionKind = "delete cronjob"

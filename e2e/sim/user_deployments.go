@@ -11,7 +11,7 @@ import (
 	"github.com/podfall/podfall/internal/podapi"
 )
 
-// What users do with Deployments.
+// User actions on Deployments.
 const (
 	CreateDeployment ActionKind = "create deployment"
 	DeleteDeployment ActionKind = "delete deployment"

@@ -14,7 +14,7 @@ import (
 	"github.com/podfall/podfall/services/apiserver/webhook"
 )
 
-// What users do with admission webhooks.
+// User actions on admission webhooks.
 const (
 	// CreateWebhook creates a configuration of Count webhooks. Detail holds the failurePolicy, the
 	// operations, the resources and the exemption: "Fail CREATE,DELETE pods/* spares-nodes".

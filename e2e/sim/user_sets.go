@@ -15,7 +15,7 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// What users do with sets whose pods have names that nobody knows before.
+// User actions on sets whose pods have generated names.
 const (
 	CreateDaemons ActionKind = "create daemonset"
 	CreateJob     ActionKind = "create job"

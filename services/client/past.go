@@ -103,24 +103,24 @@ func (p *historyReader) fetchNew(ctx context.Context) []history.Event {
 	defer cancel()
 	var mu sync.Mutex
 	var all []history.Event
-	var asking sync.WaitGroup
-	for name, t := range p.cursors {
-		asking.Go(func() {
+	var requests sync.WaitGroup
+	for name, cursor := range p.cursors {
+		requests.Go(func() {
 			for more := true; more; {
-				page, err := p.session.Past.History(ctx, name, t.next)
+				page, err := p.session.Past.History(ctx, name, cursor.next)
 				if err != nil {
-					t.err = err.Error()
+					cursor.err = err.Error()
 					return
 				}
 				events, _ := page.Events()
 				mu.Lock()
 				all = append(all, events...)
 				mu.Unlock()
-				t.next, t.answeredAt, t.err, more = page.Next, p.env.Clock.Now(), "", page.More
+				cursor.next, cursor.answeredAt, cursor.err, more = page.Next, p.env.Clock.Now(), "", page.More
 			}
 		})
 	}
-	asking.Wait()
+	requests.Wait()
 	return all
 }
 
@@ -134,10 +134,10 @@ func (p *historyReader) sources() []why.Source {
 			sources = append(sources, why.Source{Name: e.Process})
 		}
 	}
-	for name, t := range p.cursors {
-		s := why.Source{Name: name, Err: t.err}
-		if !t.answeredAt.IsZero() {
-			s.AgeSeconds = now.Sub(t.answeredAt).Seconds()
+	for name, cursor := range p.cursors {
+		s := why.Source{Name: name, Err: cursor.err}
+		if !cursor.answeredAt.IsZero() {
+			s.AgeSeconds = now.Sub(cursor.answeredAt).Seconds()
 		}
 		sources = append(sources, s)
 	}

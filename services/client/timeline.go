@@ -39,49 +39,49 @@ func runTimeline(ctx context.Context, c *call) error {
 	if format := c.flags.String(flagOutput); format != "" && format != "json" {
 		return c.misused("--output %q: want json, or nothing", format)
 	}
-	about, err := c.parseObject(ctx)
+	object, err := c.parseObject(ctx)
 	if err != nil {
 		return err
 	}
-	if about.Kind.Resource != "pods" {
-		return fmt.Errorf("%s: want a pod", about.Kind.Resource)
+	if object.Kind.Resource != "pods" {
+		return fmt.Errorf("%s: want a pod", object.Kind.Resource)
 	}
 	events, err := c.openHistory(ctx)
 	if err != nil {
 		return err
 	}
-	teller := &timelineWriter{historyReader: events, printed: map[stepKey]bool{}, pod: about.Namespace + "/" + about.Name}
+	writer := &timelineWriter{historyReader: events, printed: map[stepKey]bool{}, pod: object.Namespace + "/" + object.Name}
 	follow := c.flags.Bool("follow")
 	for {
-		told, found, err := teller.readNew(ctx)
+		current, found, err := writer.readNew(ctx)
 		switch {
 		case err != nil:
 			return err
-		case !found && (!follow || !c.mayBeDeleted(ctx, about)):
-			return fmt.Errorf("no deletion of pod %q in namespace %q has been written down. %s", about.Name, about.Namespace, formatSources(events.sources()))
+		case !found && (!follow || !c.mayBeDeleted(ctx, object)):
+			return fmt.Errorf("no deletion of pod %q in namespace %q has been written down. %s", object.Name, object.Namespace, formatSources(events.sources()))
 		case found && c.flags.String(flagOutput) == "json":
-			if !follow || told.Over {
-				return c.printJSON(timelineReport{told, events.sources()})
+			if !follow || current.Over {
+				return c.printJSON(timelineReport{current, events.sources()})
 			}
 		case found:
-			teller.printNew(told)
+			writer.printNew(current)
 		}
-		if !follow || told.Over {
-			teller.printSources()
+		if !follow || current.Over {
+			writer.printSources()
 			return nil
 		}
 		if err := (clock.Clock{}).Sleep(ctx, followInterval); err != nil {
-			teller.printSources()
+			writer.printSources()
 			return err
 		}
 	}
 }
 
 // mayBeDeleted reports whether the API has the pod, or does not say: then its deletion may still begin.
-func (c *call) mayBeDeleted(ctx context.Context, about podapi.Target) bool {
+func (c *call) mayBeDeleted(ctx context.Context, object podapi.Target) bool {
 	api, err := c.api(ctx)
 	if err == nil {
-		_, err = api.Get(ctx, about, metav1.GetOptions{})
+		_, err = api.Get(ctx, object, metav1.GetOptions{})
 	}
 	return !apierrors.IsNotFound(err)
 }
@@ -132,33 +132,33 @@ func (w *timelineWriter) readNew(ctx context.Context) (timeline.Timeline, bool, 
 	if uid == "" {
 		uid = w.flags.String("uid")
 	}
-	told, found := timeline.Find(w.events, w.pod, uid)
-	w.uid = told.UID
-	return told, found, nil
+	current, found := timeline.Find(w.events, w.pod, uid)
+	w.uid = current.UID
+	return current, found, nil
 }
 
 const laneWidth = 12
 
 // printNew prints the steps that have not been printed yet.
-func (w *timelineWriter) printNew(told timeline.Timeline) {
+func (w *timelineWriter) printNew(current timeline.Timeline) {
 	if len(w.printed) == 0 {
-		terminal.Printf(w.stdout, "pod %s, uid %s, node %s, asked for at %s, grace %ds\n\n", told.Pod, told.UID, told.Node,
-			told.Began.UTC().Format(time.RFC3339), told.GraceSeconds)
+		terminal.Printf(w.stdout, "pod %s, uid %s, node %s, asked for at %s, grace %ds\n\n", current.Pod, current.UID, current.Node,
+			current.Began.UTC().Format(time.RFC3339), current.GraceSeconds)
 		terminal.Printf(w.stdout, "%9s %6s  %-*s %-8s %s\n", "AFTER", "GRACE", laneWidth, "LANE", "RULE", "STEP")
 	}
-	for _, step := range told.Steps {
+	for _, step := range current.Steps {
 		known := stepKey{step.At, step.Process, step.Text}
 		if w.printed[known] {
 			continue
 		}
 		w.printed[known] = true
 		share := "-"
-		if told.GraceSeconds > 0 {
+		if current.GraceSeconds > 0 {
 			share = fmt.Sprintf("%.0f%%", 100*step.Grace)
 		}
 		terminal.Printf(w.stdout, "%+8.3fs %6s  %-*s %-8s %s%s\n", step.AfterSeconds, share, laneWidth, step.Lane, step.Rule, indentLane(step.Lane), step.Text)
 	}
-	if told.Over {
+	if current.Over {
 		terminal.Printf(w.stdout, "\nThe object is gone, and nothing of it is alive.\n")
 	}
 }

@@ -100,15 +100,15 @@ func runTruth(ctx context.Context, c *call) error {
 	if len(nodes) == 0 {
 		nodes = known
 	}
-	said := c.askRuntimes(ctx, nodes)
+	answers := c.askRuntimes(ctx, nodes)
 	truth := Truth{At: c.env.Clock.Now(), Rows: []TruthRow{}, Windows: []windows.Window{}}
 	for i, node := range nodes {
-		truth.Seen = append(truth.Seen, TruthNode{Node: node, AgeSeconds: truth.At.Sub(said[i].At).Seconds(), Err: said[i].Err})
-		truth.Rows = append(truth.Rows, compareNode(node, podsOn(pods.Items, node), said[i])...)
+		truth.Seen = append(truth.Seen, TruthNode{Node: node, AgeSeconds: truth.At.Sub(answers[i].At).Seconds(), Err: answers[i].Err})
+		truth.Rows = append(truth.Rows, compareNode(node, podsOn(pods.Items, node), answers[i])...)
 	}
-	past, err := c.openHistory(ctx)
+	reader, err := c.openHistory(ctx)
 	if err == nil {
-		err = past.readNew(ctx)
+		err = reader.readNew(ctx)
 	}
 	switch {
 	case errors.Is(err, errNoHistory):
@@ -116,7 +116,7 @@ func runTruth(ctx context.Context, c *call) error {
 	case err != nil:
 		return err
 	default:
-		truth.Windows, truth.Sources = append(truth.Windows, windows.Find(past.events, c.env.Clock.Now())...), past.sources()
+		truth.Windows, truth.Sources = append(truth.Windows, windows.Find(reader.events, c.env.Clock.Now())...), reader.sources()
 	}
 	if c.flags.String(flagOutput) == "json" {
 		return c.printJSON(truth)
@@ -126,35 +126,35 @@ func runTruth(ctx context.Context, c *call) error {
 
 // askRuntimes asks all nodes' runtimes at once.
 func (c *call) askRuntimes(ctx context.Context, nodes []string) []inspect.Answer[inspect.Runtime] {
-	said := make([]inspect.Answer[inspect.Runtime], len(nodes))
+	answers := make([]inspect.Answer[inspect.Runtime], len(nodes))
 	ctx, cancel := clock.Clock{}.Timeout(ctx, gather.Patience)
 	defer cancel()
 	var all sync.WaitGroup
 	for i, node := range nodes {
 		all.Go(func() {
-			said[i].At, said[i].Err = c.env.Clock.Now(), "processes cannot be asked from here"
+			answers[i].At, answers[i].Err = c.env.Clock.Now(), "processes cannot be asked from here"
 			if c.session.Inspect == nil {
 				return
 			}
 			data, err := c.session.Inspect(ctx, "runtime/"+node)
-			said[i].At = c.env.Clock.Now()
+			answers[i].At = c.env.Clock.Now()
 			runtime := &inspect.Runtime{}
 			if err == nil {
 				err = json.Unmarshal(data, runtime)
 			}
 			if err != nil {
-				said[i].Err = err.Error()
+				answers[i].Err = err.Error()
 				return
 			}
-			said[i].Report, said[i].Err = runtime, ""
+			answers[i].Report, answers[i].Err = runtime, ""
 		})
 	}
 	all.Wait()
-	return said
+	return answers
 }
 
 // compareNode compares the API's and the runtime's pods of one node, by UID.
-func compareNode(node string, pods []*corev1.Pod, said inspect.Answer[inspect.Runtime]) []TruthRow {
+func compareNode(node string, pods []*corev1.Pod, answer inspect.Answer[inspect.Runtime]) []TruthRow {
 	rows := map[string]*TruthRow{}
 	for _, pod := range pods {
 		state := string(pod.Status.Phase)
@@ -163,8 +163,8 @@ func compareNode(node string, pods []*corev1.Pod, said inspect.Answer[inspect.Ru
 		}
 		rows[string(pod.UID)] = &TruthRow{Node: node, Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID), API: state}
 	}
-	if said.Report != nil {
-		for _, container := range said.Report.Containers {
+	if answer.Report != nil {
+		for _, container := range answer.Report.Containers {
 			if !container.Alive {
 				continue
 			}
@@ -184,7 +184,7 @@ func compareNode(node string, pods []*corev1.Pod, said inspect.Answer[inspect.Ru
 	}
 	sorted := make([]TruthRow, 0, len(rows))
 	for _, row := range rows {
-		row.setVerdict(said.Report != nil)
+		row.setVerdict(answer.Report != nil)
 		sorted = append(sorted, *row)
 	}
 	slices.SortFunc(sorted, func(a, b TruthRow) int {
@@ -234,8 +234,8 @@ func (c *call) printTruth(printTruth Truth) error {
 			state = "OPEN"
 		}
 		terminal.Printf(c.stdout, "\nsplit brain of %s %s for %.1fs, since %s\n", w.Identity, state, w.Took, w.Begin.UTC().Format(time.RFC3339))
-		for _, life := range w.Incarnations {
-			terminal.Printf(c.stdout, "  uid %s on %s: containers %s%s\n", life.UID, life.Node, shortIDs(life.Containers), formatProcesses(life.PIDs, life.Scripted))
+		for _, incarnation := range w.Incarnations {
+			terminal.Printf(c.stdout, "  uid %s on %s: containers %s%s\n", incarnation.UID, incarnation.Node, shortIDs(incarnation.Containers), formatProcesses(incarnation.PIDs, incarnation.Scripted))
 		}
 	}
 	switch {

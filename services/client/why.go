@@ -37,7 +37,7 @@ func runWhy(ctx context.Context, c *call) error {
 	if !c.flags.Args().Present() {
 		return c.explainAll(ctx)
 	}
-	about, err := c.parseObject(ctx)
+	object, err := c.parseObject(ctx)
 	if err != nil {
 		return err
 	}
@@ -45,7 +45,7 @@ func runWhy(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	report, err := gather.Observer{API: api, Ask: gather.JSON(c.session.Inspect), Clock: c.env.Clock}.Why(ctx, about)
+	report, err := gather.Observer{API: api, Ask: gather.JSON(c.session.Inspect), Clock: c.env.Clock}.Why(ctx, object)
 	if err != nil {
 		return err
 	}
@@ -64,26 +64,26 @@ func runWhy(ctx context.Context, c *call) error {
 	case report.Blocked():
 		return errBlocked
 	case report.Missing():
-		c.printLastDeletion(ctx, about)
-		return apierrors.NewNotFound(about.Kind.GroupResource(), about.Name)
+		c.printLastDeletion(ctx, object)
+		return apierrors.NewNotFound(object.Kind.GroupResource(), object.Name)
 	}
 	return nil
 }
 
 // printLastDeletion prints the timeline of a pod that is gone, if the history has its deletion.
-func (c *call) printLastDeletion(ctx context.Context, about podapi.Target) {
-	if about.Kind.GroupResource().String() != "pods" || c.flags.String(flagOutput) == "json" {
+func (c *call) printLastDeletion(ctx context.Context, object podapi.Target) {
+	if object.Kind.GroupResource().String() != "pods" || c.flags.String(flagOutput) == "json" {
 		return
 	}
-	past, err := c.openHistory(ctx)
+	reader, err := c.openHistory(ctx)
 	if err != nil {
 		return // nothing is written down here, which is not what was asked
 	}
-	teller := &timelineWriter{historyReader: past, printed: map[stepKey]bool{}, pod: about.Namespace + "/" + about.Name}
-	if told, found, err := teller.readNew(ctx); err == nil && found {
+	writer := &timelineWriter{historyReader: reader, printed: map[stepKey]bool{}, pod: object.Namespace + "/" + object.Name}
+	if current, found, err := writer.readNew(ctx); err == nil && found {
 		terminal.Printf(c.stdout, "\n")
-		teller.printNew(told)
-		teller.printSources()
+		writer.printNew(current)
+		writer.printSources()
 	}
 }
 

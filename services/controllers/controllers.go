@@ -50,7 +50,7 @@ type Config struct {
 	Select []string
 	// EventGate delays what the controllers see; nil, except in tests.
 	EventGate *view.EventGate
-	// Observers are told what the controllers decide, and may ask which run.
+	// Observers receive the controllers' decisions, and may ask which controllers run.
 	inspect.Observers[inspect.Controllers]
 	control.Machine
 	// FaultStore holds the shared fault state for Faults and Partitions; nil if these kinds are not

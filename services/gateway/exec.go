@@ -18,8 +18,6 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// The subprotocols of exec and attach: remotecommand's versions whose end is a Status. The
-// fifth lets a client close its stdin.
 const (
 	// remoteCommand5 and remoteCommand4 are the subprotocols of exec and attach that end with a
 	// Status. With version 5 a client can close its stdin.
@@ -83,7 +81,7 @@ func (c *call) checkUpgrade() error {
 		return apierrors.NewBadRequest("Upgrade request required")
 	}
 	if !wantsWebSocket(c.r) {
-		return nil // refused later, so that first it is said what is wrong with the container
+		return nil // refused later: errors of the container come first
 	}
 	if c.r.Method != http.MethodGet {
 		return notAllowed()

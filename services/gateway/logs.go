@@ -170,8 +170,7 @@ type logReader struct {
 	terminating bool
 }
 
-// Kubelets keep no streams: a container that is followed is asked again and again, at once
-// when its pod has changed.
+// Kubelets keep no streams of logs: the gateway polls a followed log, and at once when the pod changes.
 const (
 	// followInterval is the time between two requests, in cluster time and at most as long in
 	// wall-clock time: a program writes on while the cluster's clock is slow or paused.

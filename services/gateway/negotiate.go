@@ -12,7 +12,6 @@ import (
 	"github.com/podfall/podfall/services/gateway/accept"
 )
 
-// The media types that objects are read and written in, in the order of preference.
 const (
 	// mediaJSON, mediaYAML and mediaProtobuf are the media types of objects, in the order of
 	// preference.
@@ -24,7 +23,7 @@ const (
 // shape is what an object is converted to before it is written.
 type shape string
 
-// The shapes that a client may ask for with "as".
+// The values of the Accept parameter "as".
 const (
 	asObject      shape = ""
 	asTable       shape = "Table"

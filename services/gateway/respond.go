@@ -104,7 +104,7 @@ func (d *bufferedResponse) finish() {
 // respondError answers with an error in a form that the client accepts.
 func (g *gateway) respondError(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() != nil {
-		return // nobody is there to read it
+		return // the client has left
 	}
 	status := statusOf(err)
 	if status.Code >= http.StatusInternalServerError {

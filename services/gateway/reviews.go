@@ -116,7 +116,7 @@ func decodeBody(r *http.Request, kind schema.GroupVersionKind) (runtime.Object, 
 	return obj, nil
 }
 
-// The one user there is.
+// The cluster's only user and its groups.
 const (
 	userName    = "kubernetes-admin"
 	adminGroup  = "system:masters"

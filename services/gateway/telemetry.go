@@ -67,7 +67,7 @@ func (g *gateway) serveMetrics(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-	_, _ = w.Write(text) // who asked may have gone
+	_, _ = w.Write(text) // the client may have left
 	return nil
 }
 

@@ -14,8 +14,6 @@ import (
 	"github.com/podfall/podfall/internal/podapi"
 )
 
-// How often a watch sends a bookmark, and how long before its end the last (WCH-24). All
-// times of a watch are the wall's: its client does not live on the cluster's clock.
 const (
 	// bookmarkInterval is the wall-clock time between two bookmarks. finalBookmarkLead is the time
 	// between the last bookmark and the watch's end (WCH-24). All times of a watch are wall-clock

@@ -43,7 +43,7 @@ func TestIsDue(t *testing.T) {
 
 func TestNextReport(t *testing.T) {
 	names, texts := []string{"node-cut-off"}, []string{"cut"}
-	first, said := NextReport(names, texts, LastReport{}, now)
+	first, last := NextReport(names, texts, LastReport{}, now)
 	if first != "Still terminating: cut; see podfall why" {
 		t.Errorf("said %q", first)
 	}
@@ -58,7 +58,7 @@ func TestNextReport(t *testing.T) {
 		"nothing":             {nil, now.Add(time.Hour), false},
 		"the same, at a time": {names, now, false},
 	} {
-		if got, _ := NextReport(c.names, texts, said, c.at); (got != "") != c.says {
+		if got, _ := NextReport(c.names, texts, last, c.at); (got != "") != c.says {
 			t.Errorf("%s: %q", name, got)
 		}
 	}
@@ -135,8 +135,8 @@ func TestRestarts(t *testing.T) {
 		{runtime(first, sidecar, inspect.Times{Started: at(22)}), at(24), windows(20, nil), false},
 		{runtime(), at(30), windows(20, new(at(30))), true},
 	} {
-		told, over := g.updateWindows(newRuntimeState(step.said, "old"), younger, step.now)
-		if diff := cmp.Diff(step.want, told); diff != "" || over != step.over {
+		recorded, over := g.updateWindows(newRuntimeState(step.said, "old"), younger, step.now)
+		if diff := cmp.Diff(step.want, recorded); diff != "" || over != step.over {
 			t.Errorf("step %d: over %v\n%s", i, over, diff)
 		}
 	}
@@ -190,8 +190,8 @@ func TestWindow(t *testing.T) {
 		for _, l := range s.younger {
 			younger[l.uid] = l
 		}
-		told, over := g.updateWindows(s.older, younger, s.now)
-		if diff := cmp.Diff(s.want, told); diff != "" || over != s.over {
+		recorded, over := g.updateWindows(s.older, younger, s.now)
+		if diff := cmp.Diff(s.want, recorded); diff != "" || over != s.over {
 			t.Errorf("step %d: over %v, (-want +got)\n%s", i, over, diff)
 		}
 	}
@@ -264,8 +264,8 @@ func TestUnseenBreak(t *testing.T) {
 		g, old := &unknownPod{identity: "default/web-0", uid: "old"}, runtimeState{uid: "old", alive: true, runningSince: at(-9)}
 		g.addSuccessor("new", "n2")
 		g.updateWindows(old, map[string]runtimeState{"new": c.seen}, at(5))
-		told, _ := g.updateWindows(old, map[string]runtimeState{"new": c.then}, at(40))
-		if diff := cmp.Diff(c.want, told); diff != "" {
+		recorded, _ := g.updateWindows(old, map[string]runtimeState{"new": c.then}, at(40))
+		if diff := cmp.Diff(c.want, recorded); diff != "" {
 			t.Errorf("%s\n%s", name, diff)
 		}
 	}
@@ -286,8 +286,8 @@ func TestWindowWithWrongClock(t *testing.T) {
 		if i == 2 {
 			old.alive, old.lastExit = false, at(6)
 		}
-		told, _ := g.updateWindows(old, map[string]runtimeState{"new": {uid: "new", alive: true, runningSince: at(3)}}, at(4+i-3600))
-		if diff := cmp.Diff(want, told); diff != "" {
+		recorded, _ := g.updateWindows(old, map[string]runtimeState{"new": {uid: "new", alive: true, runningSince: at(3)}}, at(4+i-3600))
+		if diff := cmp.Diff(want, recorded); diff != "" {
 			t.Errorf("step %d: (-want +got)\n%s", i, diff)
 		}
 	}

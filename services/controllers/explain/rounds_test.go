@@ -39,7 +39,7 @@ func (a *onePod) List(context.Context, podapi.Target, metav1.ListOptions) (*poda
 func TestSilentProcesses(t *testing.T) {
 	api := &onePod{}
 	api.pod.Store(stuckPod())
-	told, text, silent := 0, "", true
+	recorded, text, silent := 0, "", true
 	r := &Rounds{
 		Observer: gather.Observer{API: api, Ask: func(context.Context, string, any) error {
 			if silent {
@@ -47,12 +47,12 @@ func TestSilentProcesses(t *testing.T) {
 			}
 			return nil
 		}},
-		Event: func(_ *corev1.Pod, said string) { text = said }, Record: func(history.Fact) { told++ }, Log: slog.New(slog.DiscardHandler),
+		Event: func(_ *corev1.Pod, said string) { text = said }, Record: func(history.Fact) { recorded++ }, Log: slog.New(slog.DiscardHandler),
 	}
 	for _, silent = range []bool{true, false} {
 		r.Explain(t.Context(), []*corev1.Pod{stuckPod()})
-		if (told == 0) != silent {
-			t.Errorf("all are silent: %t, and %d causes were told", silent, told)
+		if (recorded == 0) != silent {
+			t.Errorf("all are silent: %t, and %d causes were told", silent, recorded)
 		}
 	}
 	const want = "Still terminating: STK-01 finalizer-not-removed: a finalizer is still set, and no client has tried to remove it (who acts: the controller that set the finalizer); see podfall why"
@@ -78,7 +78,7 @@ func TestRemovedWhileAsking(t *testing.T) {
 	for _, leaves := range []bool{false, true} {
 		pod, api := stuckPod(), &onePod{}
 		api.pod.Store(pod)
-		told := 0
+		recorded := 0
 		r := &Rounds{
 			Observer: gather.Observer{API: api, Ask: func(_ context.Context, process string, _ any) error {
 				if leaves {
@@ -89,11 +89,11 @@ func TestRemovedWhileAsking(t *testing.T) {
 				}
 				return errors.New("it takes its time")
 			}},
-			Event: func(*corev1.Pod, string) {}, Record: func(history.Fact) { told++ }, Log: slog.New(slog.DiscardHandler),
+			Event: func(*corev1.Pod, string) {}, Record: func(history.Fact) { recorded++ }, Log: slog.New(slog.DiscardHandler),
 		}
 		r.Explain(t.Context(), []*corev1.Pod{pod})
-		if (told == 0) != leaves {
-			t.Errorf("it leaves: %v, and %d causes were told", leaves, told)
+		if (recorded == 0) != leaves {
+			t.Errorf("it leaves: %v, and %d causes were told", leaves, recorded)
 		}
 	}
 }
@@ -108,16 +108,16 @@ func TestRepeatWithWrongClock(t *testing.T) {
 		}
 		movement, api := clock.NewDriver(face), &onePod{}
 		api.pod.Store(stuckPod())
-		told := 0
+		recorded := 0
 		r := &Rounds{
 			Observer: gather.Observer{API: api, Ask: func(context.Context, string, any) error { return nil }, Clock: movement.Clock()},
-			Event:    func(*corev1.Pod, string) { told++ }, Log: slog.New(slog.DiscardHandler),
+			Event:    func(*corev1.Pod, string) { recorded++ }, Log: slog.New(slog.DiscardHandler),
 		}
 		for i, ahead := range []time.Duration{24 * time.Hour, 0, -30 * time.Minute} {
 			movement.SetSkew(clock.Skew{Since: movement.Clock().Steady(), Offset: ahead})
 			r.Explain(t.Context(), []*corev1.Pod{stuckPod()})
-			if told != i+1 {
-				t.Errorf("by a clock that is %v ahead: told %d times, want %d", ahead, told, i+1)
+			if recorded != i+1 {
+				t.Errorf("by a clock that is %v ahead: told %d times, want %d", ahead, recorded, i+1)
 			}
 			time.Sleep(6 * time.Minute)
 		}

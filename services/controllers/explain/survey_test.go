@@ -96,12 +96,12 @@ func (n *node) views() Views {
 }
 
 // newRounds returns the rounds of new controllers.
-func (n *node) newRounds(told *[]history.Window) *Rounds {
+func (n *node) newRounds(recorded *[]history.Window) *Rounds {
 	return &Rounds{
 		Observer: gather.Observer{API: n, Ask: gather.JSON(n.ask)},
 		Record: func(fact history.Fact) {
 			if w, is := fact.(history.Window); is {
-				*told = append(*told, w)
+				*recorded = append(*recorded, w)
 			}
 		},
 	}
@@ -160,23 +160,23 @@ func TestSurvey(t *testing.T) {
 // no process is asked after that.
 func TestSurveyRetries(t *testing.T) {
 	for _, silent := range []string{"runtime/n1", "apiserver"} {
-		var told []history.Window
+		var recorded []history.Window
 		n := &node{runs: []string{"old"}, heard: "10", viewed: webPod("new"), has: webPod("new"), silent: []string{silent}}
-		r := n.newRounds(&told)
+		r := n.newRounds(&recorded)
 		r.CheckUnknownPods(t.Context(), n.views())
-		if len(told) > 0 || !r.HasUnknownPods([]string{"n1"}) {
-			t.Errorf("%s is silent: told %v, and haunted is %v", silent, told, r.HasUnknownPods([]string{"n1"}))
+		if len(recorded) > 0 || !r.HasUnknownPods([]string{"n1"}) {
+			t.Errorf("%s is silent: told %v, and haunted is %v", silent, recorded, r.HasUnknownPods([]string{"n1"}))
 		}
 		n.silent = nil
 		r.CheckUnknownPods(t.Context(), n.views())
-		if len(told) != 1 || !slices.Equal(told[0].UIDs, []string{"old", "new"}) || !told[0].Begin.Equal(now) {
-			t.Errorf("%s answers: told %v", silent, told)
+		if len(recorded) != 1 || !slices.Equal(recorded[0].UIDs, []string{"old", "new"}) || !recorded[0].Begin.Equal(now) {
+			t.Errorf("%s answers: told %v", silent, recorded)
 		}
 		asked := n.gets
 		n.runs = nil
 		r.CheckUnknownPods(t.Context(), n.views())
-		if len(told) != 2 || r.HasUnknownPods([]string{"n1"}) || n.gets != asked {
-			t.Errorf("it is over: told %v, haunted is %v, asked %d times more", told, r.HasUnknownPods([]string{"n1"}), n.gets-asked)
+		if len(recorded) != 2 || r.HasUnknownPods([]string{"n1"}) || n.gets != asked {
+			t.Errorf("it is over: told %v, haunted is %v, asked %d times more", recorded, r.HasUnknownPods([]string{"n1"}), n.gets-asked)
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/podfall/podfall/services/gateway/accept"
 )
 
-// The media types that are answered in.
+// The media types of answers.
 const (
 	mediaJSON     = runtime.ContentTypeJSON
 	mediaYAML     = runtime.ContentTypeYAML
@@ -97,7 +97,7 @@ func writeBytes(w http.ResponseWriter, r *http.Request, data []byte) {
 		return
 	}
 	if r.Method != http.MethodHead {
-		_, _ = w.Write(data) // whoever has gone needs no answer
+		_, _ = w.Write(data) // the client may have left
 	}
 }
 

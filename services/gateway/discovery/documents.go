@@ -17,8 +17,6 @@ import (
 	"github.com/podfall/podfall/internal/openapi"
 )
 
-// The media types of OpenAPI 2 in protobuf: as clients ask for it, and as they asked before
-// names of media types were taken seriously.
 const (
 	// mediaOpenAPI2 is OpenAPI 2 in protobuf. mediaOpenAPI2Old is its name from older clients; it
 	// is not a valid media type.
