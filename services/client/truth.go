@@ -214,21 +214,21 @@ func (r *TruthRow) setVerdict(known bool) {
 }
 
 // printTruth prints the comparison for people.
-func (c *call) printTruth(printTruth Truth) error {
+func (c *call) printTruth(truth Truth) error {
 	table := printers.GetNewTabWriter(c.stdout)
 	terminal.Printf(table, "NODE\tNAMESPACE\tPOD\tUID\tAPI\tNODE SAYS\tVERDICT\n")
-	for _, row := range printTruth.Rows {
+	for _, row := range truth.Rows {
 		terminal.Printf(table, "%s\t%s\t%s\t%.8s\t%s\t%s\t%s\n", row.Node, row.Namespace, row.Name, row.UID, row.API, row.There, row.Verdict)
 	}
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	for _, node := range printTruth.Seen {
+	for _, node := range truth.Seen {
 		if node.Err != "" {
 			terminal.Printf(c.stdout, "\n%s says nothing: %s\n", node.Node, node.Err)
 		}
 	}
-	for _, w := range printTruth.Windows {
+	for _, w := range truth.Windows {
 		state := "was open"
 		if w.Open() {
 			state = "OPEN"
@@ -239,13 +239,13 @@ func (c *call) printTruth(printTruth Truth) error {
 		}
 	}
 	switch {
-	case printTruth.WindowsUnknown != "":
-		terminal.Printf(c.stdout, "\nWhether there was a split brain is not known: %s.\n", printTruth.WindowsUnknown)
+	case truth.WindowsUnknown != "":
+		terminal.Printf(c.stdout, "\nWhether there was a split brain is not known: %s.\n", truth.WindowsUnknown)
 		return nil
-	case len(printTruth.Windows) == 0:
+	case len(truth.Windows) == 0:
 		terminal.Printf(c.stdout, "\nNo split brain.\n")
 	}
-	terminal.Printf(c.stdout, "\n%s\n", formatSources(printTruth.allSources()))
+	terminal.Printf(c.stdout, "\n%s\n", formatSources(truth.allSources()))
 	return nil
 }
 

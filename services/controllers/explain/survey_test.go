@@ -124,7 +124,7 @@ func (r *Rounds) unknownUIDs() (all []string) {
 func TestSurvey(t *testing.T) {
 	for name, c := range map[string]struct {
 		node    node
-		ghosts  []string
+		unknown []string
 		pending bool
 	}{
 		"one that has left":                  {node{runs: []string{"old"}, heard: "10"}, []string{"old"}, false},
@@ -146,8 +146,8 @@ func TestSurvey(t *testing.T) {
 			n := &c.node
 			r := n.newRounds(new([]history.Window))
 			r.surveyNodes(t.Context(), n.views(), answers{})
-			if got := r.unknownUIDs(); !slices.Equal(got, c.ghosts) {
-				t.Errorf("ghosts are %v, want %v", got, c.ghosts)
+			if got := r.unknownUIDs(); !slices.Equal(got, c.unknown) {
+				t.Errorf("unknown pods are %v, want %v", got, c.unknown)
 			}
 			if got := len(r.survey.pendingNodes([]string{"n1"})) > 0; got != c.pending {
 				t.Errorf("pending is %v, want %v", got, c.pending)
@@ -203,11 +203,11 @@ func TestSurveyedIsOlder(t *testing.T) {
 	r.surveyNodes(t.Context(), n.views(), answers{})
 	r.PodRemoved(webPod("old"))
 	if got := r.unknownUIDs(); !slices.Equal(got, []string{"new", "old<new"}) {
-		t.Errorf("ghosts are %v", got)
+		t.Errorf("unknown pods are %v", got)
 	}
 	n.viewed = mirrorPod("old")
 	r.CheckUnknownPods(t.Context(), n.views())
 	if r.isUnknown("old") {
-		t.Errorf("a static pod is a ghost: %v", r.unknownUIDs())
+		t.Errorf("a static pod is unknown: %v", r.unknownUIDs())
 	}
 }
