@@ -84,7 +84,7 @@ func refusalIn(err error) (refusal apierrors.APIStatus, heard bool) {
 // recordUnanswered records that a request that began at an instant was not answered.
 func recordUnanswered(c *inspect.Contact, began time.Time, err error) {
 	if errors.Is(err, context.Canceled) {
-		return // nobody wanted the answer any more
+		return // the caller no longer wants the answer
 	}
 	if c.Failing.IsZero() {
 		c.Failing = began
@@ -142,20 +142,20 @@ func (c *Contacts) BeginCall(method, id string) (answered func(error)) {
 
 // Fill adds the contacts to the report of a kubelet. It moves all times of the report to steady
 // time by their age at Now, whatever the clock showed then.
-func (c *Contacts) Fill(said *inspect.Kubelet) {
+func (c *Contacts) Fill(report *inspect.Kubelet) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	shown := said.Now
-	said.Now, said.API, said.Runtime = c.now(), c.api, c.runtime
+	shown := report.Now
+	report.Now, report.API, report.Runtime = c.now(), c.api, c.runtime
 	for _, began := range c.requests { // one that waits for long is as good as failed
-		if said.Now.Sub(began) > longWait && (said.API.Failing.IsZero() || began.Before(said.API.Failing)) {
-			said.API.Failing = began
-			said.API.Err = cmp.Or(said.API.Err, "a request has not been answered yet")
+		if report.Now.Sub(began) > longWait && (report.API.Failing.IsZero() || began.Before(report.API.Failing)) {
+			report.API.Failing = began
+			report.API.Err = cmp.Or(report.API.Err, "a request has not been answered yet")
 		}
 	}
-	said.Calls = slices.SortedFunc(maps.Values(c.calls), func(a, b inspect.Call) int { return a.Since.Compare(b.Since) })
-	said.Refused = slices.SortedFunc(maps.Values(c.refused), func(a, b inspect.Refusal) int { return a.First.Compare(b.First) })
-	*said = said.Shift(shown.Sub(said.Now))
+	report.Calls = slices.SortedFunc(maps.Values(c.calls), func(a, b inspect.Call) int { return a.Since.Compare(b.Since) })
+	report.Refused = slices.SortedFunc(maps.Values(c.refused), func(a, b inspect.Refusal) int { return a.First.Compare(b.First) })
+	*report = report.Shift(shown.Sub(report.Now))
 }
 
 // longWait is how long the API may take to answer before it counts as failing.

@@ -43,16 +43,16 @@ func (w *observer) beginCall(method, id string) (answered func(error)) {
 
 // inspect returns the kubelet's report about its internal state.
 func (p *parts) inspect(w *observer) inspect.Kubelet {
-	said := inspect.Kubelet{
+	report := inspect.Kubelet{
 		Self: inspect.Self{Process: "kubelet/" + p.cfg.Node, Boot: p.cfg.Boot, Began: w.began, Now: p.cfg.Clock.Now()},
 		Node: p.cfg.Node, Problems: p.relister.Problems(),
 	}
-	said.PodsRevision = p.set.TakenRevision() // before the workers are looked at: what it has, they have
+	report.PodsRevision = p.set.TakenRevision() // before the workers are read, so that they are at least as new
 	for _, view := range p.workers.All() {
-		said.Pods = append(said.Pods, WorkerReport(view, p.volumes.RemoveDirsError(view.UID)))
+		report.Pods = append(report.Pods, WorkerReport(view, p.volumes.RemoveDirsError(view.UID)))
 	}
-	w.Fill(&said)
-	return said
+	w.Fill(&report)
+	return report
 }
 
 // observedRuntime is a runtime whose calls are recorded while they last, because a hanging call

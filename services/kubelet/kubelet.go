@@ -77,7 +77,7 @@ type Config struct {
 	Ready func()
 	// Machine is the machine that the node pretends to be.
 	Machine Machine
-	// Observers are told what the kubelet does, and may ask how it is.
+	// Observers record what the kubelet does, and may inspect it.
 	inspect.Observers[inspect.Kubelet]
 }
 
@@ -232,20 +232,19 @@ func (p *parts) run(ctx context.Context) (err error) {
 		p.evictor.Run,
 		p.shutdown.Run,
 	}
-	doors := p.handlers()
-	heard := make(chan struct{}, len(doors))
-	for verb, answer := range doors {
-		all = append(all, func(ctx context.Context) error { return p.serve(ctx, verb, answer, heard) })
+	handlers := p.handlers()
+	reachable := make(chan struct{}, len(handlers))
+	for verb, answer := range handlers {
+		all = append(all, func(ctx context.Context) error { return p.serve(ctx, verb, answer, reachable) })
 	}
-	all = append(all, func(ctx context.Context) error { return p.registerAndReport(ctx, heard) })
+	all = append(all, func(ctx context.Context) error { return p.registerAndReport(ctx, reachable) })
 	return daemon.Run(ctx, all...)
 }
 
 // registerAndReport registers the node and then reports its state. If the runtime answers soon it
 // is listed first, so that a healthy node is Ready from its first status on. Ready is called once
-// the pods are synced and each handler has sent on heard that clients reach it: logs of a pod may
-// be wanted at once.
-func (p *parts) registerAndReport(ctx context.Context, heard <-chan struct{}) error {
+// the pods are synced and each handler has sent on reachable: logs of a pod may be wanted at once.
+func (p *parts) registerAndReport(ctx context.Context, reachable <-chan struct{}) error {
 	soon, cancel := p.cfg.Clock.Timeout(ctx, p.cfg.Timing.Node.Retry)
 	p.relister.Wait(soon)
 	cancel()
@@ -258,11 +257,11 @@ func (p *parts) registerAndReport(ctx context.Context, heard <-chan struct{}) er
 			return ctx.Err()
 		case <-p.set.Synced():
 		}
-		for range cap(heard) {
+		for range cap(reachable) {
 			select {
 			case <-ctx.Done():
 				return ctx.Err()
-			case <-heard:
+			case <-reachable:
 			}
 		}
 		if p.cfg.Ready != nil {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// TestReadyWhenReached has a node whose doors are slow: it is not ready before clients reach
+// TestReadyWhenReached has a node whose handlers are slow: it is not ready before clients reach
 // all of them, whatever else it could do by then.
 func TestReadyWhenReached(t *testing.T) {
 	onStage(t, func(s *stage) {
@@ -30,7 +30,7 @@ func TestReadyWhenReached(t *testing.T) {
 		for range cap(heard) {
 			time.Sleep(time.Minute)
 			if ready.Load() {
-				t.Error("it is ready, and nobody reaches one of its doors")
+				t.Error("it is ready although clients cannot reach one of its handlers")
 			}
 			heard <- struct{}{}
 		}

@@ -27,13 +27,13 @@ func (p *parts) handlers() map[string]bus.Handler {
 	return map[string]bus.Handler{"logs": p.handleLogs, exec: p.handleStream(exec), attach: p.handleStream(attach)}
 }
 
-// serve sends on heard when clients reach the handler, and serves them until ctx ends.
-func (p *parts) serve(ctx context.Context, verb string, answer bus.Handler, heard chan<- struct{}) error {
+// serve sends on reachable when clients reach the handler, and serves them until ctx ends.
+func (p *parts) serve(ctx context.Context, verb string, answer bus.Handler, reachable chan<- struct{}) error {
 	service, err := p.cfg.Bus.Listen(ctx, proto.NodeSubject(p.cfg.Node, verb))
 	if err != nil {
 		return errors.Join(ctx.Err(), err)
 	}
-	heard <- struct{}{}
+	reachable <- struct{}{}
 	return service.Serve(ctx, answer)
 }
 

@@ -8,8 +8,8 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// TestWrongStream: what asks for nothing is a bad request, in upstream's words.
-func TestWrongStream(t *testing.T) {
+// TestCheckStream: what asks for nothing is a bad request, in upstream's words.
+func TestCheckStream(t *testing.T) {
 	for _, row := range []struct {
 		verb    string
 		request proto.StreamRequest

@@ -1,5 +1,5 @@
 // Package admission decides whether a node takes a pod that has been bound to it (KBL-09),
-// and whom a critical pod may push out. All of it is pure; the kubelet's loop acts on it.
+// and which pods a critical pod may preempt. All of it is pure; the kubelet's loop acts on it.
 package admission
 
 import (

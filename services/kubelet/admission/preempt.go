@@ -68,7 +68,7 @@ func isEnough(victims []*corev1.Pod, lacks []shortage) bool {
 	return true
 }
 
-// dropNeedless removes victims without whom there is still enough room. The last one is needed.
+// dropNeedless removes victims that are not needed to make enough room. The last one is needed.
 func dropNeedless(victims []*corev1.Pod, lacks []shortage, last *corev1.Pod) []*corev1.Pod {
 	needed := slices.Clone(victims)
 	for _, victim := range victims {

@@ -12,7 +12,7 @@ import (
 	"github.com/podfall/podfall/services/kubelet/podstate"
 )
 
-// shortage is a resource of which the node has too little left.
+// shortage is a resource that the node has too little of.
 type shortage struct {
 	name                  corev1.ResourceName
 	asked, used, capacity int64

@@ -13,8 +13,8 @@ import (
 	"github.com/podfall/podfall/services/kubelet/podstate"
 )
 
-// used makes a pod that uses and asks for so much.
-func used(name, memory, asks string, priority int32) Pod {
+// podUsing makes a pod that uses and asks for so much.
+func podUsing(name, memory, asks string, priority int32) Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{
 		Priority: &priority, Containers: []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{
 			Requests: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(asks)},
@@ -27,8 +27,8 @@ func used(name, memory, asks string, priority int32) Pod {
 // exceeds by more; pids know no requests.
 func TestRank(t *testing.T) {
 	pods := []Pod{
-		used("within, low", "1Gi", "2Gi", 0), used("over by 1, high", "2Gi", "1Gi", 100), used("over by 1, low", "2Gi", "1Gi", 0),
-		used("over by 3, low", "4Gi", "1Gi", 0), used("within, high", "1Gi", "2Gi", 100),
+		podUsing("within, low", "1Gi", "2Gi", 0), podUsing("over by 1, high", "2Gi", "1Gi", 100), podUsing("over by 1, low", "2Gi", "1Gi", 0),
+		podUsing("over by 3, low", "4Gi", "1Gi", 0), podUsing("within, high", "1Gi", "2Gi", 100),
 	}
 	for signal, want := range map[Signal][]string{
 		MemoryAvailable: {"over by 3, low", "over by 1, low", "over by 1, high", "within, low", "within, high"},

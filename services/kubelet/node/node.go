@@ -222,7 +222,7 @@ func (n *Node) Report(ctx context.Context) error {
 			return n.setObject(obj)
 		}
 		switch {
-		case apierrors.IsNotFound(err): // somebody deleted the node: it comes back
+		case apierrors.IsNotFound(err): // the node was deleted: register it again
 			return n.register(ctx)
 		case !apierrors.IsConflict(err):
 			return fmt.Errorf("report node %s: %w", n.cfg.Name, err)

@@ -1,5 +1,5 @@
-// Package podsource is where the kubelet's loop gets its work from: what the API's watch
-// says of the node's pods, as operations in order. What an operation is, podset decides.
+// Package podsource queues the work of the kubelet's loop: changes of the node's pods, as the API's
+// watch shows them, as operations in order. podset decides what an operation is.
 package podsource
 
 import (

@@ -113,7 +113,7 @@ func (t Tracker) Tick(target Target, probe *corev1.Probe, now time.Time) (Tracke
 	}
 	switch {
 	case target.Deleted && t.kind != Readiness:
-		t.result = Success // nobody is killed twice (KBL-30(2))
+		t.result = Success // a container is not killed twice (KBL-30(2))
 		return t, End
 	case t.onHold:
 		return t, Skip

@@ -1,7 +1,6 @@
-// Package pulls sees to it that a container's image is on the node before the container is
-// made: it asks the runtime, pulls, says so in events, and holds back pulls that have
-// failed. reference.go and backoff.go are pure; this file is the shell. What an image is,
-// the runtime knows.
+// Package pulls brings a container's image to the node before the container is created: it asks
+// the runtime, pulls, sends events, and retries failed pulls with a back-off. reference.go and
+// backoff.go are pure; this file is the shell. What an image is, the runtime knows.
 package pulls
 
 import (

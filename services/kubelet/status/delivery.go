@@ -118,11 +118,11 @@ func (d *Delivery) handleFetched(live *corev1.Pod, err error) {
 }
 
 // handleStored takes the answer to Store. After the last conflict the error is that conflict.
-func (d *Delivery) handleStored(handleStored *corev1.Pod, err error) {
+func (d *Delivery) handleStored(stored *corev1.Pod, err error) {
 	d.attempts++
 	switch {
 	case err == nil:
-		d.accept(handleStored)
+		d.accept(stored)
 	case apierrors.IsNotFound(err): // there is nothing left to update
 		d.request = None
 	case apierrors.IsConflict(err) && d.attempts < maxAttempts:

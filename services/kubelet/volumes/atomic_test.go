@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-func opened(t *testing.T) *os.Root {
+func openTempDir(t *testing.T) *os.Root {
 	t.Helper()
 	root, err := os.OpenRoot(t.TempDir())
 	if err != nil {
@@ -49,7 +49,7 @@ func listing(t *testing.T, dir *os.Root) string {
 // TestReplace is how a volume changes: all at once, by a link.
 func TestReplace(t *testing.T) {
 	t.Parallel()
-	dir, now := opened(t), time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	dir, now := openTempDir(t), time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for _, row := range []struct {
 		files payload
 		want  string
@@ -83,7 +83,7 @@ func TestReplaceAfterAKill(t *testing.T) {
 		"a visible link lacks":   func(dir *os.Root) error { return dir.Remove("a") },
 	}
 	for name, kill := range steps {
-		dir := opened(t)
+		dir := openTempDir(t)
 		if err := replaceFiles(dir, old, now); err != nil {
 			t.Fatal(err)
 		}
@@ -106,7 +106,7 @@ func TestReplaceAfterAKill(t *testing.T) {
 // TestReplaceUnderAReader never shows a program half of an update.
 func TestReplaceUnderAReader(t *testing.T) {
 	t.Parallel()
-	dir := opened(t)
+	dir := openTempDir(t)
 	versions := []string{"one", "two"}
 	if err := replaceFiles(dir, payloadOf("a", "one", "b", "one"), time.Time{}); err != nil {
 		t.Fatal(err)

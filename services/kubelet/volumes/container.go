@@ -80,7 +80,7 @@ func makeSubPath(volume, inside string) (string, error) {
 	}
 	_, err = root.Stat(inside)
 	if errors.Is(err, fs.ErrNotExist) {
-		var like fs.FileInfo // whoever may write to the volume may write there
+		var like fs.FileInfo // those who may write to the volume may write there
 		if like, err = root.Stat("."); err == nil {
 			err = mkdirAll(root, inside, like.Mode().Perm())
 		}

@@ -155,15 +155,15 @@ func FuzzNames(f *testing.F) {
 		}
 		s.put("configmaps/default/conf", config("k", "1"))
 		source := &corev1.CSIPersistentVolumeSource{Driver: name, VolumeHandle: path}
-		s.claimed("data", corev1.PersistentVolumeSource{CSI: source})
-		s.attached(source)
+		s.addClaim("data", corev1.PersistentVolumeSource{CSI: source})
+		s.addAttachment(source)
 		pod := podWith("p",
 			emptyVolume(name),
 			configVolume("c", corev1.KeyToPath{Key: "k", Path: path}),
 			claimVolume("d", "data"),
 			hostVolume("h", filepath.Join(s.dir, "host")+"/"+path, corev1.HostPathDirectoryOrCreate))
 		pod.UID = types.UID(uid)
-		before := outside(t, s.dir)
+		before := writeOutside(t, s.dir)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		_ = s.Mount(ctx, pod) // what it says is not the point
@@ -174,15 +174,15 @@ func FuzzNames(f *testing.F) {
 		cancel()
 		_ = s.RemoveDirs(ctx, pod)
 		_ = s.RemovePod(ctx, pod.UID)
-		if after := outside(t, s.dir); before != after {
+		if after := writeOutside(t, s.dir); before != after {
 			t.Errorf("uid %q, volume %q, path %q: what lies outside was\n%s\nand is\n%s", uid, name, path, before, after)
 		}
 	})
 }
 
-// outside is what there is but in the pod's own directory, the storage, and the allowed
+// writeOutside is what there is but in the pod's own directory, the storage, and the allowed
 // directory of the machine.
-func outside(t *testing.T, dir string) string {
+func writeOutside(t *testing.T, dir string) string {
 	t.Helper()
 	var found strings.Builder
 	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {

@@ -25,7 +25,7 @@ func FuzzReplace(f *testing.F) {
 			}
 			return
 		}
-		dir := opened(t)
+		dir := openTempDir(t)
 		for _, made := range []error{dir.Mkdir("..stale", 0o755), dir.WriteFile("..stale/"+path.Base(name), data, 0o644), dir.WriteFile("gone", nil, 0o644)} {
 			if errors.Is(made, fs.ErrInvalid) || errors.Is(made, fs.ErrPermission) {
 				t.Fatal(made)
@@ -35,7 +35,7 @@ func FuzzReplace(f *testing.F) {
 		_ = dir.Symlink(link, dataLink)
 		for range 2 {
 			if err := replaceFiles(dir, files, time.Unix(1_800_000_000, 0)); err != nil {
-				if possible(name, other) {
+				if arePossibleNames(name, other) {
 					t.Errorf("%q, %q in place of %q: %v", name, other, link, err)
 				}
 				return
@@ -57,8 +57,8 @@ func FuzzReplace(f *testing.F) {
 	})
 }
 
-// possible reports whether a file system can have files of both names.
-func possible(names ...string) bool {
+// arePossibleNames reports whether a file system can have files of both names.
+func arePossibleNames(names ...string) bool {
 	for i, name := range names {
 		for part := range strings.SplitSeq(name, "/") {
 			if len(part) > 255 {
@@ -102,11 +102,11 @@ func FuzzRecord(f *testing.F) {
 		if at := s.volumePath(pod, volume, r); !strings.HasPrefix(path.Clean(at), s.Root.Name()+"/") && r.Path == "" || !path.IsAbs(at) {
 			t.Errorf("%q is at %q", text, at)
 		}
-		first := encoded(t, r)
+		first := encodeRecord(t, r)
 		if err := s.writeRecord(uid, volume, r); err != nil {
 			t.Fatal(err)
 		}
-		if again, err := s.readRecord(uid, volume); err != nil || encoded(t, again) != first {
+		if again, err := s.readRecord(uid, volume); err != nil || encodeRecord(t, again) != first {
 			t.Errorf("wrote %s, read %+v (%v)", first, again, err)
 		}
 		if names := s.listNames(path.Dir(recordPath(uid, volume))); !slices.Equal(names, []string{volume}) {
@@ -115,7 +115,7 @@ func FuzzRecord(f *testing.F) {
 	})
 }
 
-func encoded(t *testing.T, r *record) string {
+func encodeRecord(t *testing.T, r *record) string {
 	t.Helper()
 	data, err := json.Marshal(r)
 	if err != nil {

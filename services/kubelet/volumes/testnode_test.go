@@ -91,7 +91,7 @@ func (s *testNode) put(key string, obj kinds.Object) {
 	s.objects[key] = obj
 }
 
-func (s *testNode) drop(key string) {
+func (s *testNode) delete(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.objects, key)
@@ -144,8 +144,8 @@ func (s *testNode) Event(_ kinds.Object, _, reason, message string) {
 	s.events = append(s.events, reason+": "+message)
 }
 
-// told are the events since the last call.
-func (s *testNode) told() string {
+// takeEvents are the events since the last call.
+func (s *testNode) takeEvents() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	text := strings.Join(s.events, "\n")
@@ -167,8 +167,8 @@ func (s *testNode) file(pod *corev1.Pod, volume, name string) string {
 	return string(data)
 }
 
-// breaks makes a point suffer, and nothing else.
-func (s *testNode) breaks(point fault.Point, where fault.Attributes, effect fault.Effect) {
+// injectFault makes a point suffer, and nothing else.
+func (s *testNode) injectFault(point fault.Point, where fault.Attributes, effect fault.Effect) {
 	s.t.Helper()
 	broken, err := fault.New("f", fault.Spec{Point: point, Where: where, Effect: effect}, time.Now())
 	if err != nil {
