@@ -53,7 +53,7 @@ func drawDeployment(seed uint64, n int) Action {
 	its.Ready = pick[int32](d, 0, 0, 3)
 	its.History = pick(d, nil, new(int32(0)), new(int32(1)), new(int32(3)))
 	its.Deadline = pick(d, nil, new(int32(20)), new(int32(60)))
-	if its.Recreate = recreates(seed); its.Recreate {
+	if its.Recreate = usesRecreate(seed); its.Recreate {
 		return made
 	}
 	its.Surge, its.Unavailable = pick(d, "", "0", "1", "2", "50%", "100%"), pick(d, "", "1", "1", "2", "50%")
@@ -67,11 +67,12 @@ func drawDeployment(seed uint64, n int) Action {
 // In other runs its pods change owners: a crashing pod without an owner would crash for ever.
 func hasCrashingVersions(seed uint64) bool { return newDice(seed, "deployments", 1).oneIn(2) }
 
-// recreates reports whether the Deployments of a run are of the strategy Recreate. One of that strategy
-// that has two sets with pods, and is of another size than they were made for, waits for ever: nobody
-// scales them, and until somebody does nothing is rolled out, as upstream. So none of the other strategy
-// is before it, and none leaves a set behind, which the next may adopt after it has made its own.
-func recreates(seed uint64) bool { return newDice(seed, "deployments", 2).oneIn(4) }
+// usesRecreate reports whether the Deployments of a run use the strategy Recreate. With that
+// strategy, a Deployment that has two sets with pods, and was resized since, waits for ever, as
+// upstream: its sets are not scaled, and nothing is rolled out until a user scales them. So no
+// Deployment of the other strategy comes before, and none leaves a set behind that the next could
+// adopt.
+func usesRecreate(seed uint64) bool { return newDice(seed, "deployments", 2).oneIn(4) }
 
 // setVersion gives a Deployment a version. The first version is healthy.
 func setVersion(seed uint64, version int) Action {
@@ -110,7 +111,7 @@ func drawRollout(d *dice, seed uint64, at time.Duration) []Action {
 		return []Action{{At: at, Kind: RollBack, Name: deploymentName}}
 	case roll < 92, hasCrashingVersions(seed):
 		gone := Action{At: at, Kind: DeleteDeployment, Name: deploymentName, Policy: pick(d, propagationPolicies()...)}
-		if gone.Policy == metav1.DeletePropagationOrphan && recreates(seed) {
+		if gone.Policy == metav1.DeletePropagationOrphan && usesRecreate(seed) {
 			gone.Policy = metav1.DeletePropagationBackground
 		}
 		again := drawDeployment(seed, 1+d.below(3))

@@ -10,9 +10,9 @@ import (
 const (
 	// diskPrefix is the name of the claims of sets, and the prefix of the claims of pods.
 	diskPrefix = "disk"
-	// lossPause is between two nodes that are lost with their disks; lossFrom and lossTo are
-	// how long they are: a disk is taken from one that does not answer after 6 minutes in which
-	// nobody has used it, and one that is not heard is found out after 50 s.
+	// lossPause is the mean time between two node losses. A loss lasts from lossFrom to lossTo: a
+	// disk is taken from a silent node after 6 minutes without use, and a silent node is found
+	// after 50 s.
 	lossPause, lossFrom, lossTo = 15 * time.Minute, 2 * time.Minute, 12 * time.Minute
 )
 

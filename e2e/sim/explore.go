@@ -37,7 +37,7 @@ type Explorer struct {
 type ExploreResult struct {
 	// Runs counts the runs, and Ended those that ran to the end. The others reached a known state.
 	Runs, Ended int
-	// States is how many different states were met, and Depth the most choices in a run.
+	// States counts the different states, and Depth is the maximum number of choices in a run.
 	States, Depth int
 	// Complete means that nothing is left to run.
 	Complete bool
@@ -48,9 +48,9 @@ type ExploreResult struct {
 	Faults    int
 }
 
-// Explore plays the story until something is broken: first without faults, then with one,
-// and so on, and of those the runs that differ least from the default come first. So the
-// first run that breaks something has the fewest faults, and the shortest story.
+// Explore runs the story until there is a violation: first without faults, then with one, and so
+// on. Among runs with equally many faults, those closest to the default come first. So the first
+// violation has the fewest faults and the shortest story.
 func (x *Explorer) Explore() ExploreResult {
 	found := ExploreResult{}
 	known := map[digest]bool{}

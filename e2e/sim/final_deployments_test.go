@@ -6,7 +6,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 )
 
-// TestWrongRollout has ends that are as they should be, and ends that are not.
+// TestWrongRollout judges final states of Deployments.
 func TestWrongRollout(t *testing.T) {
 	const newest, older = 2, 1
 	type set struct {

@@ -42,7 +42,7 @@ type webhooks struct {
 	now     func() time.Duration
 }
 
-// hooks are those of the run; nil when it has none, so that nobody is asked.
+// hooks returns the webhooks of the run; nil if it has none.
 func (c *cluster) hooks() webhook.Caller {
 	h := &webhooks{now: c.Now}
 	made := false
@@ -150,8 +150,8 @@ const (
 	hookPause = 9 * time.Minute
 	// hookLifetime is how long a webhook exists at most.
 	hookLifetime = 6 * time.Minute
-	// lastHook is how long before the end, or the calm, the last of them is gone: who was
-	// refused is as long in trying again as it has been refused.
+	// lastHook is how long before the end, or the end of faults, the last webhook is deleted. A
+	// refused client may wait as long before its next try as it has been refused so far.
 	lastHook = 6 * time.Minute
 )
 

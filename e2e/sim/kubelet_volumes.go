@@ -62,7 +62,7 @@ type kernelVolumes struct {
 	pods map[types.UID]*volumesOfPod
 }
 
-// volumesOfPod is what this incarnation of the kubelet knows of a pod's volumes.
+// volumesOfPod is this kubelet incarnation's state of a pod's volumes.
 type volumesOfPod struct {
 	// attempts are of the volumes that could not be mounted.
 	attempts map[string]volumes.Attempt

@@ -223,7 +223,7 @@ func (k *kubeletProcess) inspect(now, shown time.Time) any {
 	return said
 }
 
-// methodOf is what CRI calls a request, and what it is about.
+// methodOf returns the CRI name of a request, and the id that it is about.
 func methodOf(do any) (method, id string) {
 	switch do := do.(type) {
 	case RunSandbox:

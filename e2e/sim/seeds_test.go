@@ -233,7 +233,8 @@ func cpuTime() time.Duration {
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
-// TestOneDayHasOneThousand has all runs of a day be the same, and none of them another day's.
+// TestOneDayHasOneThousand checks that all times of a day have the same seeds, and other days have
+// others.
 func TestOneDayHasOneThousand(t *testing.T) {
 	noon := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	today, night, tomorrow := firstSeedOf(noon), firstSeedOf(noon.Add(12*time.Hour-time.Second)), firstSeedOf(noon.Add(12*time.Hour))

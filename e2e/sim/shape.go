@@ -130,7 +130,8 @@ func probeOf(way string) *corev1.Probe {
 	return probe
 }
 
-// retried is how much later than its action a pod is there at most, whose user was not answered.
+// retried is how much later than its action a pod exists at most, if the user's requests were not
+// answered.
 const retried = 3 * defaultLimit
 
 // drawShapes gives the pods of a run optional parts, and breaks volumes of nodes in a run with

@@ -61,8 +61,8 @@ func saveRegression(t *testing.T, r regression) {
 	t.Logf("kept as %s", file)
 }
 
-// TestReplay lives one seed's run, and tells its story if it breaks anything. Written down
-// it is the same run.
+// TestReplay runs one seed, and tells the story of a violation. The recorded script must be the
+// same run.
 func TestReplay(t *testing.T) {
 	result, hash := runHashed(t, scriptOfSeed(*seed))
 	results, err := Judge(result)
@@ -89,9 +89,9 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// TestWrittenDown has what a run has written down be judged the same when it is read from
-// files, which have an order of their own.
-func TestWrittenDown(t *testing.T) {
+// TestRecordedHistory judges a run's history as read from files, in the order of the files, and
+// wants the same verdicts.
+func TestRecordedHistory(t *testing.T) {
 	result := runInBubble(t, Draw(*seed, modeOf(*seed), 20*time.Minute))
 	here, err := Judge(result)
 	if err != nil {
@@ -114,7 +114,7 @@ func TestWrittenDown(t *testing.T) {
 	}
 }
 
-// verdicts are the lines of what became of the guarantees.
+// verdicts returns a line for each guarantee.
 func verdicts(results []guarantees.Result) []string {
 	var lines []string
 	for _, r := range results {
@@ -123,8 +123,8 @@ func verdicts(results []guarantees.Result) []string {
 	return lines
 }
 
-// TestRegressions plays the runs that have shown mistakes, which are gone. Each still puts to
-// the test what it has once broken.
+// TestRegressions runs the recorded regressions. Each must still have cases of what it once
+// violated.
 func TestRegressions(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(regressions, "*.json"))
 	if err != nil {
@@ -168,7 +168,7 @@ func casesOf(broke string, result Result, results []guarantees.Result) int {
 	return written
 }
 
-// TestMinimise leaves what is needed, and nothing else.
+// TestMinimise checks that minimise leaves what is needed, and nothing else.
 func TestMinimise(t *testing.T) {
 	all := make([]int, 100)
 	for i := range all {
@@ -187,8 +187,8 @@ func TestMinimise(t *testing.T) {
 	}
 }
 
-// TestShortenWithAWrongClock has the clock that a broken guarantee shows be a day behind: the run ends
-// soon after it was broken all the same.
+// TestShortenWithAWrongClock has a violation whose clock is a day behind. The shortened run still
+// ends soon after the violation.
 func TestShortenWithAWrongClock(t *testing.T) {
 	const seen = 20 * time.Minute
 	start := time.Unix(0, 0)

@@ -29,19 +29,19 @@ var (
 	shrinkFailures = flag.Bool("shrink", true, "shrink the first failed run, and keep it as a regression")
 )
 
-// TestMain leaves more garbage lying about than usual, because lives are short, but no more
-// than a small machine has room for; and lets others go first.
+// TestMain sets a larger garbage collection target than the default, because runs are short, but
+// one that fits a small machine. It also lowers the priority.
 func TestMain(m *testing.M) {
-	stepAside()
+	lowerPriority()
 	debug.SetGCPercent(800)
 	debug.SetMemoryLimit(1 << 30)
 	os.Exit(m.Run())
 }
 
-// stepAside lets the tests of real processes that run beside these have a processor when
-// they need one: no second of the wall counts in a run. Linux keeps a priority for each
-// thread; elsewhere nothing is changed.
-func stepAside() {
+// lowerPriority lets real-process tests that run at the same time have the processor: wall-clock
+// time does not matter here. Linux has a priority for each thread; on other systems nothing
+// changes.
+func lowerPriority() {
 	const nice = 10
 	tasks, err := os.ReadDir("/proc/self/task")
 	if err != nil {
@@ -83,7 +83,7 @@ func scriptOfSeed(seed uint64) Script {
 	return script
 }
 
-// BenchmarkHour is one hour of a cluster of three nodes, and its judgement.
+// BenchmarkHour runs and judges one hour of a cluster of three nodes.
 func BenchmarkHour(b *testing.B) {
 	b.ReportAllocs()
 	before := cpuTime()
@@ -95,7 +95,7 @@ func BenchmarkHour(b *testing.B) {
 	b.ReportMetric(float64((cpuTime()-before).Milliseconds())/float64(b.N), "cpu-ms/op")
 }
 
-// BenchmarkJudge is the judgement of such an hour alone.
+// BenchmarkJudge judges such an hour.
 func BenchmarkJudge(b *testing.B) {
 	result := runHour(b)
 	b.ReportAllocs()

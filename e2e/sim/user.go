@@ -32,9 +32,9 @@ type user struct {
 func NewUser(script *Script) Process { return &user{script: script} }
 
 const (
-	namespace = metav1.NamespaceDefault
-	finalizer = "example.com/held"
-	wakeDeed  = "deed "
+	namespace  = metav1.NamespaceDefault
+	finalizer  = "example.com/held"
+	wakeAction = "deed "
 	// A name that is taken is asked for again, so often.
 	retries    = 15
 	retryAfter = 3 * time.Second
@@ -51,11 +51,11 @@ func (u *user) Step(now time.Time, in Input, out Out) {
 		u.client, u.calm = newClient(proto.Admin, in), now.Add(u.script.FaultsEnd)
 		for i, action := range u.script.Actions {
 			if !action.Kind.isFault() && action.Kind != Compact && action.Kind != WebhookDenies {
-				out.Wake(wakeDeed+strconv.Itoa(i)+" 0", now.Add(action.At))
+				out.Wake(wakeAction+strconv.Itoa(i)+" 0", now.Add(action.At))
 			}
 		}
 	case Alarm:
-		rest, ok := strings.CutPrefix(in.Key, wakeDeed)
+		rest, ok := strings.CutPrefix(in.Key, wakeAction)
 		if !ok {
 			return
 		}
@@ -81,11 +81,11 @@ func (u *user) do(now time.Time, out Out, i, tries int) {
 	then := func(now time.Time, got Outcome, out Out) {
 		taken := apierrors.IsAlreadyExists(got.Err) || apierrors.IsTooManyRequests(got.Err) && action.Kind == EvictPodOf
 		if (taken || Unanswered(got.Err)) && tries < retries {
-			out.Wake(wakeDeed+strconv.Itoa(i)+" "+strconv.Itoa(tries+1), now.Add(retryAfter))
+			out.Wake(wakeAction+strconv.Itoa(i)+" "+strconv.Itoa(tries+1), now.Add(retryAfter))
 		}
 	}
 	if slices.Contains([]ActionKind{DeletePodOf, DeleteReadyAhead, EvictPodOf, Unlabel, Relabel}, action.Kind) {
-		u.doToPods(now, out, action, then)
+		u.changePods(now, out, action, then)
 		return
 	}
 	u.ask(now, out, u.requestOf(action), then)
@@ -234,7 +234,7 @@ func podFor(action Action, within string) *corev1.Pod {
 	return pod
 }
 
-// templateFor is a pod of one container, and what its shape adds.
+// templateFor returns a template of one container, with what the shape adds.
 func templateFor(action Action) corev1.PodTemplateSpec {
 	container := corev1.Container{Name: "main", Image: "scripted", Args: slices.Clone(action.App.Args())}
 	if action.PreStop > 0 {

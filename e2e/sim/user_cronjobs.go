@@ -38,7 +38,7 @@ func cronJobRequest(action Action, within string) Ask {
 	return mergeRequest(its, map[string]any{"spec": map[string]any{"suspend": action.Kind == SuspendCronJob}})
 }
 
-// cronJobFor has the Job of an action be made at its times.
+// cronJobFor returns the CronJob of an action.
 func cronJobFor(action Action) *batchv1.CronJob {
 	times := action.Shape.CronJob
 	return &batchv1.CronJob{

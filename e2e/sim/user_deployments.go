@@ -42,7 +42,7 @@ type RolloutOptions struct {
 // versionAnnotation is on a template, and says which it is.
 const versionAnnotation = "example.com/version"
 
-// versionFor is the template of a Deployment's version.
+// versionFor returns the template of a Deployment's version.
 func versionFor(action Action) corev1.PodTemplateSpec {
 	template := templateFor(action)
 	metav1.SetMetaDataAnnotation(&template.ObjectMeta, versionAnnotation, strconv.Itoa(action.Shape.Rollout.Version))

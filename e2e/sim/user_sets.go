@@ -56,7 +56,7 @@ func setRequest(action Action, within string) Ask {
 	return mergeRequest(its, map[string]any{"spec": map[string]any{"suspend": action.Kind == SuspendJob}})
 }
 
-// jobFor is a Job of Count completions, of which half are tried at once.
+// jobFor returns a Job of Count completions, half of them in parallel.
 func jobFor(action Action) *batchv1.Job {
 	its := &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{Name: action.Name},
@@ -66,14 +66,14 @@ func jobFor(action Action) *batchv1.Job {
 	return its
 }
 
-// second is what the name of a set's second budget ends in.
-const second = "-too"
+// secondSuffix ends the name of a set's second budget.
+const secondSuffix = "-too"
 
 // setOfBudget returns the set whose pods a budget selects.
-func setOfBudget(budget string) string { return strings.TrimSuffix(budget, second) }
+func setOfBudget(budget string) string { return strings.TrimSuffix(budget, secondSuffix) }
 
-// budgetFor is the budget of a set, of which Count pods at least are to be healthy, or all
-// but one when that is zero.
+// budgetFor returns the budget of a set. At least Count pods must be healthy; if Count is 0, all
+// but one.
 func budgetFor(action Action) *policyv1.PodDisruptionBudget {
 	budget := &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Name: action.Name}, Spec: policyv1.PodDisruptionBudgetSpec{Selector: selector(setOfBudget(action.Name))},
@@ -114,9 +114,9 @@ const (
 	labelWas = "was"
 )
 
-// doToPods asks which pods a set has, and does to one of them what an action says, or to all that
-// it once had.
-func (u *user) doToPods(now time.Time, out Out, action Action, then Then) {
+// changePods lists the pods of a set, and carries out the action on one of them, or on all pods
+// that the set once had.
+func (u *user) changePods(now time.Time, out Out, action Action, then Then) {
 	within, set := action.namespacedName()
 	pods := podapi.Target{Kind: kindOfResource("pods"), Namespace: within}
 	of := labelApp + "=" + set
