@@ -37,9 +37,9 @@ func truthCommand(env Env) *cli.Command {
 
 // Truth compares the API's state of pods with the nodes' state.
 type Truth struct {
-	At   time.Time   `json:"at"`
-	Rows []TruthRow  `json:"pods"`
-	Seen []TruthNode `json:"nodes"`
+	At    time.Time   `json:"at"`
+	Rows  []TruthRow  `json:"pods"`
+	Nodes []TruthNode `json:"nodes"`
 	// Windows are the split-brain windows, open and closed, as far back as the history goes.
 	// Sources are the processes whose history that is.
 	Windows []windows.Window `json:"windows"`
@@ -68,9 +68,10 @@ type TruthRow struct {
 	Alive int `json:"alive"`
 	// PIDs are the processes of those containers on the node's machine. Scripted counts containers
 	// without a process.
-	PIDs     []int  `json:"pids,omitempty"`
-	Scripted int    `json:"scripted,omitempty"`
-	There    string `json:"there"`
+	PIDs     []int `json:"pids,omitempty"`
+	Scripted int   `json:"scripted,omitempty"`
+	// OnNode is the node's state: how many containers are alive, or unknown.
+	OnNode string `json:"there"`
 	// Verdict names a difference between both states, for example an orphan.
 	Verdict string `json:"verdict,omitempty"`
 }
@@ -103,7 +104,7 @@ func runTruth(ctx context.Context, c *call) error {
 	answers := c.askRuntimes(ctx, nodes)
 	truth := Truth{At: c.env.Clock.Now(), Rows: []TruthRow{}, Windows: []windows.Window{}}
 	for i, node := range nodes {
-		truth.Seen = append(truth.Seen, TruthNode{Node: node, AgeSeconds: truth.At.Sub(answers[i].At).Seconds(), Err: answers[i].Err})
+		truth.Nodes = append(truth.Nodes, TruthNode{Node: node, AgeSeconds: truth.At.Sub(answers[i].At).Seconds(), Err: answers[i].Err})
 		truth.Rows = append(truth.Rows, compareNode(node, podsOn(pods.Items, node), answers[i])...)
 	}
 	reader, err := c.openHistory(ctx)
@@ -196,12 +197,12 @@ func compareNode(node string, pods []*corev1.Pod, answer inspect.Answer[inspect.
 func (r *TruthRow) setVerdict(known bool) {
 	switch {
 	case !known:
-		r.There = "unknown"
+		r.OnNode = "unknown"
 		return
 	case r.Alive == 0:
-		r.There = "nothing alive"
+		r.OnNode = "nothing alive"
 	default:
-		r.There = fmt.Sprintf("%d alive", r.Alive) + formatProcesses(r.PIDs, r.Scripted)
+		r.OnNode = fmt.Sprintf("%d alive", r.Alive) + formatProcesses(r.PIDs, r.Scripted)
 	}
 	switch {
 	case r.API == "gone" && r.Alive > 0:
@@ -218,12 +219,12 @@ func (c *call) printTruth(truth Truth) error {
 	table := printers.GetNewTabWriter(c.stdout)
 	terminal.Printf(table, "NODE\tNAMESPACE\tPOD\tUID\tAPI\tNODE SAYS\tVERDICT\n")
 	for _, row := range truth.Rows {
-		terminal.Printf(table, "%s\t%s\t%s\t%.8s\t%s\t%s\t%s\n", row.Node, row.Namespace, row.Name, row.UID, row.API, row.There, row.Verdict)
+		terminal.Printf(table, "%s\t%s\t%s\t%.8s\t%s\t%s\t%s\n", row.Node, row.Namespace, row.Name, row.UID, row.API, row.OnNode, row.Verdict)
 	}
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	for _, node := range truth.Seen {
+	for _, node := range truth.Nodes {
 		if node.Err != "" {
 			terminal.Printf(c.stdout, "\n%s says nothing: %s\n", node.Node, node.Err)
 		}
@@ -251,8 +252,8 @@ func (c *call) printTruth(truth Truth) error {
 
 // allSources are the runtimes that were asked just now, and the sources of the windows.
 func (t Truth) allSources() []why.Source {
-	all := make([]why.Source, 0, len(t.Seen)+len(t.Sources))
-	for _, node := range t.Seen {
+	all := make([]why.Source, 0, len(t.Nodes)+len(t.Sources))
+	for _, node := range t.Nodes {
 		all = append(all, why.Source{Name: "runtime/" + node.Node, AgeSeconds: node.AgeSeconds, Err: node.Err})
 	}
 	for _, s := range t.Sources {

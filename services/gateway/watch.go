@@ -53,7 +53,7 @@ func (c *call) serveWatch() error {
 		return err
 	}
 	defer out.close()
-	w := &clientWatch{call: c, target: target, opts: opts, live: reader, frames: frames, to: out}
+	w := &clientWatch{call: c, target: target, opts: opts, reader: reader, frames: frames, out: out}
 	w.revision, _ = strconv.ParseUint(opts.ResourceVersion, 10, 64) // the apiserver has accepted it
 	return w.run(out.context(), backlog)
 }
@@ -72,9 +72,9 @@ type clientWatch struct {
 	*call
 	target podapi.Target
 	opts   metav1.ListOptions
-	live   *watchReader
+	reader *watchReader
 	frames *framer
-	to     sink
+	out    sink
 	// revision is the revision up to which the client has received all events.
 	revision       uint64
 	lastBookmarkAt time.Time
@@ -103,7 +103,7 @@ func (w *clientWatch) run(ctx context.Context, backlog podapi.Backlog) error {
 			return nil
 		}
 	}
-	for w.to.flush() == nil && w.deliverReady(ctx) {
+	for w.out.flush() == nil && w.deliverReady(ctx) {
 	}
 	return nil
 }
@@ -115,15 +115,15 @@ func (w *clientWatch) deliverReady(ctx context.Context) bool {
 		return false
 	case <-w.ending:
 		return false
-	case <-w.live.ready():
+	case <-w.reader.ready():
 	}
 	for {
-		change := w.live.next()
+		change := w.reader.next()
 		if change == nil || !w.deliver(ctx, change) {
 			return false
 		}
 		select {
-		case <-w.live.ready():
+		case <-w.reader.ready():
 		default:
 			return true
 		}
@@ -181,7 +181,7 @@ func (w *clientWatch) sendEvent(ctx context.Context, change *event) bool {
 		w.cfg.Log.ErrorContext(ctx, "a watch ends, because an event cannot be encoded", "path", w.r.URL.Path, "cause", err)
 		return false
 	}
-	if w.to.write(frame) != nil {
+	if w.out.write(frame) != nil {
 		return false
 	}
 	w.telemetry.events.Add(1, w.kind.Group, w.kind.Version, w.kind.Resource)
