@@ -17,7 +17,7 @@ import (
 	"github.com/podfall/podfall/internal/fault"
 )
 
-// fakeNode is a runtime whose images are pulled in ten seconds, or not at all, and a witness of
+// fakeNode is a runtime whose images are pulled in ten seconds, or not at all, and a recorder of
 // the events.
 type fakeNode struct {
 	has   map[string]bool

@@ -47,7 +47,7 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// fakeNode is a kubelet whose pods end after as many seconds as their names say, and a witness.
+// fakeNode is a kubelet whose pods end after as many seconds as their names say, and a recorder.
 type fakeNode struct {
 	began time.Time
 	pods  []*corev1.Pod

@@ -148,8 +148,8 @@ func TestEnvFileLinks(t *testing.T) {
 func FuzzNames(f *testing.F) {
 	f.Fuzz(func(t *testing.T, uid, name, path string) {
 		s := newTestNode(t)
-		for _, witness := range []string{"witness", "kubelet/witness", "kubelet/pods/other/volumes/kubernetes.io~empty-dir/v/witness"} {
-			if err := os.MkdirAll(filepath.Join(s.dir, witness), 0o700); err != nil {
+		for _, canary := range []string{"witness", "kubelet/witness", "kubelet/pods/other/volumes/kubernetes.io~empty-dir/v/witness"} {
+			if err := os.MkdirAll(filepath.Join(s.dir, canary), 0o700); err != nil {
 				t.Fatal(err)
 			}
 		}
