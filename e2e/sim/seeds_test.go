@@ -50,7 +50,7 @@ func chosenSeeds(t *testing.T) []uint64 {
 	for i := range many {
 		all = append(all, first+uint64(i))
 	}
-	t.Logf("seeds %d to %d; to play them again: go test ./sim -run 'TestSeeds$' -from %d -seeds %d", first, first+uint64(many)-1, first, many)
+	t.Logf("seeds %d to %d; to play them again: go test ./e2e/sim -run 'TestSeeds$' -from %d -seeds %d", first, first+uint64(many)-1, first, many)
 	return all
 }
 
@@ -190,7 +190,7 @@ func (y *totals) runSeed(t *testing.T, number uint64) {
 		}
 		return
 	}
-	t.Errorf("seed %d: %v\nto play it again: go test ./sim -run TestReplay -seed %d", number, err, number)
+	t.Errorf("seed %d: %v\nto play it again: go test ./e2e/sim -run TestReplay -seed %d", number, err, number)
 	for _, result := range results {
 		if broken := result.Err(); broken != nil {
 			t.Log(broken)
