@@ -240,7 +240,7 @@ func (t *logReader) waitForMore(ctx context.Context, changes *watchReader) bool 
 
 // hasEnded reports whether the container will write no more.
 func (t *logReader) hasEnded(ctx context.Context) bool {
-	pod, err := t.call.getPod(ctx)
+	pod, err := t.getPod(ctx)
 	if err != nil {
 		return apierrors.IsNotFound(err) || ctx.Err() != nil
 	}

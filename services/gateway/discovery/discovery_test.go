@@ -23,13 +23,13 @@ import (
 	"github.com/podfall/podfall/services/gateway/discovery"
 )
 
-// fixed is a directory of the built-in kinds and a few definitions.
-type fixed struct {
+// fixedDirectory is a directory of the built-in kinds and a few definitions.
+type fixedDirectory struct {
 	crds    []*apiextensionsv1.CustomResourceDefinition
 	changed chan struct{}
 }
 
-func (f *fixed) All() []kinds.Kind {
+func (f *fixedDirectory) All() []kinds.Kind {
 	all := kinds.ServedByDefault()
 	for _, crd := range f.crds {
 		all = append(all, kinds.FromCRD(crd)...)
@@ -37,7 +37,7 @@ func (f *fixed) All() []kinds.Kind {
 	return all
 }
 
-func (f *fixed) CRD(gr schema.GroupResource) *apiextensionsv1.CustomResourceDefinition {
+func (f *fixedDirectory) CRD(gr schema.GroupResource) *apiextensionsv1.CustomResourceDefinition {
 	for _, crd := range f.crds {
 		if crd.Name == gr.String() {
 			return crd
@@ -46,7 +46,7 @@ func (f *fixed) CRD(gr schema.GroupResource) *apiextensionsv1.CustomResourceDefi
 	return nil
 }
 
-func (f *fixed) Changed() <-chan struct{} { return f.changed }
+func (f *fixedDirectory) Changed() <-chan struct{} { return f.changed }
 
 // crontabs is a definition with two versions, of which one has a status and a scale.
 func crontabs() *apiextensionsv1.CustomResourceDefinition {
@@ -112,7 +112,7 @@ func client(t *testing.T, server *httptest.Server) *clientdiscovery.DiscoveryCli
 // TestClientGo: client-go sees the same in one aggregated answer and in many plain ones,
 // and it is what the table of kinds has.
 func TestClientGo(t *testing.T) {
-	server := serve(t, &fixed{crds: []*apiextensionsv1.CustomResourceDefinition{crontabs()}})
+	server := serve(t, &fixedDirectory{crds: []*apiextensionsv1.CustomResourceDefinition{crontabs()}})
 	aggregated, legacy := client(t, server), client(t, server)
 	legacy.UseLegacyDiscovery = true
 	groups, lists, err := aggregated.ServerGroupsAndResources()
@@ -161,7 +161,7 @@ func TestClientGo(t *testing.T) {
 
 // TestMapper: what people type finds the kinds that upstream's order of groups makes it find.
 func TestMapper(t *testing.T) {
-	c := client(t, serve(t, &fixed{crds: []*apiextensionsv1.CustomResourceDefinition{crontabs()}}))
+	c := client(t, serve(t, &fixedDirectory{crds: []*apiextensionsv1.CustomResourceDefinition{crontabs()}}))
 	groups, err := restmapper.GetAPIGroupResources(c)
 	if err != nil {
 		t.Fatal(err)
@@ -196,7 +196,7 @@ func TestMapper(t *testing.T) {
 
 // TestVersion: tools compare versions, and people see whose it is.
 func TestVersion(t *testing.T) {
-	info, err := client(t, serve(t, &fixed{})).ServerVersion()
+	info, err := client(t, serve(t, &fixedDirectory{})).ServerVersion()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,7 +207,7 @@ func TestVersion(t *testing.T) {
 
 // TestOpenAPI: client-go reads both documents, custom kinds included.
 func TestOpenAPI(t *testing.T) {
-	c := client(t, serve(t, &fixed{crds: []*apiextensionsv1.CustomResourceDefinition{crontabs()}}))
+	c := client(t, serve(t, &fixedDirectory{crds: []*apiextensionsv1.CustomResourceDefinition{crontabs()}}))
 	two, err := c.OpenAPISchema()
 	if err != nil {
 		t.Fatal(err)
@@ -258,20 +258,20 @@ func TestOpenAPI(t *testing.T) {
 
 // TestReferences: every definition that a document refers to is in it.
 func TestReferences(t *testing.T) {
-	server := serve(t, &fixed{crds: []*apiextensionsv1.CustomResourceDefinition{crontabs()}})
+	server := serve(t, &fixedDirectory{crds: []*apiextensionsv1.CustomResourceDefinition{crontabs()}})
 	paths, err := client(t, server).OpenAPIV3().Paths()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for path := range paths {
 		_, body := get(t, server.URL+"/openapi/v3/"+path, nil)
-		dangling(t, path, body, "#/components/schemas/", "components", "schemas")
+		checkReferences(t, path, body, "#/components/schemas/", "components", "schemas")
 	}
 	_, body := get(t, server.URL+"/openapi/v2", nil)
-	dangling(t, "v2", body, "#/definitions/", "definitions")
+	checkReferences(t, "v2", body, "#/definitions/", "definitions")
 }
 
-func dangling(t *testing.T, path string, document []byte, prefix string, where ...string) {
+func checkReferences(t *testing.T, path string, document []byte, prefix string, where ...string) {
 	t.Helper()
 	var definitions map[string]any
 	if err := json.Unmarshal(document, &definitions); err != nil {
@@ -292,13 +292,13 @@ func dangling(t *testing.T, path string, document []byte, prefix string, where .
 	}
 }
 
-// answered is what came back.
-type answered struct {
+// httpAnswer is the status and header of an answer.
+type httpAnswer struct {
 	code   int
 	header http.Header
 }
 
-func get(t *testing.T, url string, header http.Header) (answered, []byte) {
+func get(t *testing.T, url string, header http.Header) (httpAnswer, []byte) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 	if err != nil {
@@ -315,12 +315,12 @@ func get(t *testing.T, url string, header http.Header) (answered, []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return answered{response.StatusCode, response.Header}, body
+	return httpAnswer{response.StatusCode, response.Header}, body
 }
 
 // TestAnswers: what a client accepts, and what it has already.
 func TestAnswers(t *testing.T) {
-	dir := &fixed{changed: make(chan struct{})}
+	dir := &fixedDirectory{changed: make(chan struct{})}
 	server := serve(t, dir)
 	const v2 = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 	for _, c := range []struct {
