@@ -30,6 +30,8 @@ type process struct {
 	in        io.Reader
 	out, errs io.Writer
 	variable  func(name string) string
+	// release gives the handling of interrupts back to the operating system; nil does nothing.
+	release func()
 }
 
 const (
@@ -86,7 +88,7 @@ func newApp(p process, layout cluster.Layout) (*cli.App, error) {
 		Commands: append(own, client.Commands(env)...),
 		Reader:   p.in, Writer: terminal.Writer(p.out), ErrWriter: terminal.Writer(p.errs),
 		HideHelpCommand: true,
-		Action:          unknown,
+		Action:          cli.ShowAppHelp,
 		ExitErrHandler:  func(*cli.Context, error) {}, // run prints and decides
 		OnUsageError:    func(_ *cli.Context, err error, _ bool) error { return usage("%v", err) },
 	}, nil
@@ -112,14 +114,10 @@ func strict(parents string, commands []*cli.Command) {
 	}
 }
 
-// unknown answers a line without a command, or with one that does not exist.
-func unknown(c *cli.Context) error {
-	if !c.Args().Present() {
-		return cli.ShowAppHelp(c)
-	}
-	name := c.Args().First()
+// unknown refuses a command that does not exist, and suggests one of podfall's own or kubectl's.
+func unknown(own []*cli.Command, name string) error {
 	text := fmt.Sprintf("unknown command %q; podfall --help lists them", name)
-	if near := nearestCommand(c.App.Commands, name); near != "" {
+	if near := nearestCommand(append(own, kubectlHelp(own)...), name); near != "" {
 		text += fmt.Sprintf(". Did you mean %q?", near)
 	}
 	return usage("%s", text)
@@ -133,7 +131,7 @@ const maxTypos = 2
 func nearestCommand(commands []*cli.Command, word string) string {
 	nearest, fewest := "", maxTypos+1
 	for _, command := range commands {
-		if command.Hidden || command.Category != "" {
+		if command.Hidden || command.Category != "" && command.Category != kubectlCategory {
 			continue
 		}
 		for _, name := range command.Names() {

@@ -98,22 +98,7 @@ type Nodes interface {
 // Commands are the commands of this package.
 func Commands(env Env) []*cli.Command {
 	commands := []*cli.Command{
-		getCommand(env),
-		describeCommand(env),
-		deleteCommand(env),
-		createCommand(env),
-		applyCommand(env),
-		patchCommand(env),
-		logsCommand(env),
-		execCommand(env),
-		attachCommand(env),
-		eventsCommand(env),
-		waitCommand(env),
-		cordonCommand(env),
-		uncordonCommand(env),
 		versionCommand(env),
-		apiResourcesCommand(env),
-		explainCommand(env),
 		whyCommand(env),
 		timelineCommand(env),
 		truthCommand(env),
