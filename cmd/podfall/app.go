@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,7 +14,6 @@ import (
 	"github.com/xrash/smetrics"
 
 	"github.com/podfall/podfall/cmd/podfall/cluster"
-	"github.com/podfall/podfall/internal/bus"
 	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/internal/mgmt"
 	"github.com/podfall/podfall/internal/podapi"
@@ -43,9 +41,7 @@ const (
 // newApp is every command there is, about the cluster in the layout.
 func newApp(p process, layout cluster.Layout) (*cli.App, error) {
 	env := client.Env{
-		Stdin: p.in, Stdout: p.out, Stderr: p.errs,
-		TTY: isTerminal(p.errs) && p.variable("NO_COLOR") == "", Terminal: terminalOf(p.in),
-		History: layout.History(),
+		Stdout: p.out, Stderr: p.errs, History: layout.History(),
 	}
 	options, err := layout.Load()
 	switch {
@@ -153,7 +149,6 @@ func dial(ctx context.Context, layout cluster.Layout, movement *clock.Movement, 
 	stop := follow(ctx, conn, movement)
 	return &client.Session{
 		API:   podapi.New(conn, podapi.Config{Clock: movement.Clock(), Warn: client.Warner(errs)}),
-		Nodes: nodes{conn},
 		Inspect: func(ctx context.Context, process string) ([]byte, error) {
 			return mgmt.NewClient(conn).Inspect(ctx, process, nil)
 		},
@@ -172,19 +167,6 @@ type plane struct{ *mgmt.Client }
 func (p plane) Processes(ctx context.Context) ([]string, error) {
 	board, err := p.Get(ctx)
 	return processesOf(board), err
-}
-
-// nodes reaches the kubelets over the bus.
-type nodes struct{ conn *bus.Conn }
-
-// Ask implements client.Nodes.
-func (n nodes) Ask(ctx context.Context, node, verb string, request []byte) ([]byte, error) {
-	return n.conn.Request(ctx, proto.Node(node), proto.NodeSubject(node, verb), request)
-}
-
-// Open implements client.Nodes.
-func (n nodes) Open(ctx context.Context, node, verb string, request []byte) (client.Conversation, error) {
-	return n.conn.Open(ctx, proto.Node(node), proto.NodeSubject(node, verb), request)
 }
 
 // layoutFor is the cluster that the command line is about: --data wherever it stands,
@@ -209,13 +191,4 @@ func layoutFor(p process) (cluster.Layout, error) {
 	}
 	root, err := filepath.Abs(data)
 	return cluster.Layout{Root: root}, err
-}
-
-func isTerminal(out io.Writer) bool {
-	file, ok := out.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := file.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }

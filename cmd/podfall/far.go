@@ -15,8 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -30,15 +28,11 @@ import (
 )
 
 // far is a cluster whose data directory is not at hand: its gateway, as a kubeconfig says
-// where that is. It reads, asks the processes, and changes nothing: for that there is
-// kubectl.
+// where that is.
 type far struct {
 	http *http.Client
 	base string
 }
-
-// errFar answers what a far cluster is not asked to do.
-var errFar = errors.New("over a kubeconfig podfall reads and explains: use kubectl for this, or name the cluster's directory with --data")
 
 // dialFar connects to the cluster that the kubeconfig has as its current one, and this
 // process's clock to its clock. It fails with missing when there is no kubeconfig.
@@ -239,24 +233,4 @@ func (f *far) List(ctx context.Context, t podapi.Target, opts metav1.ListOptions
 		return err
 	})
 	return page, err
-}
-
-// CreateRaw implements client.API.
-func (*far) CreateRaw(context.Context, podapi.Target, string, []byte, metav1.CreateOptions) (kinds.Object, error) {
-	return nil, errFar
-}
-
-// Patch implements client.API.
-func (*far) Patch(context.Context, podapi.Target, types.PatchType, []byte, metav1.PatchOptions) (kinds.Object, error) {
-	return nil, errFar
-}
-
-// Delete implements client.API.
-func (*far) Delete(context.Context, podapi.Target, metav1.DeleteOptions) (runtime.Object, error) {
-	return nil, errFar
-}
-
-// Watch implements client.API.
-func (*far) Watch(context.Context, podapi.Target, metav1.ListOptions) (watch.Interface, error) {
-	return nil, errFar
 }

@@ -59,7 +59,7 @@ func runKubectl(ctx context.Context, p process, layout cluster.Layout, own []*cl
 	switch {
 	case errors.Is(err, cluster.ErrNoCluster):
 		missing := err
-		cfg.Check = func() error { return checkFar(ctx, missing) }
+		cfg.Check = func() error { return requirePodfall(ctx, missing) }
 		return kubectl.Run(ctx, cfg)
 	case err != nil:
 		return 0, err
@@ -194,9 +194,9 @@ func (p busProcesses) Ask(ctx context.Context, process, question string) ([]byte
 // Clock implements gateway.Processes.
 func (p busProcesses) Clock() clock.Face { return p.movement.Face() }
 
-// checkFar returns an error unless the kubeconfig leads to a podfall cluster: nobody who forgot
+// requirePodfall returns an error unless the kubeconfig leads to a podfall cluster: nobody who forgot
 // --data may change another cluster.
-func checkFar(ctx context.Context, missing error) error {
+func requirePodfall(ctx context.Context, missing error) error {
 	session, err := dialFar(ctx, clock.NewMovement(nil), missing)
 	if err == nil {
 		session.Close()

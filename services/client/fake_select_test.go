@@ -1,4 +1,4 @@
-package fake
+package client_test
 
 import (
 	"fmt"
