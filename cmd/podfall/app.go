@@ -30,6 +30,8 @@ type process struct {
 	variable  func(name string) string
 	// release gives the handling of interrupts back to the operating system; nil does nothing.
 	release func()
+	// forks gives kubectl's commands a process of their own, because their code may end its process.
+	forks bool
 }
 
 const (

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -43,6 +45,9 @@ func after(args []string, word string) []string { return args[slices.Index(args,
 // runKubectl runs kubectl's code against the cluster in the layout; without one, against the
 // cluster that the kubeconfig or the flags name.
 func runKubectl(ctx context.Context, p process, layout cluster.Layout, own []*cli.Command) (code int, err error) {
+	if p.forks {
+		return forkKubectl(ctx, p)
+	}
 	if p.release != nil {
 		p.release() // kubectl handles interrupts itself
 	}
@@ -69,6 +74,21 @@ func runKubectl(ctx context.Context, p process, layout cluster.Layout, own []*cl
 	cfg.Kubeconfig = layout.Kubeconfig()
 	cfg.Connect = func() (*rest.Config, error) { return inner.start(ctx) }
 	return kubectl.Run(ctx, cfg)
+}
+
+// forkKubectl runs the command line in a process of its own.
+func forkKubectl(ctx context.Context, p process) (code int, err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return 0, err
+	}
+	command := exec.CommandContext(ctx, self, p.args...)
+	command.Stdin, command.Stdout, command.Stderr = p.in, p.out, p.errs
+	err = command.Run()
+	if _, ended := errors.AsType[*exec.ExitError](err); ended {
+		err = nil
+	}
+	return command.ProcessState.ExitCode(), err
 }
 
 // kubectlCategory is the heading of kubectl's commands in the help.
