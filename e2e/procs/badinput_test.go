@@ -257,7 +257,7 @@ func TestBadManifests(t *testing.T) {
 		"a YAML bomb":      {"", bomb, ""},
 		"no such file":     {filepath.Join(dir, "none.yaml"), "", "does not exist"},
 		"empty directory":  {filepath.Join(dir, "empty"), "", "recognized file extensions"},
-		"a URL":            {"https://example.com/pod.yaml", "", "podfall reads no URLs"},
+		"a URL of nobody":  {"http://127.0.0.1:1/pod.yaml", "", "connection refused"},
 		"no file but -f":   {"", "\n", "no objects passed to apply"},
 		"a node of a node": {"", "apiVersion: v1\nkind: Node\nmetadata: {name: extra, namespace: default}\nspec: {podCIDR: [1]}\n", "podCIDR"},
 	} {
