@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/podfall/podfall/internal/clock"
-	"github.com/podfall/podfall/internal/podlog"
+	"github.com/podfall/podfall/services/gateway/podlog"
 	"github.com/podfall/podfall/proto"
 )
 

@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/podfall/podfall/internal/podlog"
+	"github.com/podfall/podfall/services/gateway/podlog"
 	"github.com/podfall/podfall/proto"
 )
 

@@ -9,7 +9,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/podfall/podfall/internal/podlog"
+	"github.com/podfall/podfall/services/gateway/podlog"
 	"github.com/podfall/podfall/proto"
 )
 
