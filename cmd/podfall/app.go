@@ -150,7 +150,7 @@ func dial(ctx context.Context, layout cluster.Layout, movement *clock.Movement, 
 	}
 	stop := follow(ctx, conn, movement)
 	return &client.Session{
-		API:   podapi.New(conn, podapi.Config{Clock: movement.Clock(), Warn: client.Warner(errs)}),
+		API: podapi.New(conn, podapi.Config{Clock: movement.Clock(), Warn: client.Warner(errs)}),
 		Inspect: func(ctx context.Context, process string) ([]byte, error) {
 			return mgmt.NewClient(conn).Inspect(ctx, process, nil)
 		},

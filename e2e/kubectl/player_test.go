@@ -200,7 +200,7 @@ func stdin(l *line) string {
 }
 
 var (
-	namespaced = regexp.MustCompile(`kubectl (get|describe|delete|create|apply|patch|logs|exec|events|wait)\b`)
+	namespaced = regexp.MustCompile(`kubectl (get|describe|delete|create|apply|patch|logs|exec|events|wait|edit|diff|replace|rollout|scale|set|expose|autoscale|run|label|annotate)\b`)
 	elsewhere  = regexp.MustCompile(` (-n|-A|--namespace|--all-namespaces)\b`)
 )
 

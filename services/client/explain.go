@@ -16,14 +16,14 @@ import (
 func explainError(err error) string {
 	var refused apierrors.APIStatus
 	if errors.As(err, &refused) {
-		switch status := refused.Status(); status.Reason {
-		case metav1.StatusReasonUnauthorized:
+		status := refused.Status()
+		if status.Reason == metav1.StatusReasonUnauthorized {
 			return fmt.Sprintf("error: You must be logged in to the server (%s)", terminal.Line(status.Message))
-		case metav1.StatusReasonUnknown:
-			return "Error from server: " + terminal.Line(status.Message)
-		default:
-			return fmt.Sprintf("Error from server (%s): %s", status.Reason, terminal.Line(status.Message))
 		}
+		if status.Reason == metav1.StatusReasonUnknown {
+			return "Error from server: " + terminal.Line(status.Message)
+		}
+		return fmt.Sprintf("Error from server (%s): %s", status.Reason, terminal.Line(status.Message))
 	}
 	if text := err.Error(); strings.HasPrefix(text, "error: ") {
 		return text

@@ -9,8 +9,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/podfall/podfall/services/gateway/podlog"
 	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/services/gateway/podlog"
 )
 
 // FuzzReader: whatever a kubelet answers, its lines come once, in the order of their times,

@@ -12,8 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/podfall/podfall/services/gateway/podlog"
 	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/services/gateway/podlog"
 )
 
 // kubelet has a log whose lines are a second apart.
