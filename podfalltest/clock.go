@@ -6,10 +6,11 @@ import (
 	"github.com/podfall/podfall/internal/clock"
 )
 
-// Now is the cluster's time: the wall's, unless it has a [Speed] or has been moved.
+// Now returns the cluster's time. It equals wall time unless the clock has a [Speed] or was
+// changed.
 func (c *Cluster) Now() time.Time { return c.clock.Now() }
 
-// Sleep waits for d of the cluster's time.
+// Sleep waits for d of cluster time.
 func (c *Cluster) Sleep(d time.Duration) {
 	c.t.Helper()
 	if err := c.clock.Sleep(c.t.Context(), d); err != nil {
@@ -17,41 +18,46 @@ func (c *Cluster) Sleep(d time.Duration) {
 	}
 }
 
-// SetSpeed makes the cluster's clock run at another speed from now on: 0.001 to 10,000
-// seconds of the cluster in one of the wall. What is under way goes on at that speed: of a
-// grace of 30 s that has run for 10 s, the other 20 s take 2 s of the wall at speed 10.
+// SetSpeed changes the speed of the cluster's clock: 0.001 to 10,000 cluster seconds per wall
+// second. It applies to waits under way too. If 10 s of a 30 s grace have passed, the other 20 s
+// take 2 s of wall time at speed 10.
 func (c *Cluster) SetSpeed(rate float64) {
 	c.t.Helper()
-	c.move("SetSpeed", func(face clock.Face, now time.Time) (clock.Face, error) { return face.Paced(now, rate) })
+	c.changeClock("SetSpeed", func(schedule clock.Schedule, now time.Time) (clock.Schedule, error) {
+		return schedule.WithSpeed(now, rate)
+	})
 }
 
-// Pause makes the cluster's clock stand still until Resume: no grace ends, no lease expires,
-// nothing that is repeated now and then is. What happens because something else has
-// happened goes on happening.
+// Pause stops the cluster's clock until Resume: no grace ends, no lease expires, and no periodic
+// work runs. Work triggered by events goes on.
 func (c *Cluster) Pause() {
 	c.t.Helper()
-	c.move("Pause", func(face clock.Face, now time.Time) (clock.Face, error) { return face.PausedFrom(now), nil })
+	c.changeClock("Pause", func(schedule clock.Schedule, now time.Time) (clock.Schedule, error) {
+		return schedule.WithPause(now), nil
+	})
 }
 
-// Resume lets a cluster's clock go on that was paused, at the speed that it had.
+// Resume continues a paused clock at its previous speed.
 func (c *Cluster) Resume() {
 	c.t.Helper()
-	c.move("Resume", func(face clock.Face, now time.Time) (clock.Face, error) { return face.ResumedFrom(now), nil })
+	c.changeClock("Resume", func(schedule clock.Schedule, now time.Time) (clock.Schedule, error) {
+		return schedule.WithResume(now), nil
+	})
 }
 
-// Step makes the cluster's clock jump ahead by d, paused or not. All that is due by then is
-// due at once, in order, and nobody has done in between what takes time: the nodes' leases
-// are older by d too, so that nodes may be NotReady until their kubelets have renewed them.
-// To live through the time, sleep in a bubble, or use SetSpeed.
+// Step advances the cluster's clock by d at once, paused or not. Everything due by then becomes due
+// at once, in order. Nothing can run in between, so the nodes' leases age by d too, and nodes may
+// be NotReady until their kubelets renew them. To let the cluster work through the time, sleep in a
+// bubble or use SetSpeed.
 func (c *Cluster) Step(d time.Duration) {
 	c.t.Helper()
-	c.move("Step", func(face clock.Face, now time.Time) (clock.Face, error) { return face.Stepped(now, d) })
+	c.changeClock("Step", func(schedule clock.Schedule, now time.Time) (clock.Schedule, error) { return schedule.WithStep(now, d) })
 }
 
-func (c *Cluster) move(how string, change func(clock.Face, time.Time) (clock.Face, error)) {
+func (c *Cluster) changeClock(how string, change func(clock.Schedule, time.Time) (clock.Schedule, error)) {
 	c.t.Helper()
-	if err := c.movement.Change(change); err != nil {
+	if err := c.driver.Change(change); err != nil {
 		c.t.Fatalf("podfalltest: %s: %v", how, err)
 	}
-	c.parts.Moved(c.movement.Face())
+	c.parts.RecordClock(c.driver.Schedule())
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/podfall/podfall/podfalltest"
 )
 
-// ready reports whether a node's Ready condition is that.
-func ready(t testing.TB, c *podfalltest.Cluster, name string, want corev1.ConditionStatus) func() bool {
+// readyIs returns whether a node's Ready condition has the wanted status.
+func readyIs(t testing.TB, c *podfalltest.Cluster, name string, want corev1.ConditionStatus) func() bool {
 	t.Helper()
 	return func() bool {
 		node, err := c.Client().CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
@@ -28,8 +28,8 @@ func ready(t testing.TB, c *podfalltest.Cluster, name string, want corev1.Condit
 	}
 }
 
-// TestMovingTheClock deletes a pod that ignores SIGTERM, moves the clock after 10 s of its
-// grace of 30 s, and says how long the deletion took on the wall.
+// TestMovingTheClock deletes a pod that ignores SIGTERM, changes the clock 10 s into its grace of
+// 30 s, and checks how long the deletion takes in wall time.
 func TestMovingTheClock(t *testing.T) {
 	for name, row := range map[string]struct {
 		move func(c *podfalltest.Cluster)
@@ -60,7 +60,7 @@ func TestMovingTheClock(t *testing.T) {
 				}
 				time.Sleep(10 * time.Second)
 				row.move(c)
-				eventually(t, "the pod is gone", gone(t, client, "stubborn"))
+				eventually(t, "the pod is gone", isGone(t, client, "stubborn"))
 				if took := time.Since(begin); took < row.want || took > row.want+time.Second {
 					t.Errorf("it took %v of the wall, want %v", took, row.want)
 				}
@@ -69,8 +69,8 @@ func TestMovingTheClock(t *testing.T) {
 	}
 }
 
-// TestAPauseKeepsLeases pauses a cluster in which a node is cut off: nobody notices before
-// the clock goes on, and then the others are still there.
+// TestAPauseKeepsLeases cuts a node off while the clock is paused. It stays Ready until the clock
+// continues, and the other node stays Ready even then.
 func TestAPauseKeepsLeases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := podfalltest.Start(t, podfalltest.InBubble(), podfalltest.Nodes(2))
@@ -79,7 +79,7 @@ func TestAPauseKeepsLeases(t *testing.T) {
 		c.Cut("node-1")
 		time.Sleep(time.Hour)
 		for _, node := range c.Nodes() {
-			if !ready(t, c, node, corev1.ConditionTrue)() {
+			if !readyIs(t, c, node, corev1.ConditionTrue)() {
 				t.Errorf("%s is not Ready in a pause", node)
 			}
 		}
@@ -88,16 +88,16 @@ func TestAPauseKeepsLeases(t *testing.T) {
 		}
 		c.Resume()
 		time.Sleep(time.Minute)
-		if !ready(t, c, "node-1", corev1.ConditionUnknown)() || !ready(t, c, "node-2", corev1.ConditionTrue)() {
+		if !readyIs(t, c, "node-1", corev1.ConditionUnknown)() || !readyIs(t, c, "node-2", corev1.ConditionTrue)() {
 			t.Error("a minute later: want node-1 Unknown and node-2 Ready")
 		}
 		c.Heal("node-1")
-		eventually(t, "node-1 is Ready", ready(t, c, "node-1", corev1.ConditionTrue))
+		eventually(t, "node-1 is Ready", readyIs(t, c, "node-1", corev1.ConditionTrue))
 	})
 }
 
-// TestANodeIsLostFaster has a node lost, and its pod evicted, while the clock is made faster
-// on the way: 50 s at speed 1, and the five minutes of toleration at speed 100.
+// TestANodeIsLostFaster loses a node and evicts its pod while the clock speeds up: 50 s at speed 1,
+// then five minutes of toleration at speed 100.
 func TestANodeIsLostFaster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := podfalltest.Start(t, podfalltest.InBubble(), podfalltest.Nodes(2))
@@ -111,7 +111,7 @@ func TestANodeIsLostFaster(t *testing.T) {
 		c.Cut(node)
 		begin, began := time.Now(), c.Now()
 		time.Sleep(time.Minute)
-		if !ready(t, c, node, corev1.ConditionUnknown)() {
+		if !readyIs(t, c, node, corev1.ConditionUnknown)() {
 			t.Error("a minute later the node is not Unknown")
 		}
 		c.SetSpeed(100)
@@ -127,6 +127,6 @@ func TestANodeIsLostFaster(t *testing.T) {
 		}
 		c.SetSpeed(1)
 		c.Heal(node)
-		eventually(t, "the pod is gone", gone(t, client, "web"))
+		eventually(t, "the pod is gone", isGone(t, client, "web"))
 	})
 }

@@ -6,24 +6,22 @@ import (
 	"github.com/podfall/podfall/internal/partition"
 )
 
-// Way is what a cut holds up.
+// Way says which direction a cut holds up.
 type Way int
 
 // The ways in which a node can be cut off.
 const (
-	// BothWays is silence: nothing arrives and nobody is told, as when a network drops
-	// packets.
+	// BothWays holds both directions without any error, like a network that drops packets.
 	BothWays Way = iota
-	// FromNode lets the node hear and not speak.
+	// FromNode holds only what the node sends.
 	FromNode
-	// ToNode lets the node speak and not hear.
+	// ToNode holds only what the node receives.
 	ToNode
-	// Rejected breaks connections and refuses new ones, so that both sides know at
-	// once.
+	// Rejected resets connections and refuses new ones, so that both sides notice at once.
 	Rejected
 )
 
-// spec is a cut of that way.
+// spec returns the cut for w.
 func (w Way) spec() CutSpec {
 	switch w {
 	case FromNode:
@@ -37,62 +35,61 @@ func (w Way) spec() CutSpec {
 	return CutSpec{}
 }
 
-// CutSpec is who is cut off, how, and for how long: latency, a narrow band, flapping,
-// groups, or single kinds of message. docs/faults.md explains it.
+// CutSpec describes a cut: its targets, duration, latency, bandwidth, flapping, groups, or single
+// kinds of message. docs/faults.md explains the fields.
 type CutSpec = partition.Spec
 
-// Cut cuts a node's kubelet off from the cluster, both ways unless told otherwise; its
-// containers run on. Connections that were open notice after some seconds of the wall,
-// as real ones do, except with [Rejected]. Another Cut replaces it, Heal ends it. The
-// apiserver, the controllers and the gateway can be cut off as a node can.
+// Cut cuts a node's kubelet off from the cluster, both ways by default; its containers keep
+// running. As with real networks, open connections notice after some seconds of wall time, or at
+// once with [Rejected]. Another Cut of the node replaces this one, and Heal ends it. The apiserver,
+// the controllers and the gateway can be cut off too.
 func (c *Cluster) Cut(node string, way ...Way) {
 	c.t.Helper()
-	c.mustBe(node)
+	c.requireMember(node)
 	spec := CutSpec{}
 	if len(way) > 0 {
 		spec = way[0].spec()
 	}
-	spec.Parties = []string{node}
+	spec.Members = []string{node}
 	c.AddCut(node, spec)
 }
 
-// AddCut is [Cluster.Cut] with all that can be wrong with a network, under a name of the
-// test's choice:
+// AddCut adds any kind of cut under a name:
 //
 //	c.AddCut("slow", podfalltest.CutSpec{
-//		Parties: []string{"node-1", "gateway"},
-//		Latency: metav1.Duration{Duration: 200 * time.Millisecond},
+//	Members: []string{"node-1", "gateway"},
+//	Latency: metav1.Duration{Duration: 200 * time.Millisecond},
 //	})
 //
-// A cut of that name is replaced. Durations are in the cluster's time.
+// It replaces a cut of that name. Durations are cluster time.
 func (c *Cluster) AddCut(name string, spec CutSpec) {
 	c.t.Helper()
-	added, err := partition.New(name, spec, c.parts.Parties(), c.clock.Now())
+	added, err := partition.New(name, spec, c.parts.Members(), c.clock.Now())
 	if err != nil {
 		c.t.Fatalf("podfalltest: cut %q: %v", name, err)
 	}
 	others := slices.DeleteFunc(c.parts.Cuts(), func(cut partition.Cut) bool { return cut.Name == name })
-	c.parts.Cut(append(others, added)...)
+	c.parts.SetCuts(append(others, added)...)
 }
 
-// Heal ends every cut that is about a node, and returns when the node is heard again.
+// Heal ends every cut that affects a node, and returns when the node is connected again.
 func (c *Cluster) Heal(node string) {
 	c.t.Helper()
-	c.mustBe(node)
-	c.parts.Cut(slices.DeleteFunc(c.parts.Cuts(), func(cut partition.Cut) bool {
-		return slices.Contains(cut.Spec.Off(c.parts.Parties()), node)
+	c.requireMember(node)
+	c.parts.SetCuts(slices.DeleteFunc(c.parts.Cuts(), func(cut partition.Cut) bool {
+		return slices.Contains(cut.Spec.CutOff(c.parts.Members()), node)
 	})...)
 	ctx, cancel := c.bounded()
 	defer cancel()
-	if err := c.parts.Await(ctx, node); err != nil {
+	if err := c.parts.AwaitConnected(ctx, node); err != nil {
 		c.t.Fatalf("podfalltest: heal: %v", err)
 	}
 }
 
-// mustBe fails the test if nobody is called that.
-func (c *Cluster) mustBe(party string) {
+// requireMember fails the test if there is no such node or control-plane part.
+func (c *Cluster) requireMember(member string) {
 	c.t.Helper()
-	if parties := c.parts.Parties(); !slices.Contains(parties, party) {
-		c.t.Fatalf("podfalltest: there is no node %q; want one of %v", party, parties)
+	if members := c.parts.Members(); !slices.Contains(members, member) {
+		c.t.Fatalf("podfalltest: there is no node %q; want one of %v", member, members)
 	}
 }

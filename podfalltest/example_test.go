@@ -14,7 +14,7 @@ import (
 // A pod runs, is deleted, is stopped by its kubelet, and is gone. In a test file this is the
 // body of a func TestPod(t *testing.T).
 func Example() {
-	inATest(func(t testing.TB) {
+	runAsTest(func(t testing.TB) {
 		c := podfalltest.Start(t)
 		pods := c.Client().CoreV1().Pods("default")
 		events, err := pods.Watch(t.Context(), metav1.ListOptions{})

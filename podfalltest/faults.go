@@ -7,8 +7,8 @@ import (
 	"github.com/podfall/podfall/internal/fault"
 )
 
-// Step is something that a kubelet does for a pod on its node, and that can fail. What a
-// container does wrong, such as ignoring SIGTERM, is its script's to say.
+// Step is an action of a kubelet for a pod that a test can make fail. How a container misbehaves,
+// for example by ignoring SIGTERM, is set in its script.
 type Step int
 
 // The steps. Each but the first is part of a pod's end: while it fails, the pod's object
@@ -16,7 +16,7 @@ type Step int
 const (
 	// Mount mounts a volume before the containers start.
 	Mount Step = iota
-	// Unmount unmounts one after they have ended.
+	// Unmount unmounts a volume after they have ended.
 	Unmount
 	// RemoveDir removes the pod's directory.
 	RemoveDir
@@ -24,88 +24,88 @@ const (
 	DestroyCgroup
 )
 
-// points are where the steps are broken, in their order.
-func points() []fault.Point {
+// stepPoints returns the fault point of each step, in their order.
+func stepPoints() []fault.Point {
 	return []fault.Point{fault.VolumeMount, fault.VolumeUnmount, fault.VolumeRemoveDir, fault.CgroupDestroy}
 }
 
-// Break makes a step fail on a node, for all its pods, until Mend. The kubelet tries
-// again, as it always does. It is [Cluster.AddFault] for the usual case.
+// Break makes a step fail on a node, for all its pods, until Mend. The kubelet retries as usual. It
+// is a shorthand for [Cluster.AddFault].
 func (c *Cluster) Break(node string, step Step) {
 	c.t.Helper()
-	c.mustHave(node)
-	point := points()[step]
-	c.AddFault(brokenOn(node)+string(point), FaultSpec{
+	c.requireNode(node)
+	point := stepPoints()[step]
+	c.AddFault(breakPrefix(node)+string(point), FaultSpec{
 		Point: point, Where: FaultAbout{Node: node}, Effect: FaultEffect{Kind: fault.Error, Message: "broken by the test"},
 	})
 }
 
-// Mend lets every step on the node succeed again.
+// Mend ends all faults that Break has added for the node.
 func (c *Cluster) Mend(node string) {
 	c.t.Helper()
-	c.mustHave(node)
-	c.parts.Break(slices.DeleteFunc(c.parts.Broken(), func(f fault.Fault) bool {
-		return strings.HasPrefix(f.Name, brokenOn(node))
+	c.requireNode(node)
+	c.parts.SetFaults(slices.DeleteFunc(c.parts.Faults(), func(f fault.Fault) bool {
+		return strings.HasPrefix(f.Name, breakPrefix(node))
 	})...)
 }
 
-// mustHave fails the test if there is no such node.
-func (c *Cluster) mustHave(node string) {
+// requireNode fails the test if there is no such node.
+func (c *Cluster) requireNode(node string) {
 	c.t.Helper()
 	if !slices.Contains(c.Nodes(), node) {
 		c.t.Fatalf("podfalltest: there is no node %q; want one of %v", node, c.Nodes())
 	}
 }
 
-// brokenOn begins the names of the faults that Break adds.
-func brokenOn(node string) string { return node + ".breaks." }
+// breakPrefix returns the name prefix of the faults that Break adds for a node.
+func breakPrefix(node string) string { return node + ".breaks." }
 
-// FaultSpec is what goes wrong, where, and how often; docs/faults.md lists the points and
-// their effects.
+// FaultSpec describes a fault: where it applies, its effect, and how often; docs/faults.md lists
+// the points and effects.
 type FaultSpec = fault.Spec
 
-// FaultAbout selects what is struck.
-type FaultAbout = fault.About
+// FaultAbout selects where a fault applies.
+type FaultAbout = fault.Attributes
 
-// FaultEffect is what happens instead.
+// FaultEffect is the effect of a fault.
 type FaultEffect = fault.Effect
 
-// FaultPoint is where something can go wrong: "volume.unmount", "cri.StopContainer".
+// FaultPoint is a place where faults can be injected: "volume.unmount", "cri.StopContainer".
 type FaultPoint = fault.Point
 
 // FaultKind is a kind of effect: "error", "hang".
 type FaultKind = fault.Kind
 
-// AddFault makes something go wrong from now on, under a name of the test's choice:
+// AddFault injects a fault from now on, under a name:
 //
 //	c.AddFault("csi", podfalltest.FaultSpec{
-//		Point:  "volume.unmount",
-//		Where:  podfalltest.FaultAbout{Node: "node-1", Pod: "web-*"},
-//		Effect: podfalltest.FaultEffect{Kind: "hang"},
-//		Count:  3,
+//	Point:  "volume.unmount",
+//	Where:  podfalltest.FaultAbout{Node: "node-1", Pod: "web-*"},
+//	Effect: podfalltest.FaultEffect{Kind: "hang"},
+//	Count:  3,
 //	})
 //
-// A fault of that name is replaced. Durations and delays are in the cluster's time.
+// It replaces a fault of that name. Durations and delays are cluster time.
 func (c *Cluster) AddFault(name string, spec FaultSpec) {
 	c.t.Helper()
 	added, err := fault.New(name, spec, c.clock.Now())
 	if err != nil {
 		c.t.Fatalf("podfalltest: fault %q: %v", name, err)
 	}
-	c.parts.Break(append(without(c.parts.Broken(), name), added)...)
+	c.parts.SetFaults(append(withoutFault(c.parts.Faults(), name), added)...)
 }
 
-// ClearFault ends a fault; whatever hangs in it goes on.
+// ClearFault ends a fault; operations that hang in it continue.
 func (c *Cluster) ClearFault(name string) {
 	c.t.Helper()
-	before := c.parts.Broken()
-	after := without(before, name)
+	before := c.parts.Faults()
+	after := withoutFault(before, name)
 	if len(after) == len(before) {
 		c.t.Fatalf("podfalltest: there is no fault %q", name)
 	}
-	c.parts.Break(after...)
+	c.parts.SetFaults(after...)
 }
 
-func without(faults []fault.Fault, name string) []fault.Fault {
+func withoutFault(faults []fault.Fault, name string) []fault.Fault {
 	return slices.DeleteFunc(faults, func(f fault.Fault) bool { return f.Name == name })
 }

@@ -16,11 +16,11 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// look is between two looks at the nodes, on the wall.
-const look = 5 * time.Millisecond
+// nodePollInterval is the wall time between two checks of the nodes.
+const nodePollInterval = 5 * time.Millisecond
 
-// awaitNodes waits until the API shows all nodes as Ready. A kubelet takes pods before it is,
-// when its runtime is slow to answer.
+// awaitNodes waits until the API shows all nodes as Ready. If a runtime answers slowly, a kubelet
+// accepts pods before its node is Ready.
 func (c *Cluster) awaitNodes() error {
 	ctx, cancel := c.bounded()
 	defer cancel()
@@ -40,7 +40,7 @@ func (c *Cluster) awaitNodes() error {
 		if late < 0 {
 			return nil
 		}
-		if err := (clock.Clock{}).Sleep(ctx, look); err != nil {
+		if err := (clock.Clock{}).Sleep(ctx, nodePollInterval); err != nil {
 			return fmt.Errorf("%s is not Ready: %w", list.Items[late].GetName(), context.Cause(ctx))
 		}
 	}

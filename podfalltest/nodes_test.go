@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestReadyNodesAreAwaited has a node whose runtime is away for a while: it is waited for
-// until it is Ready.
+// TestReadyNodesAreAwaited: awaitNodes waits for a node that is not Ready because its runtime is
+// down.
 func TestReadyNodesAreAwaited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := Start(t, InBubble(), Nodes(2))

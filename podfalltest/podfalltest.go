@@ -1,29 +1,27 @@
-// Package podfalltest gives a test a Kubernetes cluster in which pods really live and
-// die: an apiserver, controllers, and kubelets with simulated runtimes, in the test's
-// own process, behind an HTTPS endpoint that any client may use. What envtest leaves
-// out happens here: a pod that is deleted is stopped by its kubelet and then removed, a
-// node that is cut off becomes NotReady and its pods hang in Terminating, a namespace
-// empties itself.
+// Package podfalltest gives a test a Kubernetes cluster in which pods run and terminate: an
+// apiserver, controllers, and kubelets with simulated runtimes, in the test's own process, behind
+// an HTTPS endpoint for any client. It covers what envtest leaves out: a deleted pod is stopped by
+// its kubelet and then removed; a node that is cut off becomes NotReady and its pods hang in
+// Terminating; a deleted namespace is emptied.
 //
 //	func TestReconcile(t *testing.T) {
-//		c := podfalltest.Start(t, podfalltest.Nodes(3))
-//		client := c.Client()           // or any client made of c.Config() or c.Kubeconfig()
-//		…
-//		c.Cut("node-1")                // nobody is told; AddCut has one-way, slow and lossy cuts
-//		c.Heal("node-1")
-//		c.Crash("apiserver")           // kill -9
-//		c.Restart("apiserver")
-//		c.Break("node-2", podfalltest.Unmount)
-//		c.AddFault("slow", podfalltest.FaultSpec{…}) // any of docs/faults.md, until ClearFault
-//		c.Step(5 * time.Minute)        // the clock; also SetSpeed, Pause and Resume
+//	c := podfalltest.Start(t, podfalltest.Nodes(3))
+//	client := c.Client()           // or any client made of c.Config() or c.Kubeconfig()
+//	…
+//	c.Cut("node-1")                // no error on either side; AddCut has one-way, slow and lossy cuts
+//	c.Heal("node-1")
+//	c.Crash("apiserver")           // kill -9
+//	c.Restart("apiserver")
+//	c.Break("node-2", podfalltest.Unmount)
+//	c.AddFault("slow", podfalltest.FaultSpec{…}) // any of docs/faults.md, until ClearFault
+//	c.Step(5 * time.Minute)        // the clock; also SetSpeed, Pause and Resume
 //	}
 //
-// A cluster takes some tens of milliseconds to start, needs no download, no root and no
-// port but a free one of loopback, and ends with its test. Any number may run at the same
-// time.
+// A cluster starts in some tens of milliseconds. It needs no download, no root and no port but a
+// free one of loopback, and stops with its test. Any number can run at the same time.
 //
-// Containers follow a script, an annotation of their pod; without one they run until they
-// are told to end, and then exit with 0 after a second. Nothing of an image is executed.
+// Containers follow a script, which is an annotation of their pod. Without a script they run until
+// they are stopped, and then exit with 0 after a second. Images are never executed.
 //
 //	metadata:
 //	  annotations:
@@ -31,15 +29,15 @@
 //
 // # Time
 //
-// Time is the wall's, times [Speed]. [Cluster.SetSpeed], [Cluster.Pause], [Cluster.Resume]
-// and [Cluster.Step] move it while the cluster runs, in all its parts at one instant.
-// Inside a testing/synctest bubble it is the bubble's: with the option [InBubble] an
-// eviction of five minutes takes no time at all, and every duration is exact.
+// Cluster time is wall time multiplied by [Speed]. [Cluster.SetSpeed], [Cluster.Pause],
+// [Cluster.Resume] and [Cluster.Step] change the clock of all parts at once while the cluster runs.
+// Inside a testing/synctest bubble, with the option [InBubble], it is the bubble's time: an
+// eviction after five minutes takes no time at all, and every duration is exact.
 //
 // # Goroutines
 //
-// The methods that break and mend are for the test's goroutine: they fail the test
-// with what did not work.
+// Call the methods that inject and end faults from the test's goroutine: they fail the test on
+// errors.
 package podfalltest
 
 import (
@@ -69,24 +67,25 @@ import (
 	"github.com/podfall/podfall/services/kubelet"
 )
 
-// patience is how long a part may take to be ready, on the wall of a machine that may be busy.
-const patience = 2 * time.Minute
+// partTimeout bounds in wall time how long a part may take to become ready, on a machine that may
+// be busy.
+const partTimeout = 2 * time.Minute
 
 // Cluster is a running cluster.
 type Cluster struct {
 	t   testing.TB
 	cfg settings
-	// movement drives clock.
-	movement *clock.Movement
+	// driver drives clock.
+	driver   *clock.Driver
 	clock    clock.Clock
-	door     *door
+	listener *stableListener
 	access   kubeconfig.Access
 	parts    *inprocess.Cluster
 	file     string
 }
 
-// Start starts a cluster and waits until all its nodes are Ready. It ends with the test,
-// after the functions that the test gives to t.Cleanup later than this call.
+// Start starts a cluster and waits until all its nodes are Ready. The cluster stops at the end of
+// the test, after the functions passed to t.Cleanup later than this call.
 func Start(t testing.TB, options ...Option) *Cluster {
 	t.Helper()
 	c, err := start(t, options)
@@ -101,43 +100,43 @@ func start(t testing.TB, options []Option) (*Cluster, error) {
 	for _, option := range options {
 		option(&c.cfg)
 	}
-	composed, err := c.cfg.complete(t)
+	config, err := c.cfg.clusterConfig(t)
 	if err != nil {
 		return nil, err
 	}
-	face, err := clock.NewFace(clock.Clock{}.Now(), c.cfg.speed)
+	schedule, err := clock.NewSchedule(clock.Clock{}.Now(), c.cfg.speed)
 	if err != nil {
 		return nil, fmt.Errorf("Speed: %w", err)
 	}
-	c.movement = clock.NewMovement(face)
-	c.clock, composed.Clock = c.movement.Clock(), c.movement.Clock()
-	composed.Kubelet = func(string) kubelet.Config {
-		return kubelet.Config{Timing: c.cfg.timing, Machine: kubelet.Machine{Seed: seed()}}
+	c.driver = clock.NewDriver(schedule)
+	c.clock, config.Clock = c.driver.Clock(), c.driver.Clock()
+	config.Kubelet = func(string) kubelet.Config {
+		return kubelet.Config{Timing: c.cfg.timing, Machine: kubelet.Machine{Seed: randomSeed()}}
 	}
-	composed.Ended = func(name string, err error) { t.Errorf("podfalltest: %s has ended by itself: %v", name, err) }
-	if err := c.openDoor(&composed); err != nil {
+	config.Ended = func(name string, err error) { t.Errorf("podfalltest: %s has ended by itself: %v", name, err) }
+	if err := c.setUpGateway(&config); err != nil {
 		return nil, err
 	}
-	t.Cleanup(c.door.close)
-	if c.parts, err = inprocess.New(t.Context(), composed); err != nil {
+	t.Cleanup(c.listener.close)
+	if c.parts, err = inprocess.New(t.Context(), config); err != nil {
 		return nil, err
 	}
-	c.parts.Moved(face)
-	t.Cleanup(c.end)
+	c.parts.RecordClock(schedule)
+	t.Cleanup(c.stop)
 	if err := errors.Join(c.startAll(), c.writeKubeconfig()); err != nil {
 		return nil, err
 	}
 	return c, c.awaitNodes()
 }
 
-// openDoor makes the gateway's secrets and its listener.
-func (c *Cluster) openDoor(composed *inprocess.Config) error {
+// setUpGateway creates the gateway's secrets and its listener.
+func (c *Cluster) setUpGateway(config *inprocess.Config) error {
 	now := clock.Clock{}.Now()
 	authority, err := pki.NewAuthority("podfalltest", now)
 	if err != nil {
 		return err
 	}
-	server, err := authority.Server("podfalltest", pki.Loopback(), now)
+	server, err := authority.IssueServer("podfalltest", pki.Loopback(), now)
 	if err != nil {
 		return err
 	}
@@ -145,23 +144,24 @@ func (c *Cluster) openDoor(composed *inprocess.Config) error {
 	if err != nil {
 		return err
 	}
-	if c.door, err = c.cfg.openDoor(c.t.Context()); err != nil {
+	if c.listener, err = c.cfg.listen(c.t.Context()); err != nil {
 		return err
 	}
 	c.access = kubeconfig.Access{
-		Cluster: "test", URL: "https://" + c.door.Addr().String(), Authority: authority.Certificate, Token: rand.Text(),
+		Cluster: "test", URL: "https://" + c.listener.Addr().String(), Authority: authority.Certificate, Token: rand.Text(),
 	}
-	composed.Gateway = &inprocess.Door{Listen: c.door.open, Config: gateway.Config{
+	config.Controllers.RootCA = authority.Certificate
+	config.Gateway = &inprocess.Gateway{Listen: c.listener.newListener, Config: gateway.Config{
 		TLS:   &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12},
 		Token: c.access.Token,
 	}}
 	return nil
 }
 
-// startAll starts the parts, those that need others after them.
+// startAll starts the parts in order of their dependencies.
 func (c *Cluster) startAll() error {
 	first, second := []string{"apiserver"}, []string{"gateway", "controllers"}
-	for _, node := range c.cfg.names() {
+	for _, node := range c.cfg.nodeNames() {
 		first = append(first, "runtime/"+node)
 		second = append(second, "kubelet/"+node)
 	}
@@ -189,16 +189,15 @@ func (c *Cluster) startOne(name string) error {
 	return c.parts.Start(ctx, name)
 }
 
-// bounded is for as long as the test has patience. It does not end with the test's own
-// context, so that a cluster serves what is left to clean up.
+// bounded returns a context with a timeout of partTimeout. It outlives the test's own context, so
+// that the cluster still serves clean-up functions.
 func (c *Cluster) bounded() (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(context.WithoutCancel(c.t.Context()), patience, fmt.Errorf("%v have passed", patience))
+	return context.WithTimeoutCause(context.WithoutCancel(c.t.Context()), partTimeout, fmt.Errorf("%v have passed", partTimeout))
 }
 
-// writeKubeconfig is for clients that read files; a bubble's cluster has no address that
-// a file could name.
+// writeKubeconfig writes a kubeconfig. A cluster in a bubble has no address for one.
 func (c *Cluster) writeKubeconfig() error {
-	if c.door.port == nil {
+	if c.listener.port == nil {
 		return nil
 	}
 	data, err := c.access.File()
@@ -209,26 +208,26 @@ func (c *Cluster) writeKubeconfig() error {
 	return os.WriteFile(c.file, data, 0o600)
 }
 
-// end stops everything.
-func (c *Cluster) end() {
-	c.door.shut() // who still reads a watch need not be waited for
+// stop stops everything.
+func (c *Cluster) stop() {
+	c.listener.disconnect() // do not wait for clients that still read watches
 	c.parts.Close()
 }
 
-// Config is how client-go reaches the cluster, as its administrator: without a limit on
-// how much is asked. It is the caller's to change.
+// Config returns a client-go configuration with administrator access and without rate limit. The
+// caller may change it.
 func (c *Cluster) Config() *rest.Config {
 	config := &rest.Config{
 		Host: c.access.URL, BearerToken: c.access.Token, QPS: -1,
 		TLSClientConfig: rest.TLSClientConfig{CAData: slices.Clone(c.access.Authority)},
 	}
-	if c.door.port == nil {
-		config.Dial = c.door.dial
+	if c.listener.port == nil {
+		config.Dial = c.listener.dial
 	}
 	return config
 }
 
-// Client is a new client with the [Cluster.Config].
+// Client returns a new client with [Cluster.Config].
 func (c *Cluster) Client() kubernetes.Interface {
 	c.t.Helper()
 	client, err := kubernetes.NewForConfig(c.Config())
@@ -238,8 +237,8 @@ func (c *Cluster) Client() kubernetes.Interface {
 	return client
 }
 
-// Kubeconfig is the path of a kubeconfig for programs, such as kubectl. A cluster in a
-// bubble has none, because no other process can reach it.
+// Kubeconfig returns the path of a kubeconfig for other programs, for example kubectl. A cluster in
+// a bubble has none, because no other process can connect to it.
 func (c *Cluster) Kubeconfig() string {
 	c.t.Helper()
 	if c.file == "" {
@@ -248,11 +247,11 @@ func (c *Cluster) Kubeconfig() string {
 	return c.file
 }
 
-// Nodes are the names of the nodes, node-1 and so on.
-func (c *Cluster) Nodes() []string { return c.cfg.names() }
+// Nodes returns the names of the nodes: node-1 and so on.
+func (c *Cluster) Nodes() []string { return c.cfg.nodeNames() }
 
-// Parts are what can be crashed: apiserver, controllers, gateway, and kubelet/<node> and
-// runtime/<node> for each node.
+// Parts returns the parts that can be crashed: apiserver, controllers, gateway, and kubelet/<node>
+// and runtime/<node> for each node.
 func (c *Cluster) Parts() []string {
 	parts := []string{"apiserver", "controllers", "gateway"}
 	for _, node := range c.Nodes() {
@@ -261,19 +260,18 @@ func (c *Cluster) Parts() []string {
 	return parts
 }
 
-// Crash ends a part as kill -9 would, and returns when it is gone. What it has on disk
-// stays.
+// Crash stops a part like kill -9, and returns when it is gone. Its disk remains.
 func (c *Cluster) Crash(part string) {
 	c.t.Helper()
 	if part == "gateway" {
-		c.door.shut()
+		c.listener.disconnect()
 	}
 	if err := c.parts.Stop(part); err != nil {
 		c.t.Fatalf("podfalltest: crash: %v; want one of %v", err, c.Parts())
 	}
 }
 
-// Restart starts a part that has crashed, and returns when it does its work again.
+// Restart starts a crashed part, and returns when it is ready.
 func (c *Cluster) Restart(part string) {
 	c.t.Helper()
 	if err := c.startOne(part); err != nil {
@@ -287,14 +285,14 @@ func boot(string) proto.Boot {
 	return proto.NewBoot(clock.Clock{}.Now(), entropy)
 }
 
-// seed draws what kubelets must not share: how they spread retries.
-func seed() uint64 {
+// randomSeed returns a seed that differs between kubelets, so that they spread their retries.
+func randomSeed() uint64 {
 	var bytes [8]byte
 	_, _ = rand.Read(bytes[:]) // crypto/rand never fails
 	return binary.LittleEndian.Uint64(bytes[:])
 }
 
-// logger writes to the test's own output, which go test shows when the test has failed.
-func logger(t testing.TB) *slog.Logger {
+// testLogger writes to the test's output, which go test shows if the test fails.
+func testLogger(t testing.TB) *slog.Logger {
 	return slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 }

@@ -64,14 +64,14 @@ func eventually(t testing.TB, what string, condition func() bool) {
 	}
 }
 
-func gone(t testing.TB, client kubernetes.Interface, name string) func() bool {
+func isGone(t testing.TB, client kubernetes.Interface, name string) func() bool {
 	return func() bool {
 		_, err := client.CoreV1().Pods("default").Get(t.Context(), name, metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
 	}
 }
 
-func TestAPodLivesAndIsDeleted(t *testing.T) {
+func TestPodRunsAndIsDeleted(t *testing.T) {
 	t.Parallel()
 	c := podfalltest.Start(t, podfalltest.Nodes(2))
 	client := c.Client()
@@ -92,7 +92,7 @@ func TestAPodLivesAndIsDeleted(t *testing.T) {
 	if err := client.CoreV1().Pods("default").Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the pod is gone", gone(t, client, "web"))
+	eventually(t, "the pod is gone", isGone(t, client, "web"))
 }
 
 func TestKubeconfig(t *testing.T) {
@@ -113,7 +113,7 @@ func TestKubeconfig(t *testing.T) {
 	}
 }
 
-// TestEveryPartCanCrash crashes and restarts each, and then the cluster still works.
+// TestEveryPartCanCrash crashes and restarts each part, and checks that the cluster still works.
 func TestEveryPartCanCrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := podfalltest.Start(t, podfalltest.InBubble())
@@ -131,16 +131,17 @@ func TestEveryPartCanCrash(t *testing.T) {
 			if err := client.CoreV1().Pods("default").Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, name+" is gone", gone(t, client, name))
+			eventually(t, name+" is gone", isGone(t, client, name))
 		}
 	})
 }
 
-// TestTheAddressIsKept crashes the gateway: nobody answers, and nobody else can.
+// TestTheAddressIsKept crashes the gateway: its address does not answer, and no other process can
+// take it.
 func TestTheAddressIsKept(t *testing.T) {
 	t.Parallel()
 	c := podfalltest.Start(t)
-	client, err := rest.HTTPClientFor(c.Config()) // which does not try again for ten seconds
+	client, err := rest.HTTPClientFor(c.Config()) // without client-go's retries, which take ten seconds
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +177,7 @@ func TestTheAddressIsKept(t *testing.T) {
 	}
 }
 
-// TestACutNodeDeletesNothing holds a deletion up by a cut, in each way that there is.
+// TestACutNodeDeletesNothing delays a deletion by each kind of cut.
 func TestACutNodeDeletesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := podfalltest.Start(t, podfalltest.InBubble())
@@ -194,12 +195,12 @@ func TestACutNodeDeletesNothing(t *testing.T) {
 				t.Errorf("%s: deleted while its node is cut off: %v", name, err)
 			}
 			c.Heal("node-1")
-			eventually(t, name+" is gone", gone(t, client, name))
+			eventually(t, name+" is gone", isGone(t, client, name))
 		}
 	})
 }
 
-// TestABrokenNodeKeepsItsPods breaks each step of a pod's end, and mends it.
+// TestABrokenNodeKeepsItsPods makes each step of a pod's termination fail, and mends it.
 func TestABrokenNodeKeepsItsPods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := podfalltest.Start(t, podfalltest.InBubble())
@@ -218,11 +219,11 @@ func TestABrokenNodeKeepsItsPods(t *testing.T) {
 				return err == nil && len(now.Status.ContainerStatuses) == 1 && now.Status.ContainerStatuses[0].State.Terminated != nil
 			})
 			time.Sleep(time.Minute)
-			if gone(t, client, name)() {
+			if isGone(t, client, name)() {
 				t.Errorf("%s fails, and the pod is gone", name)
 			}
 			c.Mend("node-1")
-			eventually(t, name+" is gone", gone(t, client, name))
+			eventually(t, name+" is gone", isGone(t, client, name))
 		}
 		c.Break("node-1", podfalltest.Mount)
 		if _, err := pods.Create(t.Context(), &corev1.Pod{
@@ -255,14 +256,14 @@ func TestSpeed(t *testing.T) {
 	if err := client.CoreV1().Pods("default").Delete(t.Context(), "stubborn", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the pod is gone", gone(t, client, "stubborn")) // which does not wait for 300 s
+	eventually(t, "the pod is gone", isGone(t, client, "stubborn")) // does not take 300 s
 	if took := time.Since(begin); took < 3*time.Second {
 		t.Errorf("a grace of 300 s took %v of the wall, want three seconds", took)
 	}
 }
 
-// TestInABubble takes minutes in no time, over client-go, exactly, and leaves no goroutine:
-// a bubble does not end before they have.
+// TestInABubble runs minutes of cluster time with client-go. Durations are exact, and no goroutine
+// is left: a bubble does not end before its goroutines.
 func TestInABubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := podfalltest.Start(t, podfalltest.InBubble(), podfalltest.Nodes(2))
@@ -273,10 +274,10 @@ func TestInABubble(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(10*time.Minute - time.Second)
-		if gone(t, client, "stubborn")() {
+		if isGone(t, client, "stubborn")() {
 			t.Error("gone before its grace was over")
 		}
-		for !gone(t, client, "stubborn")() {
+		for !isGone(t, client, "stubborn")() {
 			time.Sleep(10 * time.Millisecond)
 		}
 		if took := time.Since(begin); took < 10*time.Minute || took > 10*time.Minute+3*time.Second {
@@ -293,13 +294,13 @@ func TestInABubble(t *testing.T) {
 		if err := client.CoreV1().Pods("default").Delete(t.Context(), "again", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		for !gone(t, client, "again")() {
+		for !isGone(t, client, "again")() {
 			time.Sleep(10 * time.Millisecond)
 		}
 	})
 }
 
-// TestManyAtATime runs clusters side by side, and looks at what is left of them.
+// TestManyAtATime runs clusters concurrently and checks that no goroutine is left.
 func TestManyAtATime(t *testing.T) {
 	before := runtime.NumGoroutine()
 	t.Run("clusters", func(t *testing.T) {
@@ -319,7 +320,7 @@ func TestManyAtATime(t *testing.T) {
 				}
 				var reading sync.WaitGroup
 				reading.Go(func() {
-					for range stream.ResultChan() { // until the cluster ends, which waits for no reader
+					for range stream.ResultChan() { // until the cluster stops, which waits for no reader
 					}
 				})
 				t.Cleanup(func() { // the cluster is still there
@@ -333,23 +334,23 @@ func TestManyAtATime(t *testing.T) {
 	eventually(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= before+2 })
 }
 
-// witness is a test that is looked at.
-type witness struct {
+// recordingTB records the failure message of a test.
+type recordingTB struct {
 	testing.TB
-	mu   sync.Mutex
-	said string
+	mu      sync.Mutex
+	failure string
 }
 
-func (w *witness) Fatalf(format string, args ...any) {
+func (w *recordingTB) Fatalf(format string, args ...any) {
 	w.mu.Lock()
-	w.said = fmt.Sprintf(format, args...)
+	w.failure = fmt.Sprintf(format, args...)
 	w.mu.Unlock()
 	runtime.Goexit()
 }
 
-func (w *witness) Fatal(args ...any) { w.Fatalf("%s", fmt.Sprint(args...)) }
+func (w *recordingTB) Fatal(args ...any) { w.Fatalf("%s", fmt.Sprint(args...)) }
 
-func TestMistakesAreNamed(t *testing.T) {
+func TestUsageErrors(t *testing.T) {
 	t.Parallel()
 	c := podfalltest.Start(t)
 	_ = c
@@ -363,39 +364,39 @@ func TestMistakesAreNamed(t *testing.T) {
 		"restart: gateway runs already":              func(t testing.TB) { podfalltest.Start(t).Restart("gateway") },
 		`there is no node "n1"; want one of [apiserver controllers gateway node-1]`: func(t testing.TB) { podfalltest.Start(t).Cut("n1") },
 	} {
-		w := &witness{TB: t}
+		w := &recordingTB{TB: t}
 		var running sync.WaitGroup
 		running.Go(func() { do(w) })
 		running.Wait()
-		if !strings.Contains(w.said, want) {
-			t.Errorf("said %q, want %q in it", w.said, want)
+		if !strings.Contains(w.failure, want) {
+			t.Errorf("said %q, want %q in it", w.failure, want)
 		}
 	}
 }
 
-// BenchmarkStart is from nothing to a cluster whose nodes are Ready, and its end.
+// BenchmarkStart measures starting a cluster until its nodes are Ready, and stopping it.
 func BenchmarkStart(b *testing.B) {
 	for _, nodes := range []int{1, 3, 10} {
 		b.Run(fmt.Sprintf("nodes=%d", nodes), func(b *testing.B) {
 			var ready time.Duration
 			for b.Loop() {
 				begin := time.Now()
-				once(b, nodes, func() { ready += time.Since(begin) })
+				startAndStop(b, nodes, func() { ready += time.Since(begin) })
 			}
 			b.ReportMetric(float64(ready.Microseconds())/1000/float64(b.N), "ms/ready")
 		})
 	}
 }
 
-// once starts a cluster that ends with it.
-func once(b *testing.B, nodes int, ready func()) {
+// startAndStop starts and stops a cluster.
+func startAndStop(b *testing.B, nodes int, ready func()) {
 	t := &scope{TB: b}
 	defer t.end()
 	podfalltest.Start(t, podfalltest.Nodes(nodes))
 	ready()
 }
 
-// scope is a test within a benchmark's iteration.
+// scope is a testing.TB within a benchmark's iteration.
 type scope struct {
 	testing.TB
 	cleanups []func()
@@ -411,14 +412,14 @@ func (s *scope) end() {
 	}
 }
 
-// inATest gives an example what go test gives a test.
-func inATest(run func(t testing.TB)) {
+// runAsTest gives an example a testing.TB.
+func runAsTest(run func(t testing.TB)) {
 	t := &example{}
 	defer t.end()
 	run(t)
 }
 
-// example is a test that prints and panics.
+// example is a testing.TB that prints and panics.
 type example struct{ scope }
 
 func (*example) Helper()                  {}

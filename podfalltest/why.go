@@ -9,12 +9,11 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// WhyReport is what keeps an object, or nothing; docs/why.md lists the causes.
+// WhyReport lists what blocks an object's deletion; docs/why.md lists the causes.
 type WhyReport = why.Report
 
-// Why says why an object is still there, as `podfall why` does: by what the API shows, and
-// by what the parts say of themselves through every cut. The resource is such as pods or
-// deployments.apps.
+// Why explains why an object still exists, as `podfall why` does. It uses the API, and inspects the
+// parts even if they are cut off. resource is for example pods or deployments.apps.
 //
 //	report := c.Why("pods", "default", "web-0")
 //	report.Blocked()  // whether it waits for more than its grace

@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// Boot names one incarnation of a process. Boots of one identity sort by the time
-// they began, so the newer of two is known without asking.
+// Boot names one incarnation of a process. Boots of one identity sort by start time, so that the
+// newer of two is known without asking.
 type Boot string
 
-// NewBoot is the boot of a process that begins now; entropy tells two apart that
-// begin at the same instant.
+// NewBoot returns the boot of a process that starts now. The entropy distinguishes processes that
+// start at the same instant.
 func NewBoot(now time.Time, entropy [4]byte) Boot {
 	return Boot(fmt.Sprintf("%016x-%s", uint64(now.UnixNano()), hex.EncodeToString(entropy[:])))
 }
 
-// Valid reports whether b has the form that [NewBoot] gives it.
-func (b Boot) Valid() bool {
+// IsValid reports whether b has the format of [NewBoot].
+func (b Boot) IsValid() bool {
 	began, entropy, found := strings.Cut(string(b), "-")
 	return found && isHex(began, 16) && isHex(entropy, 8)
 }

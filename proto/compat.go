@@ -10,7 +10,7 @@ import (
 // Compat is what differs between the releases that podfall can imitate. Each field
 // is one difference between two releases, and is read in one place.
 type Compat struct {
-	// Release is the name given to --compat.
+	// Release is the value of --compat.
 	Release string
 	// TerminatingUntilGone prints STATUS Terminating for every pod that has a
 	// deletionTimestamp, terminal or not (PRN-10; until 1.30).
@@ -30,18 +30,19 @@ type Compat struct {
 	// TracksGeneration starts a pod at generation 1 and lets the kubelet report
 	// observedGeneration (API-73; since 1.34).
 	TracksGeneration bool
-	// MultiAttachErrors says of a volume that is attached elsewhere `Multi-Attach error`
-	// instead of `Waiting for detach` (CTL-20; in older
-	// releases).
+	// MultiAttachErrors reports `Multi-Attach error` instead of `Waiting for detach` for a volume
+	// that is attached elsewhere (CTL-20; in older releases).
 	MultiAttachErrors bool
 	// PublishesTerminalPhase makes the kubelet store a terminal phase before its
 	// final delete (KBL-64; since 1.27).
 	PublishesTerminalPhase bool
+	// ReportsUnusedClaims gives a bound claim the condition Unused (KEP-5541; since 1.37).
+	ReportsUnusedClaims bool
 }
 
-// compat is the table: a row a difference would read worse than a column a release,
-// because every release sets every field.
-func compat() []Compat {
+// compatTable lists the releases. One entry a release reads better than one a difference, because
+// every release sets every field.
+func compatTable() []Compat {
 	return []Compat{
 		{
 			Release:                "v1.37",
@@ -53,6 +54,7 @@ func compat() []Compat {
 			TracksGeneration:       true,
 			MultiAttachErrors:      false,
 			PublishesTerminalPhase: true,
+			ReportsUnusedClaims:    true,
 		},
 		{
 			Release:                "v1.22",
@@ -64,29 +66,30 @@ func compat() []Compat {
 			TracksGeneration:       false,
 			MultiAttachErrors:      true,
 			PublishesTerminalPhase: false,
+			ReportsUnusedClaims:    false,
 		},
 	}
 }
 
-// DefaultRelease is imitated when nothing else is asked for.
+// DefaultRelease is the release to imitate by default.
 const DefaultRelease = "v1.37"
 
-// CompatFor is the column of a release; the empty name means [DefaultRelease].
+// CompatFor returns the differences of a release; the empty name means [DefaultRelease].
 func CompatFor(release string) (Compat, error) {
 	if release == "" {
 		release = DefaultRelease
 	}
-	i := slices.IndexFunc(compat(), func(c Compat) bool { return c.Release == release })
+	i := slices.IndexFunc(compatTable(), func(c Compat) bool { return c.Release == release })
 	if i < 0 {
 		return Compat{}, fmt.Errorf("compat %q: want one of %s", release, strings.Join(Releases(), ", "))
 	}
-	return compat()[i], nil
+	return compatTable()[i], nil
 }
 
-// Releases are the names that CompatFor knows.
+// Releases returns the names that CompatFor accepts.
 func Releases() []string {
 	var names []string
-	for _, c := range compat() {
+	for _, c := range compatTable() {
 		names = append(names, c.Release)
 	}
 	return names

@@ -1,7 +1,7 @@
-// Package proto is podfall's contract: what its processes say to one another, and
-// nothing else. It holds plain data and pure functions: the subjects, the envelopes
-// (envelope.proto, runtime.proto and the Go generated from them), identities, errors
-// and the table of differences between the releases podfall can imitate.
+// Package proto is the contract between podfall's processes. It holds plain data and pure
+// functions: the subjects, the envelopes (envelope.proto, runtime.proto and the Go generated from
+// them), identities, errors and the table of differences between the releases that podfall can
+// imitate.
 //
 // # One pod, deleted in three rounds
 //
@@ -22,13 +22,12 @@
 //	  |                     |    precondition: uid  |                     |   The same verb again; this
 //	  |<----- DELETED ------|------ DELETED ------->|                     |   time it removes the object.
 //
-// A forced delete is a round 1 with grace 0: it marks and removes at once, and rounds
-// 2 and 3 happen without the object, if they happen at all.
+// A forced delete is a round 1 with grace 0: it marks and removes at once. Rounds 2 and 3 happen
+// without the object, if they happen at all.
 //
 // # Versions
 //
-// Every envelope carries [Version]. A receiver refuses another one and says which it
-// speaks.
+// Every envelope carries [Version]. A receiver refuses other versions and names its own.
 package proto
 
 //go:generate go run -C ../tools ./protogen ../proto

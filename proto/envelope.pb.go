@@ -33,7 +33,7 @@ const (
 	EventType_EVENT_TYPE_ADDED       EventType = 1
 	EventType_EVENT_TYPE_MODIFIED    EventType = 2
 	EventType_EVENT_TYPE_DELETED     EventType = 3
-	// BOOKMARK has no object; its revision is what counts.
+	// BOOKMARK has no object, only a revision.
 	EventType_EVENT_TYPE_BOOKMARK EventType = 4
 	// ERROR's object is a metav1.Status; the watch ends after it.
 	EventType_EVENT_TYPE_ERROR EventType = 5
@@ -87,8 +87,8 @@ func (EventType) EnumDescriptor() ([]byte, []int) {
 }
 
 // Request is one call to the apiserver, published on
-// api.<identity>.<verb>.<resource>[/<subresource>].<namespace>.<name>. Who asks,
-// for what, and of which object stand in the subject, which the bus has checked.
+// api.<identity>.<verb>.<resource>[/<subresource>].<namespace>.<name>. The subject
+// holds the requester, the verb and the object; the bus has verified the requester.
 type Request struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// version of this contract; see Version.
@@ -98,20 +98,20 @@ type Request struct {
 	Operation string `protobuf:"bytes,2,opt,name=operation,proto3" json:"operation,omitempty"`
 	// boot is the sender's incarnation; see Boot.
 	Boot string `protobuf:"bytes,3,opt,name=boot,proto3" json:"boot,omitempty"`
-	// deadline_unix_nano is when the sender stops waiting, on the wall.
+	// deadline_unix_nano is the wall time at which the sender stops waiting.
 	// A request that arrives later is refused and changes nothing. 0 means none.
 	DeadlineUnixNano int64 `protobuf:"varint,4,opt,name=deadline_unix_nano,json=deadlineUnixNano,proto3" json:"deadline_unix_nano,omitempty"`
 	// options is the verb's metav1 options message (CreateOptions, GetOptions,
 	// ListOptions, UpdateOptions, PatchOptions, DeleteOptions), protobuf-encoded.
 	Options []byte `protobuf:"bytes,5,opt,name=options,proto3" json:"options,omitempty"`
-	// list_options goes with deletecollection only: metav1.ListOptions.
+	// list_options is set for deletecollection only: metav1.ListOptions.
 	ListOptions []byte `protobuf:"bytes,6,opt,name=list_options,json=listOptions,proto3" json:"list_options,omitempty"`
 	// content_type of body: application/vnd.kubernetes.protobuf, application/json,
 	// or a patch type.
 	ContentType string `protobuf:"bytes,7,opt,name=content_type,json=contentType,proto3" json:"content_type,omitempty"`
 	// body is the object or the patch.
 	Body []byte `protobuf:"bytes,8,opt,name=body,proto3" json:"body,omitempty"`
-	// api_version of the resource that is meant ("v1", "apps/v1"); empty means the
+	// api_version of the requested resource ("v1", "apps/v1"); empty means the
 	// preferred one.
 	ApiVersion    string `protobuf:"bytes,9,opt,name=api_version,json=apiVersion,proto3" json:"api_version,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -219,13 +219,13 @@ type Response struct {
 	Code int32 `protobuf:"varint,2,opt,name=code,proto3" json:"code,omitempty"`
 	// boot is the apiserver's incarnation.
 	Boot string `protobuf:"bytes,3,opt,name=boot,proto3" json:"boot,omitempty"`
-	// item is the object answered, or a metav1.Status when code is 400 or more.
+	// item is the returned object, or a metav1.Status if code is 400 or more.
 	Item *Item `protobuf:"bytes,4,opt,name=item,proto3" json:"item,omitempty"`
 	// list is set for list and deletecollection instead of item.
 	List *List `protobuf:"bytes,5,opt,name=list,proto3" json:"list,omitempty"`
 	// join is set for watch instead of item, in the last part of the answer.
 	Join *Join `protobuf:"bytes,6,opt,name=join,proto3" json:"join,omitempty"`
-	// events is what a watcher catches up with before it joins.
+	// events are delivered to a watcher before it joins the live stream.
 	Events []*Event `protobuf:"bytes,7,rep,name=events,proto3" json:"events,omitempty"`
 	// warnings are Kubernetes' Warning headers, without the 299 code.
 	Warnings      []string `protobuf:"bytes,8,rep,name=warnings,proto3" json:"warnings,omitempty"`
@@ -514,8 +514,8 @@ func (x *Event) GetInitialEventsEnd() bool {
 	return false
 }
 
-// Join tells a watcher that has caught up where the live stream of its group
-// continues: with the frame after sequence.
+// Join is where a watcher that has caught up continues in the live stream of its
+// group: with the frame after sequence.
 type Join struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Boot          string                 `protobuf:"bytes,1,opt,name=boot,proto3" json:"boot,omitempty"`
@@ -577,13 +577,13 @@ func (x *Join) GetRevision() uint64 {
 }
 
 // Frame is one message on a watch group's live subject. Sequences are gapless
-// within a group and a boot: a gap, or another boot, means that something was
-// lost and the watcher must resume from its last revision.
+// within a group and a boot. A gap, or another boot, means that frames were lost:
+// the watcher must resume from its last revision.
 type Frame struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Boot     string                 `protobuf:"bytes,1,opt,name=boot,proto3" json:"boot,omitempty"`
 	Sequence uint64                 `protobuf:"varint,2,opt,name=sequence,proto3" json:"sequence,omitempty"`
-	// revision up to which the group has now been told everything.
+	// revision up to which the group has received everything.
 	Revision uint64 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
 	// events in revision order; none makes the frame a heartbeat.
 	Events        []*Event `protobuf:"bytes,4,rep,name=events,proto3" json:"events,omitempty"`

@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// StatusFrom is the one form that an error has on the wire. An error that is, or
-// wraps, an apierrors.APIStatus keeps its status; any other becomes a 500.
+// StatusFrom converts an error to its wire form. An error that is, or wraps, an apierrors.APIStatus
+// keeps its status; any other becomes a 500.
 func StatusFrom(err error) *metav1.Status {
 	var known apierrors.APIStatus
 	if !errors.As(err, &known) {
@@ -24,8 +24,8 @@ func StatusFrom(err error) *metav1.Status {
 	return &status
 }
 
-// ErrorFrom is the inverse: the error that apierrors.IsNotFound, IsConflict and the
-// like understand; nil for a status of success.
+// ErrorFrom converts a status to an error that apierrors.IsNotFound, IsConflict and similar
+// functions understand; nil for success.
 func ErrorFrom(status *metav1.Status) error {
 	if status == nil || status.Status == metav1.StatusSuccess {
 		return nil
@@ -33,18 +33,18 @@ func ErrorFrom(status *metav1.Status) error {
 	return &apierrors.StatusError{ErrStatus: *status}
 }
 
-// RuntimeError is how a runtime refuses a CRI call; its text is a gRPC client's.
+// RuntimeError is the error of a CRI call; its text is that of a gRPC client.
 type RuntimeError struct {
 	// Code is a gRPC status code by name.
 	Code string
 	// Desc says what went wrong.
 	Desc string
-	// Unanswered says that these are the caller's own words: the runtime has said nothing in
-	// time, and may do what it was asked to later.
+	// Unanswered is set if the caller made up the error: the runtime did not answer in time, and
+	// may still carry out the call.
 	Unanswered bool
 }
 
-// The gRPC codes that a runtime answers with.
+// The gRPC codes of a runtime's answers.
 const (
 	CodeOK               = "OK"
 	CodeNotFound         = "NotFound"
@@ -61,15 +61,15 @@ func (e *RuntimeError) Error() string {
 	return fmt.Sprintf("rpc error: code = %s desc = %s", e.Code, e.Desc)
 }
 
-// IsRuntimeCode reports whether err is, or wraps, a RuntimeError of the code.
+// IsRuntimeCode reports whether err is, or wraps, a RuntimeError with the code.
 func IsRuntimeCode(err error, code string) bool {
 	var refused *RuntimeError
 	return errors.As(err, &refused) && refused.Code == code
 }
 
-// IsRuntimeAway reports whether err is, or wraps, a RuntimeError that is no answer of the
-// runtime's: it was not to be reached, or said nothing in time.
-func IsRuntimeAway(err error) bool {
+// IsRuntimeUnavailable reports whether err is, or wraps, a RuntimeError without an answer of the
+// runtime: it could not be reached, or did not answer in time.
+func IsRuntimeUnavailable(err error) bool {
 	var refused *RuntimeError
 	return errors.As(err, &refused) && (refused.Unanswered || refused.Code == CodeUnavailable)
 }

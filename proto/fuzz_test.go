@@ -78,16 +78,15 @@ func FuzzScope(f *testing.F) {
 	})
 }
 
-// FuzzBoot: what is valid is the boot of a process that begins at the time it says, and boots
-// are in the order of their times.
+// FuzzBoot: a valid boot holds its start time, and boots sort by their times.
 func FuzzBoot(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string, began int64, entropy uint32) {
 		made := NewBoot(time.Unix(0, began), [4]byte(binary.BigEndian.AppendUint32(nil, entropy)))
-		if !made.Valid() {
+		if !made.IsValid() {
 			t.Errorf("%s is made and not valid", made)
 		}
 		boot := Boot(text)
-		if !boot.Valid() {
+		if !boot.IsValid() {
 			return
 		}
 		var nanos uint64

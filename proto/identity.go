@@ -5,20 +5,20 @@ import (
 	"strings"
 )
 
-// Identity names a process on the bus: "apiserver", "controllers", "gateway",
-// "bus", "client:<user>" or "node:<name>". A process may publish only under its own
-// identity, so a receiver knows the sender from the subject alone. On the management
-// plane, which no cut reaches, it is "mgmt:<process>".
+// Identity names a process on the bus: "apiserver", "controllers", "gateway", "bus",
+// "client:<user>" or "node:<name>". A process may publish only under its own identity, so that a
+// receiver knows the sender from the subject alone. On the management connection, which no cut
+// affects, it is "mgmt:<process>".
 type Identity string
 
-// The identities of which a cluster has one each.
+// The identities that exist once in a cluster.
 const (
 	APIServer   Identity = "apiserver"
 	Controllers Identity = "controllers"
 	Gateway     Identity = "gateway"
 	Bus         Identity = "bus"
 
-	// Kubelet and Runtime are the two parties of a node bus.
+	// Kubelet and Runtime are the two identities on a node bus.
 	Kubelet Identity = "kubelet"
 	Runtime Identity = "runtime"
 )
@@ -29,38 +29,37 @@ const (
 	mgmtPrefix   = "mgmt:"
 )
 
-// Node is the identity of the kubelet on the named node.
+// Node returns the identity of the kubelet on the named node.
 func Node(name string) Identity { return Identity(nodePrefix + name) }
 
-// Client is the identity of a person or a program at the command line.
+// Client returns the identity of a user or program at the command line.
 func Client(user string) Identity { return Identity(clientPrefix + user) }
 
-// Admin is who people at the command line are.
+// Admin is the identity of users at the command line.
 const Admin Identity = clientPrefix + "admin"
 
-// Mgmt is the identity of a process on the management plane: apiserver, controllers,
-// gateway, bus, kubelet/<node> or runtime/<node>.
+// Mgmt returns a process's identity on the management connection. Processes are apiserver,
+// controllers, gateway, bus, kubelet/<node> and runtime/<node>.
 func Mgmt(process string) Identity { return Identity(mgmtPrefix + process) }
 
-// Process is the process that id is of, on the management plane; ok is false for every
-// identity that has nothing to do there.
+// Process returns the process of a management identity; ok is false for all other identities.
 func (id Identity) Process() (name string, ok bool) {
 	return strings.CutPrefix(string(id), mgmtPrefix)
 }
 
-// NodeName is the node that id speaks for; ok is false for every other identity.
+// NodeName returns the node of a kubelet's identity; ok is false for all other identities.
 func (id Identity) NodeName() (name string, ok bool) {
 	return strings.CutPrefix(string(id), nodePrefix)
 }
 
-// Person reports whether id is of people and their programs, at the command line or through
-// the gateway, and not of a process of the cluster.
-func (id Identity) Person() bool {
+// IsUser reports whether id belongs to users and their programs, at the command line or through the
+// gateway, and not to a process of the cluster.
+func (id Identity) IsUser() bool {
 	return id == Gateway || strings.HasPrefix(string(id), clientPrefix)
 }
 
-// Class is the part of the watch subjects that id may read: "node.<name>" for a
-// node, "cluster" for all others.
+// Class is the part of the watch subjects that id may read: "node.<name>" for a node, "cluster" for
+// all others.
 func (id Identity) Class() string {
 	if name, ok := id.NodeName(); ok {
 		return "node." + escape(name)
@@ -68,10 +67,10 @@ func (id Identity) Class() string {
 	return "cluster"
 }
 
-// Token is id as one token of a subject.
+// Token returns id as one token of a subject.
 func (id Identity) Token() string { return escape(string(id)) }
 
-// ParseIdentity reads a subject token, and refuses what no process can be called.
+// ParseIdentity parses a subject token. It refuses names that no process can have.
 func ParseIdentity(token string) (Identity, error) {
 	text, err := unescape(token)
 	if err != nil {

@@ -9,10 +9,10 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// ScopeFor is the scope of a watch of resource in namespace (empty for all) under the
-// selectors of options, in the canonical form that makes equal selectors one group.
-// Watcher and apiserver both derive it, so that they meet on one subject. Its errors
-// are those of a bad request.
+// ScopeFor returns the scope of a watch of resource in namespace (empty for all) under the
+// selectors of options. Selectors are in canonical form, so that equal selectors form one group.
+// Watcher and apiserver both compute the scope and so agree on one subject. Errors are those of a
+// bad request.
 func ScopeFor(resource, namespace string, options *metav1.ListOptions) (WatchScope, error) {
 	if options.LabelSelector == "" && options.FieldSelector == "" {
 		return WatchScope{Resource: resource, Namespace: namespace}, nil
@@ -31,6 +31,6 @@ func ScopeFor(resource, namespace string, options *metav1.ListOptions) (WatchSco
 	}, nil
 }
 
-// SubresourceRenew is what the verb watch is asked for, with the same options, to keep
-// a group alive; it is answered with a bare Response.
+// SubresourceRenew requests, with the verb watch and the same options, that a group is kept. The
+// answer is a bare Response.
 const SubresourceRenew = "renew"

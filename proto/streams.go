@@ -11,30 +11,30 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// StreamRequest is what a client asks a kubelet for on node.<name>.exec and
-// node.<name>.attach, in JSON: a conversation in frames with a process in a container.
+// StreamRequest is a client's request to a kubelet on node.<name>.exec and node.<name>.attach, in
+// JSON: a stream of frames to and from a process in a container.
 type StreamRequest struct {
 	Namespace string `json:"namespace"`
 	Pod       string `json:"pod"`
-	// UID is the incarnation of the pod that is meant; empty for the newest of the name.
+	// UID selects an incarnation of the pod; empty for the newest of the name.
 	UID types.UID `json:"uid,omitempty"`
 	// Container may be empty if the pod has only one.
 	Container string `json:"container"`
-	// Command is run by exec; attach has none.
+	// Command is run by exec; empty for attach.
 	Command []string `json:"command,omitempty"`
 	Stdin   bool     `json:"stdin,omitempty"`
 	Stdout  bool     `json:"stdout,omitempty"`
 	Stderr  bool     `json:"stderr,omitempty"`
-	// TTY gives the command a terminal, which has no stderr of its own.
+	// TTY gives the command a terminal. A terminal has no separate stderr.
 	TTY bool `json:"tty,omitempty"`
 }
 
-// Channel is what a frame belongs to, its first byte: the channels of Kubernetes'
-// remotecommand protocol, version 5, from the client to the program's parent.
+// Channel is the first byte of a frame. The channels are those of Kubernetes' remotecommand
+// protocol, version 5, used between the client and the program's parent.
 type Channel byte
 
-// The channels. An empty frame on ChannelStdout says that the conversation may begin, an
-// empty one on ChannelStdin that it shall; the last frame is a Status on ChannelError.
+// The channels. An empty frame on ChannelStdout offers to begin, an empty frame on ChannelStdin
+// accepts the offer. The last frame is a Status on ChannelError.
 const (
 	ChannelStdin  Channel = 0
 	ChannelStdout Channel = 1
@@ -42,12 +42,12 @@ const (
 	ChannelError  Channel = 3
 	// ChannelResize is a TerminalSize in JSON.
 	ChannelResize Channel = 4
-	// ChannelClose names, in its one byte of data, a channel on which no more is said.
+	// ChannelClose names, in its one byte of data, a channel that the sender closes.
 	ChannelClose Channel = 255
 )
 
-// MaxStreamFrame is how many bytes of data a frame carries at most, so that other messages get
-// through between them.
+// MaxStreamFrame is the maximum number of data bytes in a frame, so that other messages get through
+// between frames.
 const MaxStreamFrame = 32 << 10
 
 // TerminalSize is in characters.
@@ -56,14 +56,14 @@ type TerminalSize struct {
 	Height uint16
 }
 
-// StreamFrame is one message of a conversation.
+// StreamFrame encodes one frame of a stream.
 func StreamFrame(channel Channel, data []byte) []byte {
 	return append([]byte{byte(channel)}, data...)
 }
 
 var errFrame = errors.New("a frame begins with its channel, and is not empty")
 
-// ParseStreamFrame takes a frame apart.
+// ParseStreamFrame decodes a frame.
 func ParseStreamFrame(frame []byte) (Channel, []byte, error) {
 	if len(frame) == 0 {
 		return 0, nil, errFrame
@@ -71,7 +71,7 @@ func ParseStreamFrame(frame []byte) (Channel, []byte, error) {
 	return Channel(frame[0]), frame[1:], nil
 }
 
-// StatusFrame is the last frame of a conversation.
+// StatusFrame encodes the last frame of a stream.
 func StatusFrame(status *metav1.Status) []byte {
 	data, err := json.Marshal(status)
 	if err != nil {
@@ -80,7 +80,7 @@ func StatusFrame(status *metav1.Status) []byte {
 	return StreamFrame(ChannelError, data)
 }
 
-// ExitStatus says how a command has ended, in upstream's words.
+// ExitStatus returns the Status of a command's exit code, with upstream's text.
 func ExitStatus(code int32) *metav1.Status {
 	if code == 0 {
 		return &metav1.Status{Status: metav1.StatusSuccess}
@@ -93,13 +93,13 @@ func ExitStatus(code int32) *metav1.Status {
 	}
 }
 
-// How a Status tells an exit code (upstream's remotecommand constants).
+// How a Status carries an exit code (upstream's remotecommand constants).
 const (
 	ReasonNonZeroExitCode metav1.StatusReason = "NonZeroExitCode"
 	CauseExitCode         metav1.CauseType    = "ExitCode"
 )
 
-// ExitCode is the exit code that a Status tells; false when it tells none.
+// ExitCode returns the exit code in a Status; false if there is none.
 func ExitCode(status *metav1.Status) (int32, bool) {
 	switch {
 	case status.Status == metav1.StatusSuccess:
@@ -115,8 +115,7 @@ func ExitCode(status *metav1.Status) (int32, bool) {
 	return 0, false
 }
 
-// NotImplemented is the Status of what has no process behind it, as scripted containers
-// have none.
+// NotImplemented returns the Status for containers without a process, for example scripted ones.
 func NotImplemented(message string) *metav1.Status {
 	return &metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusNotImplemented, Reason: "NotImplemented",

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Verb is what a request asks for; the Kubernetes API's own verbs.
+// Verb is a verb of the Kubernetes API.
 type Verb string
 
 // The verbs of the API.
@@ -38,8 +38,8 @@ func Verbs() []Verb {
 //	watch.cluster.<group>  watch.node.<name>.<group>                       the live events of a watch group
 //	node.<name>.<verb>                                                     what a kubelet serves
 //	cri.<Method>                                                           what a runtime serves, on the node bus
-//	mgmt.board  mgmt.board.get  mgmt.board.set                             the board: what it says, asking it, changing it
-//	mgmt.inspect.<process>                                                 what a process knows, for who asks
+//	mgmt.board  mgmt.board.get  mgmt.board.set                             the shared fault state: publish, get, set
+//	mgmt.inspect.<process>                                                 inspections of a process
 const (
 	RootAPI   = "api"
 	RootReply = "r"
@@ -49,7 +49,7 @@ const (
 	RootMgmt  = "mgmt"
 )
 
-// APISubject is a request's subject, taken apart.
+// APISubject is a parsed request subject.
 type APISubject struct {
 	Identity Identity
 	Verb     Verb
@@ -74,8 +74,8 @@ func (s APISubject) String() string {
 // ErrSubject is the cause of every refused subject.
 var ErrSubject = errors.New("not a request subject")
 
-// ParseAPISubject is the inverse of [APISubject.String]. Its errors wrap
-// [ErrSubject] and name the part that is wrong.
+// ParseAPISubject is the inverse of [APISubject.String]. Its errors wrap [ErrSubject] and name the
+// invalid part.
 func ParseAPISubject(subject string) (APISubject, error) {
 	tokens := strings.Split(subject, ".")
 	if len(tokens) != 6 || tokens[0] != RootAPI {
@@ -97,28 +97,27 @@ func ParseAPISubject(subject string) (APISubject, error) {
 	}, nil
 }
 
-// ReplySubject carries an answer from responder to requester under a token that the
-// requester chose; in the other direction, with the two exchanged, it carries the
-// credits for an answer in parts.
+// ReplySubject carries an answer from responder to requester under a token that the requester
+// chose. With the two exchanged, it carries the credits for an answer in parts.
 func ReplySubject(requester, responder Identity, token string) string {
 	return strings.Join([]string{RootReply, requester.Token(), responder.Token(), token}, ".")
 }
 
-// WatchScope is what decides which events a watcher gets. Watchers of one class
-// with equal scopes form a group, and share one live subject.
+// WatchScope determines which events a watcher receives. Watchers of one class with equal scopes
+// form a group and share one live subject.
 type WatchScope struct {
 	// Resource is a group resource: "pods", "deployments.apps".
 	Resource string
 	// Namespace is empty for all.
 	Namespace string
-	// LabelSelector and FieldSelector are in canonical form, as labels.Selector
-	// and fields.Selector print themselves.
+	// LabelSelector and FieldSelector are in the canonical form of labels.Selector and
+	// fields.Selector.
 	LabelSelector string
 	FieldSelector string
 }
 
-// WatchSubject is the live subject of the group of watchers of class that share the
-// scope. Both sides compute it, so a watcher can listen before it asks.
+// WatchSubject returns the live subject of a watch group. Both sides compute it, so that a watcher
+// can subscribe before its request.
 func WatchSubject(class string, scope WatchScope) string {
 	sum := sha256.Sum256([]byte(strings.Join([]string{
 		scope.Resource, scope.Namespace, scope.LabelSelector, scope.FieldSelector,
@@ -126,41 +125,41 @@ func WatchSubject(class string, scope WatchScope) string {
 	return RootWatch + "." + class + "." + hex.EncodeToString(sum[:12])
 }
 
-// NodeSubject is what the kubelet of a node serves: verb is "logs", "exec" or
+// NodeSubject returns a subject that the kubelet of a node serves: verb is "logs", "exec" or
 // "inspect".
 func NodeSubject(node, verb string) string {
 	return strings.Join([]string{RootNode, escape(node), verb}, ".")
 }
 
-// CRISubject is a method of the runtime on its node bus.
+// CRISubject returns the subject of a runtime method on the node bus.
 func CRISubject(method string) string { return RootCRI + "." + method }
 
-// The subjects of the management plane that are not about one process.
+// The subjects of the shared fault state.
 const (
-	MgmtBoard    = RootMgmt + ".board"
-	MgmtBoardGet = RootMgmt + ".board.get"
-	MgmtBoardSet = RootMgmt + ".board.set"
+	MgmtFaultState    = RootMgmt + ".board"
+	MgmtFaultStateGet = RootMgmt + ".board.get"
+	MgmtFaultStateSet = RootMgmt + ".board.set"
 )
 
-// MgmtInspect is where a process is asked what it knows.
+// MgmtInspect returns the subject of inspections of a process.
 func MgmtInspect(process string) string { return RootMgmt + ".inspect." + escape(process) }
 
-// none stands for an empty part of a subject.
-const none = "_"
+// emptyToken represents an empty part of a subject.
+const emptyToken = "_"
 
-// escape makes any text one subject token. Kubernetes names and identities never
-// hold a percent sign, so that escaping with it is unambiguous.
+// escape converts any text to one subject token. Kubernetes names and identities never contain a
+// percent sign, so that the escaping is unambiguous.
 func escape(text string) string {
 	if text == "" {
-		return none
+		return emptyToken
 	}
-	if text != none && !strings.ContainsFunc(text, special) {
+	if text != emptyToken && !strings.ContainsFunc(text, needsEscape) {
 		return text
 	}
 	const digits = "0123456789ABCDEF"
 	escaped := make([]byte, 0, 2*len(text)+1)
 	for _, c := range []byte(text) {
-		if special(rune(c)) || text == none {
+		if needsEscape(rune(c)) || text == emptyToken {
 			escaped = append(escaped, '%', digits[c>>4], digits[c&0xf])
 		} else {
 			escaped = append(escaped, c)
@@ -169,8 +168,8 @@ func escape(text string) string {
 	return string(escaped)
 }
 
-// special reports whether NATS or escape itself gives r a meaning.
-func special(r rune) bool {
+// needsEscape reports whether r has a meaning to NATS or to escape itself.
+func needsEscape(r rune) bool {
 	switch r {
 	case '.', '*', '>', '%', '/':
 		return true
@@ -181,7 +180,7 @@ func special(r rune) bool {
 var errEscape = errors.New("a percent sign must be followed by two hexadecimal digits")
 
 func unescape(token string) (string, error) {
-	if token == none {
+	if token == emptyToken {
 		return "", nil
 	}
 	text, err := url.PathUnescape(token)

@@ -24,7 +24,7 @@ bench 'runtime: real programs started and stopped, with and without namespaces' 
 bench 'a whole cluster of processes: 1,000 pods on 10 nodes, 64 writers' ./e2e/procs 'BenchmarkLifecycle' 3x
 bench 'DELETE to DELETED beyond the container itself, ticks at their fastest and as upstream' ./e2e/procs 'BenchmarkDeleteToDeleted' 10x
 bench 'podfall up --nodes 3, and the proportional memory of each process' ./e2e/procs 'BenchmarkUp' 5x
-bench 'an apiserver that was killed serves again: 10,000 pods, beside 100' ./e2e/procs 'BenchmarkServesAgain' 10x
+bench 'an apiserver that was killed serves again: 10,000 pods, beside 100' ./e2e/procs 'BenchmarkAPIServerRestart' 10x
 bench 'podfalltest: from nothing to Ready, beside the above' ./podfalltest 'BenchmarkStart' 20x
 bench 'gateway: a list of 10,000 pods, beside the same over the bus' ./e2e/gateway 'BenchmarkList' 5x
 bench 'gateway: changes told to 1 and to 1,000 HTTP watches' ./e2e/gateway 'BenchmarkWatches' 20x

@@ -30,7 +30,7 @@ part 'power cuts, damage and kill -9 of the apiserver'\''s store' ./services/api
 part 'the same of the runtime'\''s' ./services/runtime/store -run 'TestPowerCuts|TestDamagedFiles' -images 20000 -damaged 10000
 part 'five times 60 faults over real processes' ./e2e/nemesis -run 'TestNemesis$' -seed 0 -faults 60 -count 5
 part '200 rounds of kill -9 of processes' ./e2e/procs -run 'TestCrash$' -rounds 200
-part '500 random programs' ./e2e/procs -run TestWitnesses -rounds 500
-part '1,000 random pods' ./e2e/witness -pods 1000
+part '500 random programs' ./e2e/procs -run TestShimRecordsMatchPrograms -rounds 500
+part '1,000 random pods' ./e2e/signals -pods 1000
 part '1,000 causes, and what why says' ./e2e/why -runs 1000
 exit $failed

@@ -11,13 +11,13 @@ import (
 
 const budgetResource = "poddisruptionbudgets.policy"
 
-// withinBudget checks C9: a pod that a budget covers is evicted when that allows a disruption,
-// which is taken from it in the same operation, or when the budget lets pods go that are not
-// ready; and none is evicted that two budgets cover. Of a pod that has not begun, that has
-// ended, or that is being deleted no budget is asked.
-func withinBudget(p *past, t *trial) {
-	budgets := map[string][]*object{} // by namespace, and by name
-	for of, one := range p.objects {
+// checkEvictionBudget checks C9. A pod that a budget covers is evicted only if the budget allows a
+// disruption, which the same operation takes from it, or if the budget passes unready pods. A pod
+// that two budgets cover is never evicted. Pods that have not begun, have ended or are being
+// deleted need no budget.
+func checkEvictionBudget(h *clusterHistory, t *tally) {
+	budgets := map[string][]*object{} // by namespace, sorted by name
+	for of, one := range h.objects {
 		if of.resource == budgetResource {
 			budgets[one.namespace] = append(budgets[one.namespace], one)
 		}
@@ -25,72 +25,72 @@ func withinBudget(p *past, t *trial) {
 	for _, all := range budgets {
 		slices.SortFunc(all, func(a, b *object) int { return strings.Compare(a.name, b.name) })
 	}
-	for _, e := range p.effects() {
-		if e.Verb != "create" || e.Subresource != "eviction" || e.prior == nil || e.prior.Deadline != nil || !e.begins() {
+	for _, e := range h.effects() {
+		if e.Verb != "create" || e.Subresource != "eviction" || e.prior == nil || e.prior.Deadline != nil || !e.startsDeletion() {
 			continue
 		}
 		switch e.prior.Phase {
 		case "Pending", "Succeeded", "Failed":
 			continue
 		}
-		e.allowed(t, budgets[e.prior.of.namespace])
+		e.checkBudgets(t, budgets[e.prior.object.namespace])
 	}
 }
 
-// begins reports whether an operation marks or removes its pod.
-func (e effect) begins() bool {
+// startsDeletion reports whether an operation marks or removes its pod.
+func (e effect) startsDeletion() bool {
 	return slices.ContainsFunc(e.made, func(c *commit) bool { return c.Deadline != nil || c.Op == deleted })
 }
 
-// allowed checks the eviction of a pod against the budgets of its namespace. That which is
-// spent was not changed between being looked at and being written; of others, all versions
-// may have been looked at that there were since the request came.
-func (e effect) allowed(t *trial, budgets []*object) {
+// checkBudgets checks the eviction of a pod against the budgets of its namespace. The budget that
+// was charged did not change between being read and being written. Of the others, any version since
+// the request began may have been read.
+func (e effect) checkBudgets(t *tally, budgets []*object) {
 	var guards []*commit
 	passes := false
 	for _, one := range budgets {
-		looked, whole := reigning(one.versions, e.calls[0], e.made[0].Revision)
-		if whole && !slices.ContainsFunc(looked, func(v *commit) bool { return !v.guards(e.prior) }) {
-			guards = append(guards, looked[len(looked)-1])
-			passes = slices.ContainsFunc(looked, func(v *commit) bool { return v.passes(e.prior) })
+		versions, complete := versionsBetween(one.versions, e.calls[0], e.made[0].Revision)
+		if complete && !slices.ContainsFunc(versions, func(v *commit) bool { return !v.covers(e.prior) }) {
+			guards = append(guards, versions[len(versions)-1])
+			passes = slices.ContainsFunc(versions, func(v *commit) bool { return v.passesUnready(e.prior) })
 		}
 	}
 	if len(guards) > 1 {
-		t.expect(false, "a pod was evicted that more than one budget covers", e.against(guards[0].Event, guards[1].Event)...)
+		t.expect(false, "a pod was evicted that more than one budget covers", e.evidence(guards[0].Event, guards[1].Event)...)
 		return
 	}
-	if spent := e.spent(); spent != nil {
-		e.within(t, spent)
+	if charged := e.chargedBudget(); charged != nil {
+		e.checkChargedBudget(t, charged)
 	} else if len(guards) == 1 {
-		t.expect(passes, "a pod was evicted that a budget covers, and no disruption was taken from that", e.against(guards[0].Event)...)
+		t.expect(passes, "a pod was evicted that a budget covers, and no disruption was taken from that", e.evidence(guards[0].Event)...)
 	}
 }
 
-// spent is the commit of a budget that belongs to the eviction; nil for none.
-func (e effect) spent() (spent *commit) {
+// chargedBudget returns the commit that charged a budget for the eviction; nil for none.
+func (e effect) chargedBudget() (charged *commit) {
 	for _, c := range e.commits {
 		if c.Resource == budgetResource && c.Revision < e.made[0].Revision {
-			spent = c
+			charged = c
 		}
 	}
-	return spent
+	return charged
 }
 
-// within checks that a budget which an eviction has spent allowed that.
-func (e effect) within(t *trial, spent *commit) {
-	was := spent.before
-	if was == nil || was.Budget == nil || spent.Budget == nil {
-		return // of a history that does not tell
+// checkChargedBudget checks that the charged budget allowed the eviction.
+func (e effect) checkChargedBudget(t *tally, charged *commit) {
+	before := charged.replaced
+	if before == nil || before.Budget == nil || charged.Budget == nil {
+		return // an older release did not record budgets
 	}
-	against := e.against(was.Event, spent.Event)
-	t.expect(was.guards(e.prior), "an eviction was taken from a budget that does not cover the pod", against...)
-	t.expect(was.Budget.Allowed > 0, "a pod was evicted whose budget allowed no disruption", against...)
-	t.expect(was.Budget.Observed >= was.Generation, "a pod was evicted by what its budget had allowed before it was changed", against...)
-	t.expect(spent.Budget.Allowed == was.Budget.Allowed-1, "a pod was evicted, and another number of disruptions than one was taken from its budget", against...)
+	against := e.evidence(before.Event, charged.Event)
+	t.expect(before.covers(e.prior), "an eviction was taken from a budget that does not cover the pod", against...)
+	t.expect(before.Budget.Allowed > 0, "a pod was evicted whose budget allowed no disruption", against...)
+	t.expect(before.Budget.Observed >= before.Generation, "a pod was evicted by what its budget had allowed before it was changed", against...)
+	t.expect(charged.Budget.Allowed == before.Budget.Allowed-1, "a pod was evicted, and another number of disruptions than one was taken from its budget", against...)
 }
 
-// guards reports whether a version of a budget surely covers a pod.
-func (c *commit) guards(pod *commit) bool {
+// covers reports whether a version of a budget surely covers a pod.
+func (c *commit) covers(pod *commit) bool {
 	if c.Op == deleted || c.Budget == nil || c.Budget.Selector == "" && !c.Budget.All {
 		return false
 	}
@@ -98,25 +98,25 @@ func (c *commit) guards(pod *commit) bool {
 	return err == nil && selector.Matches(labels.Set(pod.Labels))
 }
 
-// passes reports whether a budget lets a pod go without being spent: one that is not ready, if
-// the budget says so or has as many that are healthy as it desires.
-func (c *commit) passes(pod *commit) bool {
+// passesUnready reports whether a budget lets an unready pod be evicted without a charge: the
+// budget always allows it, or has as many healthy pods as it desires.
+func (c *commit) passesUnready(pod *commit) bool {
 	b := c.Budget
 	return !pod.Ready && (b.AlwaysAllow || b.Desired > 0 && b.Healthy >= b.Desired)
 }
 
-// reigning are the versions of an object that may have been looked at from an event on until a
-// revision; false when none was surely there at the event.
-func reigning(versions []*commit, from *history.Event, until int64) (looked []*commit, whole bool) {
+// versionsBetween returns the versions of an object that may have been read between an event and a
+// revision. complete is false if no version surely existed at the event.
+func versionsBetween(versions []*commit, from *history.Event, until int64) (between []*commit, complete bool) {
 	for _, v := range versions {
 		switch {
 		case v.Revision >= until:
-			return looked, whole
+			return between, complete
 		case before(v.Event, from):
-			looked, whole = []*commit{v}, true
+			between, complete = []*commit{v}, true
 		default:
-			looked = append(looked, v)
+			between = append(between, v)
 		}
 	}
-	return looked, whole
+	return between, complete
 }

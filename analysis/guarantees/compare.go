@@ -9,15 +9,15 @@ import (
 	"github.com/podfall/podfall/internal/history"
 )
 
-// State is what a cluster has in the end, without what differs from one life to the next:
-// uids, times, revisions, and what only comes and goes (events, leases).
+// State is the final state of a cluster, without what differs between runs: UIDs, times, revisions,
+// events and leases.
 type State map[string]string
 
-// End is the state that the commits of a history leave behind.
-func End(evidence Evidence) State {
-	p := newPast(evidence)
+// EndState returns the state that the commits of a history lead to.
+func EndState(evidence Evidence) State {
+	h := newClusterHistory(evidence)
 	last := map[string]*commit{}
-	for _, c := range p.commits {
+	for _, c := range h.commits {
 		last[c.Resource+" "+c.Key] = c
 	}
 	names, pods := map[string]string{}, map[string]int{}
@@ -27,11 +27,11 @@ func End(evidence Evidence) State {
 	state := State{}
 	for key, c := range last {
 		switch {
-		case c.Op == deleted || passing(c.Resource):
-		case c.Resource == podResource && names[c.Owner] != "": // whose names may be made up
-			pods["pods of "+names[c.Owner]+": "+lasting(c.Commit)]++
+		case c.Op == deleted || isTransient(c.Resource):
+		case c.Resource == podResource && names[c.Owner] != "": // their names may be generated
+			pods["pods of "+names[c.Owner]+": "+describeCommit(c.Commit)]++
 		default:
-			state[key] = lasting(c.Commit)
+			state[key] = describeCommit(c.Commit)
 		}
 	}
 	for key, count := range pods {
@@ -40,8 +40,8 @@ func End(evidence Evidence) State {
 	return state
 }
 
-// passing reports whether objects of the resource only say what happens.
-func passing(resource string) bool {
+// isTransient reports whether objects of the resource only describe what happens.
+func isTransient(resource string) bool {
 	switch resource {
 	case "events", "events.events.k8s.io", leaseResource, "controllerrevisions.apps", "endpointslices.discovery.k8s.io":
 		return true
@@ -49,8 +49,8 @@ func passing(resource string) bool {
 	return false
 }
 
-// lasting is what a commit says of its object.
-func lasting(c history.Commit) string {
+// describeCommit returns the lasting properties of a committed object as text.
+func describeCommit(c history.Commit) string {
 	text := fmt.Sprintf("phase=%s going=%t finalizers=%v", c.Phase, c.Deadline != nil, c.Finalizers)
 	if c.Replicas != nil {
 		text += fmt.Sprintf(" replicas=%d", *c.Replicas)
@@ -61,9 +61,9 @@ func lasting(c history.Commit) string {
 	return text
 }
 
-// Compare is how two end states differ (L11), a line each: which objects only one of them
-// has, and which differ. The first is that of the life without faults.
-func Compare(without, with State) []string {
+// DiffStates returns the differences between two final states (L11), one line each: objects that
+// only one state has, and objects that differ. The first state is that of the run without faults.
+func DiffStates(without, with State) []string {
 	var lines []string
 	for _, key := range slices.Sorted(maps.Keys(without)) {
 		other, there := with[key]

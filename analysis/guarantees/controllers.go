@@ -4,10 +4,10 @@ import (
 	"github.com/podfall/podfall/internal/history"
 )
 
-// nameLocked checks C3: a name is taken until its object is gone.
-func nameLocked(p *past, t *trial) {
+// checkNameReuse checks C3: a name is taken until its object is gone.
+func checkNameReuse(h *clusterHistory, t *tally) {
 	there := map[string]*commit{}
-	for _, c := range p.commits {
+	for _, c := range h.commits {
 		if c.Resource != podResource {
 			continue
 		}
@@ -19,26 +19,26 @@ func nameLocked(p *past, t *trial) {
 			delete(there, c.Key)
 		}
 	}
-	p.oneAfterTheOther(t)
+	h.checkOrderedCreation(t)
 }
 
-// podCollector is the name of the pod garbage collector, as its decisions have it.
+// podCollector is the pod garbage collector's name in its decisions.
 const podCollector = "pod-garbage-collector-controller"
 
-// begins checks C7: controllers only begin deletion; only the pod garbage collector
+// checkNoForcedDeletes checks C7: controllers only begin deletion. Only the pod garbage collector
 // force-deletes.
-func begins(p *past, t *trial) {
-	p.decidedDeletes(func(d history.Decide, decided *history.Event, o *operation) {
+func checkNoForcedDeletes(h *clusterHistory, t *tally) {
+	h.eachDecidedDelete(func(d history.Decide, decided *history.Event, o *operation) {
 		forced := o.Grace != nil && *o.Grace == 0
 		t.expect(!forced || d.Controller == podCollector, "a controller force-deleted a pod", decided, o.calls[0])
 	})
 }
 
-// decidedDeletes visits the deletes of pods that controllers decided on, each with its
-// operation. Where two controllers deleted one name nothing is said of it.
-func (p *past) decidedDeletes(visit func(history.Decide, *history.Event, *operation)) {
+// eachDecidedDelete visits the pod deletes that controllers decided on, with their operations.
+// Deletes of a name on which two controllers decided are skipped.
+func (h *clusterHistory) eachDecidedDelete(visit func(history.Decide, *history.Event, *operation)) {
 	decided := map[string]map[string]*history.Event{}
-	for e, fact := range factsOf[history.Decide](p) {
+	for e, fact := range factsOf[history.Decide](h) {
 		if fact.Action == "delete" && fact.Resource == podResource {
 			if decided[fact.Key] == nil {
 				decided[fact.Key] = map[string]*history.Event{}
@@ -46,8 +46,8 @@ func (p *past) decidedDeletes(visit func(history.Decide, *history.Event, *operat
 			decided[fact.Key][fact.Controller] = e
 		}
 	}
-	for _, o := range p.operations {
-		if o.Who != controllers || o.Verb != "delete" || o.Resource != podResource || len(decided[o.Key]) != 1 {
+	for _, o := range h.operations {
+		if o.Identity != controllers || o.Verb != "delete" || o.Resource != podResource || len(decided[o.Key]) != 1 {
 			continue
 		}
 		for _, e := range decided[o.Key] {
@@ -57,10 +57,10 @@ func (p *past) decidedDeletes(visit func(history.Decide, *history.Event, *operat
 	}
 }
 
-// boundOnce checks C8: a pod is given one node, and none while it is being deleted.
-func boundOnce(p *past, t *trial) {
-	for _, c := range p.commits {
-		if was := c.before; was != nil && c.Resource == podResource && c.Op == modified && was.Node != c.Node {
+// checkBoundOnce checks C8: a pod is bound to a node once, and not while it is being deleted.
+func checkBoundOnce(h *clusterHistory, t *tally) {
+	for _, c := range h.commits {
+		if was := c.replaced; was != nil && c.Resource == podResource && c.Op == modified && was.Node != c.Node {
 			t.expect(was.Node == "" && was.Deadline == nil, "a pod was given a node that had one, or that is being deleted", was.Event, c.Event)
 		}
 	}

@@ -7,37 +7,37 @@ import (
 	"github.com/podfall/podfall/internal/history"
 )
 
-// severed is a node that nothing came from and nothing reached, between two moments.
-type severed struct {
-	*ordeal
+// cutOffNode is a node that exchanged no message with anyone between two times.
+type cutOffNode struct {
+	*trouble
 
 	node string
-	// from and to are in monotonic time: what was under way has arrived or waits.
+	// from and to are monotonic times. At from, messages in flight have arrived or are held.
 	from, to int64
 }
 
-// underWay is how long what had passed the link before a cut may take to have its effect.
-const underWay = int64(2 * time.Second)
+// inFlightTime is how long a message that passed the link before a cut may take to have its effect.
+const inFlightTime = int64(2 * time.Second)
 
-// severed are all full cuts of nodes, without those during which the apiserver was late
-// itself: what has passed the link waits there.
-func (p *past) severed() []severed {
-	var all []severed
-	for _, o := range p.troubles {
-		if !o.full() {
+// cutOffNodes returns the nodes behind full cuts. Cuts during which the apiserver itself was slow
+// are left out, because messages that had passed the link wait there.
+func (h *clusterHistory) cutOffNodes() []cutOffNode {
+	var all []cutOffNode
+	for _, tr := range h.troubles {
+		if !tr.isFullCut() {
 			continue
 		}
-		to := o.surelyUntil() - eps
-		if !o.cut.Until.IsZero() {
-			to = min(to, p.before(o.begin, o.cut.Until))
+		to := tr.surelyOverAt() - recordDelay
+		if !tr.cut.Until.IsZero() {
+			to = min(to, h.timeBefore(tr.begin, tr.cut.Until))
 		}
-		s := severed{ordeal: o, from: o.begin.Ended + underWay, to: to}
-		slow := slices.ContainsFunc(p.troubles, func(other *ordeal) bool {
-			return other != o && other.Kind != history.TroubleClock && other.touches(o.since()-underWay, s.from)
+		s := cutOffNode{trouble: tr, from: tr.begin.Ended + inFlightTime, to: to}
+		slow := slices.ContainsFunc(h.troubles, func(another *trouble) bool {
+			return another != tr && another.Kind != history.TroubleClock && another.mayOverlap(tr.since()-inFlightTime, s.from)
 		})
-		for _, party := range o.Off {
-			if p.kubelets[party] && !slow && s.from < s.to {
-				s.node = party
+		for _, name := range tr.CutOff {
+			if h.kubelets[name] && !slow && s.from < s.to {
+				s.node = name
 				all = append(all, s)
 			}
 		}
@@ -45,11 +45,11 @@ func (p *past) severed() []severed {
 	return all
 }
 
-// before is when, in monotonic time, the cluster's clock surely showed less than that, after
-// an event.
-func (p *past) before(after *history.Event, shows time.Time) int64 {
+// timeBefore returns the latest monotonic time at which the cluster's clock was surely before
+// `shows`.
+func (h *clusterHistory) timeBefore(after *history.Event, shows time.Time) int64 {
 	at := after.Ended
-	for _, e := range p.ticks {
+	for _, e := range h.ticks {
 		if !e.Wall.Before(shows) {
 			break
 		}
@@ -58,12 +58,12 @@ func (p *past) before(after *history.Event, shows time.Time) int64 {
 	return at
 }
 
-// cutOff checks N3: nothing passes a full cut. A write of the node is one that reached the
-// apiserver; a commit that the kubelet sees was made behind it.
-func cutOff(p *past, t *trial) {
-	for _, s := range p.severed() {
+// checkCut checks N3: nothing passes a full cut. A write of the node that arrives came through the
+// cut; so did a commit that the kubelet sees and that was made during the cut.
+func checkCut(h *clusterHistory, t *tally) {
+	for _, s := range h.cutOffNodes() {
 		t.cases++
-		for _, o := range p.operations {
+		for _, o := range h.operations {
 			if o.node != s.node {
 				continue
 			}
@@ -73,61 +73,60 @@ func cutOff(p *past, t *trial) {
 				}
 			}
 		}
-		p.heardThrough(t, s)
+		h.checkNothingSeen(t, s)
 	}
 }
 
-// heardThrough looks for what the node's kubelet heard of behind the cut.
-func (p *past) heardThrough(t *trial, s severed) {
-	for e, see := range factsOf[history.KubeletSee](p) {
+// checkNothingSeen checks that the node's kubelet saw no commit made during the cut.
+func (h *clusterHistory) checkNothingSeen(t *tally, s cutOffNode) {
+	for e, see := range factsOf[history.KubeletSee](h) {
 		if nodeOf(e.Process) != s.node || e.Began < s.from || e.Ended > s.to {
 			continue
 		}
-		seen := p.byRevision[number(see.Revision)]
-		t.expect(seen == nil || seen.Began < s.from, "a kubelet heard of a commit through a cut", s.begin, eventOf(seen), e, s.end)
+		seen := h.byRevision[parseRevision(see.Revision)]
+		t.expect(seen == nil || seen.Began < s.from, "a kubelet saw a commit through a cut", s.begin, eventOf(seen), e, s.end)
 	}
 }
 
-// steadfast checks K14: a kubelet that is cut off ends no pod because it hears nothing of it.
-func steadfast(p *past, t *trial) {
-	for _, s := range p.severed() {
-		for _, one := range p.lives() {
-			if one.node() != s.node || one.first() == nil || one.first().Began > s.begin.Began || one.gone() != nil && one.gone().Ended < s.from {
+// checkCutOffKubelet checks K14: a kubelet that is cut off ends no pod for lack of news.
+func checkCutOffKubelet(h *clusterHistory, t *tally) {
+	for _, s := range h.cutOffNodes() {
+		for _, pod := range h.completePods() {
+			if pod.nodeName() != s.node || pod.firstStart() == nil || pod.firstStart().Began > s.begin.Began || pod.lastExit() != nil && pod.lastExit().Ended < s.from {
 				continue
 			}
 			t.cases++
-			for _, e := range one.seen {
+			for _, e := range pod.seen {
 				see, _ := e.Fact.(history.KubeletSee)
 				if see.Op == "REMOVE" && e.Began > s.from && e.Ended < s.to {
 					t.expect(false, "a kubelet that was cut off took a pod for removed", s.begin, e, s.end)
 				}
 			}
-			p.unheard(t, s, one)
+			h.checkRestartedKubelet(t, s, pod)
 		}
 	}
 }
 
-// unheard checks that a kubelet which began anew behind the cut ends nothing that it has not
-// heard of.
-func (p *past) unheard(t *trial, s severed, one *pod) {
-	known := slices.ContainsFunc(append(slices.Clone(one.terms), one.seen...), func(e *history.Event) bool {
+// checkRestartedKubelet checks that a kubelet that restarted during the cut stops no pod that it
+// has not seen.
+func (h *clusterHistory) checkRestartedKubelet(t *tally, s cutOffNode, pod *podHistory) {
+	known := slices.ContainsFunc(append(slices.Clone(pod.terms), pod.seen...), func(e *history.Event) bool {
 		see, is := e.Fact.(history.KubeletSee)
 		return e.Began <= s.from && (!is || see.Grace != nil || see.Op == "REMOVE" || see.Op == "DELETE")
 	})
-	for _, e := range one.terms {
-		reborn := p.bootOf(e)
-		if known || e.Began <= s.from || e.Ended >= s.to || reborn == nil || reborn.Began <= s.from {
+	for _, e := range pod.terms {
+		boot := h.kubeletBootOf(e)
+		if known || e.Began <= s.from || e.Ended >= s.to || boot == nil || boot.Began <= s.from {
 			continue
 		}
-		heard := slices.ContainsFunc(one.seen, func(seen *history.Event) bool { return seen.Boot == e.Boot && seen.Began < e.Began })
-		t.expect(heard, "a kubelet that began behind a cut ended a pod that it had not heard of", s.begin, reborn, e)
+		heard := slices.ContainsFunc(pod.seen, func(seen *history.Event) bool { return seen.Boot == e.Boot && seen.Began < e.Began })
+		t.expect(heard, "a kubelet that restarted during a cut stopped a pod that it had not seen", s.begin, boot, e)
 	}
 }
 
-// bootOf is the beginning of the incarnation that has told of an event; nil when it is not
-// known.
-func (p *past) bootOf(e *history.Event) *history.Event {
-	for boot := range factsOf[history.KubeletBoot](p) {
+// kubeletBootOf returns the start of the kubelet boot that recorded an event; nil if unknown.
+func (h *clusterHistory) kubeletBootOf(e *history.Event) *history.Event {
+	for boot := range factsOf[history.KubeletBoot](h) {
 		if boot.Process == e.Process && boot.Boot == e.Boot {
 			return boot
 		}

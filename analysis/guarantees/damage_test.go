@@ -13,77 +13,77 @@ import (
 	"github.com/podfall/podfall/internal/history"
 )
 
-// damage is a way to damage a history, with four bytes: what is done, to which event, to which
-// of its fields, and what comes there.
+// damage is a way to damage a history, in four bytes: the operation, the event, the field, and the
+// new value.
 type damage struct{ how, event, field, value byte }
 
-// The ways.
+// The operations.
 const (
-	leaveOut = iota
-	tellAgain
-	exchange
+	removeEvent = iota
+	repeatEvent
+	swapFacts
 	setField
-	takeFrom
+	copyField
 	dropField
-	bringIn
+	insertEvent
 	ways
 )
 
 // The bits of a history's first byte.
 const (
-	// countAnew closes the gaps, so that what is left is judged.
-	countAnew = 1 << iota
-	// withStore adds the store's log, as it was before the damage, and withItsDamage as it is behind it.
+	// renumber closes the gaps in the sequence numbers, so that what is left is judged.
+	renumber = 1 << iota
+	// withStore adds the store's log from before the damage, and withItsDamage the log after it.
 	withStore
-	withItsDamage
-	// withPage writes the page of the report, too.
+	withDamagedStore
+	// withPage writes the report page, too.
 	withPage
 )
 
-// patient is a history that damage is done to.
-type patient struct {
+// damagedHistory is a history that is being damaged.
+type damagedHistory struct {
 	events []history.Event
-	// others are where events are brought in from.
+	// others provides the events that are inserted.
 	others []history.Event
 	torn   int
 }
 
-// suffer does all damages of a program.
-func (h *patient) suffer(program []byte) {
+// applyAll applies all damages of a program.
+func (h *damagedHistory) applyAll(program []byte) {
 	for ; len(program) >= 4 && len(h.events) > 0; program = program[4:] {
-		h.one(damage{program[0], program[1], program[2], program[3]})
+		h.apply(damage{program[0], program[1], program[2], program[3]})
 	}
 }
 
-func (h *patient) one(d damage) {
+func (h *damagedHistory) apply(d damage) {
 	at, other := int(d.event)%len(h.events), int(d.value)%len(h.events)
 	switch d.how % ways {
-	case leaveOut:
+	case removeEvent:
 		h.events = slices.Delete(h.events, at, at+1)
-	case tellAgain:
+	case repeatEvent:
 		again := h.events[at]
 		again.Began, again.Ended, again.Wall = h.events[other].Began, h.events[other].Ended, h.events[other].Wall
 		h.events = slices.Insert(h.events, other, again)
-	case exchange:
+	case swapFacts:
 		h.events[at].Fact, h.events[other].Fact = h.events[other].Fact, h.events[at].Fact
 		h.events[at].Cause, h.events[other].Cause = h.events[other].Cause, h.events[at].Cause
 	case setField:
-		h.set(at, d.field, func(string) json.RawMessage { return absurd(d.value) })
-	case takeFrom:
-		h.set(at, d.field, func(name string) json.RawMessage {
-			line, fact := taken(h.events[other])
+		h.setField(at, d.field, func(string) json.RawMessage { return absurdValue(d.value) })
+	case copyField:
+		h.setField(at, d.field, func(name string) json.RawMessage {
+			line, fact := encodeEvent(h.events[other])
 			return cmp.Or(text(fact[name]), text(line[name])).raw()
 		})
 	case dropField:
-		h.set(at, d.field, func(string) json.RawMessage { return nil })
-	case bringIn:
+		h.setField(at, d.field, func(string) json.RawMessage { return nil })
+	case insertEvent:
 		more := h.others[(int(d.field)<<8+int(d.value))%len(h.others)]
 		more.Began, more.Ended, more.Wall = h.events[at].Began, h.events[at].Ended, h.events[at].Wall
 		h.events = slices.Insert(h.events, at, more)
 	}
 }
 
-// text is a value that can be compared with none.
+// text is a JSON value that can be compared with "".
 type text string
 
 func (t text) raw() json.RawMessage {
@@ -93,8 +93,8 @@ func (t text) raw() json.RawMessage {
 	return json.RawMessage(t)
 }
 
-// taken is an event as it is written: the line's fields, and the fact's.
-func taken(e history.Event) (line, fact map[string]json.RawMessage) {
+// encodeEvent returns the fields of an event's line, and of its fact.
+func encodeEvent(e history.Event) (line, fact map[string]json.RawMessage) {
 	written, err := json.Marshal(e)
 	if err != nil {
 		panic(err) // each event was read, or made
@@ -107,11 +107,11 @@ func taken(e history.Event) (line, fact map[string]json.RawMessage) {
 	return line, fact
 }
 
-// set gives a field of an event another value, none for nil. An event that cannot be read after
-// that is torn.
-func (h *patient) set(at int, which byte, value func(name string) json.RawMessage) {
-	line, fact := taken(h.events[at])
-	names := fieldsOf(reflect.TypeOf(h.events[at].Fact))
+// setField sets a field of an event; nil removes it. An event that cannot be decoded afterwards
+// counts as torn.
+func (h *damagedHistory) setField(at int, which byte, value func(name string) json.RawMessage) {
+	line, fact := encodeEvent(h.events[at])
+	names := fieldNames(reflect.TypeOf(h.events[at].Fact))
 	ofLine := []string{"proc", "boot", "t0", "t1", "wall", "cause", "event", "seq"}
 	i := int(which) % (len(names) + len(ofLine))
 	if i < len(names) {
@@ -138,8 +138,8 @@ func put(fields map[string]json.RawMessage, name string, value json.RawMessage) 
 	}
 }
 
-// fieldsOf are the names of all fields of a type of facts.
-func fieldsOf(fact reflect.Type) []string {
+// fieldNames returns the names of all fields of a fact type.
+func fieldNames(fact reflect.Type) []string {
 	if fact.Kind() != reflect.Struct {
 		return nil
 	}
@@ -148,7 +148,7 @@ func fieldsOf(fact reflect.Type) []string {
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		switch {
 		case field.Anonymous && name == "":
-			names = append(names, fieldsOf(field.Type)...)
+			names = append(names, fieldNames(field.Type)...)
 		case name != "":
 			names = append(names, name)
 		}
@@ -156,9 +156,9 @@ func fieldsOf(fact reflect.Type) []string {
 	return names
 }
 
-// absurd are values that a field may be given: those that are in histories, and those at the
-// ends of what can be written; the rest are small numbers.
-func absurd(which byte) json.RawMessage {
+// absurdValue returns a value for a field: values found in histories, and values at the limits;
+// higher numbers are small integers.
+func absurdValue(which byte) json.RawMessage {
 	values := []string{
 		`null`, `-1`, `2147483647`, `-2147483648`, `9223372036854775807`, `-9223372036854775808`, `9007199254740993`, `true`, `false`,
 		`""`, `"-1"`, `"7"`, `"9223372036854775807"`, `"u1"`, `"u2"`, `"c1"`, `"n1"`, `"default/web"`, `"default/web-0"`, `"web"`, `"/"`,
@@ -177,10 +177,10 @@ func absurd(which byte) json.RawMessage {
 	return number
 }
 
-// evidence is what is left, with what the bits add.
-func (h *patient) evidence(bits byte, before guarantees.Evidence) guarantees.Evidence {
-	if bits&countAnew != 0 {
-		h.count()
+// evidence returns what is left, with what the bits add.
+func (h *damagedHistory) evidence(bits byte, before guarantees.Evidence) guarantees.Evidence {
+	if bits&renumber != 0 {
+		h.renumber()
 	}
 	var lines bytes.Buffer
 	for _, e := range h.events {
@@ -190,17 +190,17 @@ func (h *patient) evidence(bits byte, before guarantees.Evidence) guarantees.Evi
 	events, torn := history.Page{Lines: lines.String()}.Events()
 	e := guarantees.Evidence{}
 	switch {
-	case bits&withItsDamage != 0:
-		e.Store = stored(events)
+	case bits&withDamagedStore != 0:
+		e.Store = storeLog(events)
 	case bits&withStore != 0:
-		e.Store = stored(before.Log.Events)
+		e.Store = storeLog(before.Log.Events)
 	}
 	e.Log = history.Merge(events, torn+h.torn)
 	return e
 }
 
-// stored is the store's log of a history.
-func stored(events []history.Event) []history.Event {
+// storeLog returns the store's log of a history.
+func storeLog(events []history.Event) []history.Event {
 	all := []history.Event{}
 	for _, e := range events {
 		switch e.Fact.(type) {
@@ -211,8 +211,8 @@ func stored(events []history.Event) []history.Event {
 	return all
 }
 
-// count numbers the events of each boot anew, in their order.
-func (h *patient) count() {
+// renumber numbers the events of each boot again, in their order.
+func (h *damagedHistory) renumber() {
 	type boot struct{ process, boot string }
 	of := map[boot][]*history.Event{}
 	for i, e := range h.events {

@@ -16,16 +16,16 @@ import (
 )
 
 const (
-	// endless is how long a history of some dozens of events may be looked at, and plenty what
-	// memory may be taken meanwhile; both are far more than is usual.
-	endless = 30 * time.Second
-	plenty  = 64 << 20
+	// maxTime limits the time to read a history of some dozens of events, and maxMemory the memory
+	// in bytes. Both are far more than usual.
+	maxTime   = 30 * time.Second
+	maxMemory = 64 << 20
 )
 
-// FuzzDamaged: a history that is damaged, in whatever way, is judged, drawn and told, or said to
-// prove nothing or to be incomplete, in little time and memory.
+// FuzzDamaged: a history with any damage is checked, drawn and told, or reported as proving nothing
+// or incomplete, in little time and memory.
 func FuzzDamaged(f *testing.F) {
-	made := guarantees.Made()
+	made := guarantees.HandMadeHistories()
 	var others []history.Event
 	for _, e := range made {
 		others = append(others, e.Log.Events...)
@@ -35,32 +35,32 @@ func FuzzDamaged(f *testing.F) {
 			return // so much damage leaves nothing of it
 		}
 		before := made[int(which)%len(made)]
-		h := &patient{events: slices.Clone(before.Log.Events), others: others}
-		h.suffer(program)
+		h := &damagedHistory{events: slices.Clone(before.Log.Events), others: others}
+		h.applyAll(program)
 		e := h.evidence(bits, before)
-		defer time.AfterFunc(endless, func() { panic(fmt.Sprintf("after %v: %+v", endless, e.Log.Events)) }).Stop()
+		defer time.AfterFunc(maxTime, func() { panic(fmt.Sprintf("after %v: %+v", maxTime, e.Log.Events)) }).Stop()
 		taken := allocated()
-		bear(t, e, bits)
-		if taken = allocated() - taken; taken > plenty {
+		readEverywhere(t, e, bits)
+		if taken = allocated() - taken; taken > maxMemory {
 			t.Errorf("%d events took %d MiB", len(e.Log.Events), taken>>20)
 		}
 	})
 }
 
-// bear has everybody who reads histories read one.
-func bear(t *testing.T, e guarantees.Evidence, bits byte) {
+// readEverywhere has every reader of histories read one.
+func readEverywhere(t *testing.T, e guarantees.Evidence, bits byte) {
 	t.Helper()
 	results, err := guarantees.Check(e)
 	if err != nil && !errors.Is(err, guarantees.ErrNothing) && !errors.Is(err, guarantees.ErrIncomplete) {
 		t.Errorf("%v: want that it proves nothing, or is incomplete", err)
 	}
 	for _, r := range results {
-		if r.Verdict == guarantees.Broken && (r.First == nil || r.Err().Error() == "") || r.Times > r.Cases {
+		if r.Verdict == guarantees.Violated && (r.First == nil || r.Err().Error() == "") || r.Violations > r.Cases {
 			t.Errorf("%+v", r)
 		}
 	}
-	guarantees.End(e)
-	timeline.Of(e.Log.Events, "default/web", "")
+	guarantees.EndState(e)
+	timeline.Find(e.Log.Events, "default/web", "")
 	page, nothing := report.New(report.Input{Log: e.Log, Results: results, Unproven: err})
 	if nothing == nil && bits&withPage != 0 {
 		nothing = page.Write(io.Discard)
@@ -70,7 +70,7 @@ func bear(t *testing.T, e guarantees.Evidence, bits byte) {
 	}
 }
 
-// allocated is how much memory was taken so far, in bytes.
+// allocated returns how much memory was allocated so far, in bytes.
 func allocated() uint64 {
 	read := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
 	metrics.Read(read)

@@ -9,18 +9,19 @@ import (
 	"github.com/podfall/podfall/internal/history"
 )
 
-// Disk is what came of reading the store's file from its first page to its last.
+// Disk is the result of reading the store's file from its first page to its last.
 type Disk struct {
-	// Revision is what the file's counter says, and Objects is how many live ones there are.
+	// Revision is the value of the file's counter.
 	Revision int64
-	Objects  int
-	// Damage is what the file does not hold that was written to it; nil for nothing.
+	// Objects counts the live objects.
+	Objects int
+	// Damage describes the first record or page that does not hold what was written; nil if all do.
 	Damage *boltfile.DamageError
 }
 
-// DiskOf is what a verification of the file (the apiserver's store.Verify) has come to. Its
-// error, unless it is damage, is that nothing is known of the file.
-func DiskOf(revision int64, objects int, err error) (*Disk, error) {
+// NewDisk returns the result of a verification of the file (the apiserver's store.Verify). An error
+// other than damage means that nothing is known of the file, and is returned.
+func NewDisk(revision int64, objects int, err error) (*Disk, error) {
 	if damage := new(boltfile.DamageError); errors.As(err, &damage) {
 		return &Disk{Damage: damage}, nil
 	}
@@ -30,34 +31,33 @@ func DiskOf(revision int64, objects int, err error) (*Disk, error) {
 	return &Disk{Revision: revision, Objects: objects}, nil
 }
 
-// contradictory is damage of a file each of whose records is as it was written: together
-// they are no state.
-func (d *Disk) contradictory() bool {
+// isContradictory reports damage where each record is as it was written, but together the records
+// are no state.
+func (d *Disk) isContradictory() bool {
 	return d.Damage != nil && d.Damage.Bucket != "" && !strings.HasPrefix(d.Damage.Record, "page ") && !strings.Contains(d.Damage.What, "checksum")
 }
 
-// oneState checks A9 of the file as it is: its records add up to one state, and its counter is
-// the last one's revision. What power cuts leave is tried with the images of the store's
-// TestPowerCuts.
-func oneState(p *past, t *trial) {
+// checkFileState checks A9 of the file as it is: its records add up to one state, and its counter
+// is the revision of the last record. TestPowerCuts of the store tries what power cuts leave.
+func checkFileState(h *clusterHistory, t *tally) {
 	switch {
-	case p.disk == nil || p.disk.Damage != nil && !p.disk.contradictory():
+	case h.disk == nil || h.disk.Damage != nil && !h.disk.isContradictory():
 		return
-	case p.disk.Damage != nil:
-		t.expect(false, "the store's file is no state: "+p.disk.Damage.Error())
+	case h.disk.Damage != nil:
+		t.expect(false, "the store's file is no state: "+h.disk.Damage.Error())
 		return
 	}
 	t.cases++
-	if !p.stored {
+	if !h.hasFile {
 		return
 	}
 	live := map[*object]bool{}
 	var last *commit
-	for _, c := range p.commits {
+	for _, c := range h.commits {
 		if !c.stored {
 			continue
 		}
-		live[c.of], last = c.Op != deleted, c
+		live[c.object], last = c.Op != deleted, c
 	}
 	objects := 0
 	for _, there := range live {
@@ -65,21 +65,21 @@ func oneState(p *past, t *trial) {
 			objects++
 		}
 	}
-	t.expect(objects == p.disk.Objects, fmt.Sprintf("the log of the store's file leads to %d objects, and it has %d", objects, p.disk.Objects), eventOf(last))
-	t.expect(last == nil || last.Revision == p.disk.Revision, fmt.Sprintf("the counter of the store's file is %d", p.disk.Revision), eventOf(last))
+	t.expect(objects == h.disk.Objects, fmt.Sprintf("the log of the store's file leads to %d objects, and it has %d", objects, h.disk.Objects), eventOf(last))
+	t.expect(last == nil || last.Revision == h.disk.Revision, fmt.Sprintf("the counter of the store's file is %d", h.disk.Revision), eventOf(last))
 }
 
-// undamaged checks A10 of the file as it is: every page and record holds what was written.
-func undamaged(p *past, t *trial) {
-	if p.disk == nil || p.disk.contradictory() {
+// checkFileDamage checks A10 of the file as it is: every page and record holds what was written.
+func checkFileDamage(h *clusterHistory, t *tally) {
+	if h.disk == nil || h.disk.isContradictory() {
 		return
 	}
 	what := ""
-	if p.disk.Damage != nil {
-		what = "the store's file is damaged: " + p.disk.Damage.Error()
+	if h.disk.Damage != nil {
+		what = "the store's file is damaged: " + h.disk.Damage.Error()
 	}
-	t.expect(p.disk.Damage == nil, what)
-	for e, open := range factsOf[history.StoreOpen](p) {
-		t.expect(open.Sound, "an apiserver has served a file whose records it had not verified", e)
+	t.expect(h.disk.Damage == nil, what)
+	for e, open := range factsOf[history.StoreOpen](h) {
+		t.expect(open.ChecksumsOK, "an apiserver has served a file whose records it had not verified", e)
 	}
 }

@@ -10,44 +10,44 @@ import (
 	"github.com/podfall/podfall/internal/history"
 )
 
-// Made are the histories that are made by hand, for tests of those who show them too: one with
-// a fact of each type, those that keep every promise, and those that break one.
-func Made() []Evidence {
-	made := []Evidence{everything().evidence}
-	keeping := whole()
-	for _, more := range []map[string]*forge{lively(), reading(), telling(), forgiven(), explaining(), dependents(), budgets(), disks()} {
+// HandMadeHistories returns the histories that are made by hand, for tests of other readers of
+// histories: one with every fact type, those that keep every invariant, and those that violate one.
+func HandMadeHistories() []Evidence {
+	made := []Evidence{everyFact().evidence}
+	keeping := validHistories()
+	for _, more := range []map[string]*builder{validTroubles(), validReads(), validDetails(), falseAlarms(), validExplanations(), validDependents(), validBudgets(), validVolumes()} {
 		maps.Copy(keeping, more)
 	}
 	for _, what := range slices.Sorted(maps.Keys(keeping)) {
 		made = append(made, keeping[what].evidence)
 	}
-	for _, c := range slices.Concat(brokenStore(), brokenWebhooks(), brokenWatches(), brokenDeletions(), brokenNodes(), brokenOthers(), brokenLiveness(), brokenExplanations(), brokenReads(), brokenTellings(), brokenDependents(), brokenBudgets(), brokenDisks()) {
+	for _, c := range slices.Concat(storeViolations(), webhookViolations(), watchViolations(), deletionViolations(), nodeViolations(), otherViolations(), livenessViolations(), explanationViolations(), readViolations(), detailViolations(), dependentViolations(), budgetViolations(), volumeViolations()) {
 		made = append(made, c.history.evidence)
 	}
 	return made
 }
 
-// everything is a pod's life, and behind it a fact of each type about that pod.
-func everything() *forge {
-	f := newForge().whole()
-	for name := range strings.FieldsSeq(names) {
+// everyFact deletes a pod and then records a fact of each type about it.
+func everyFact() *builder {
+	b := newBuilder().deletePod()
+	for name := range strings.FieldsSeq(factNames) {
 		process := map[byte]string{'k': kubelet, 'r': runtime, 'c': controllers, 'n': controllers, 'u': controllers}[name[0]]
 		if process == "" {
 			process = "apiserver"
 		}
-		f.say(process, "create", factOf(name))
+		b.record(process, "create", factOf(name))
 	}
-	return f
+	return b
 }
 
-// names are those of all facts but of what ends a history, h.lost.
-const names = `op.call op.ret op.hook op.read op.refused commit fsync compact store.err store.open
+// factNames names all facts except h.lost, which ends a history.
+const factNames = `op.call op.ret op.hook op.read op.refused commit fsync compact store.err store.open
 	w.open w.ev w.end w.took w.list k.boot k.stop k.see k.term k.stuck k.status k.final k.forget
 	rt.create rt.start rt.takeup rt.pid rt.poststart.begin rt.poststart.end rt.prestop.begin rt.prestop.end
 	rt.sig.begin rt.sig rt.exit rt.rm rt.sb.stop rt.sb.rm rt.mount rt.umount c.decide n.lease n.ready
 	f.begin f.end f.hit f.watch ui.window ui.blocker p.stall`
 
-// factOf is a fact of a name that has all fields.
+// factOf returns a fact of a name with all its fields set.
 func factOf(name string) history.Fact {
 	for _, revision := range []string{"7", `"7"`} {
 		line := fmt.Sprintf(`{"seq":1,"proc":"apiserver","event":%q,"fact":{"pod":"default/web","uid":"u1","ctr":"c1","node":"n1","rv":%s,

@@ -11,16 +11,15 @@ import (
 	"github.com/podfall/podfall/internal/history"
 )
 
-// FuzzCheck: whatever is in a history, checking it ends in verdicts that agree with their
-// counts, with a counter-example of at most ten lines for each promise that is broken; and a
-// second check says the same.
+// FuzzCheck checks arbitrary histories. The verdicts must agree with their counts, each violation
+// needs a counter-example of at most ten lines, and a second check must say the same.
 func FuzzCheck(f *testing.F) {
-	keeping := whole()
+	keeping := validHistories()
 	for _, what := range slices.Sorted(maps.Keys(keeping)) {
-		f.Add(written(f, keeping[what]))
+		f.Add(encode(f, keeping[what]))
 	}
-	for _, c := range slices.Concat(brokenStore(), brokenWatches(), brokenDeletions(), brokenNodes(), brokenOthers(), brokenLiveness(), brokenExplanations(), brokenReads(), brokenTellings()) {
-		f.Add(written(f, c.history))
+	for _, c := range slices.Concat(storeViolations(), watchViolations(), deletionViolations(), nodeViolations(), otherViolations(), livenessViolations(), explanationViolations(), readViolations(), detailViolations()) {
+		f.Add(encode(f, c.history))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		events, torn := history.Page{Lines: string(text)}.Events()
@@ -38,20 +37,20 @@ func FuzzCheck(f *testing.F) {
 		}
 		for _, r := range results {
 			switch {
-			case r.Verdict == Broken && (r.Times == 0 || r.First == nil || len(r.First.Lines()) > mostLines+2 || r.Err() == nil),
-				r.Verdict == Held && (r.Cases == 0 || r.Times > 0 || r.First != nil || r.Err() != nil),
-				r.Verdict == NotCheckable && (r.Times > 0 || r.Why == "" || r.Err() != nil):
+			case r.Verdict == Violated && (r.Violations == 0 || r.First == nil || len(r.First.Lines()) > maxEventLines+2 || r.Err() == nil),
+				r.Verdict == Held && (r.Cases == 0 || r.Violations > 0 || r.First != nil || r.Err() != nil),
+				r.Verdict == NotCheckable && (r.Violations > 0 || r.Why == "" || r.Err() != nil):
 				t.Errorf("%+v", r)
 			}
 		}
-		if apart := Compare(End(evidence), End(evidence)); len(apart) > 0 {
+		if apart := DiffStates(EndState(evidence), EndState(evidence)); len(apart) > 0 {
 			t.Errorf("its end is not itself: %q", apart)
 		}
 	})
 }
 
-// written is a history as its processes write it.
-func written(f *testing.F, forged *forge) []byte {
+// encode returns a history as its processes write it.
+func encode(f *testing.F, forged *builder) []byte {
 	f.Helper()
 	var text bytes.Buffer
 	for _, event := range forged.evidence.Log.Events {
@@ -67,7 +66,7 @@ func written(f *testing.F, forged *forge) []byte {
 func verdicts(results []Result) map[string][2]int {
 	all := map[string][2]int{}
 	for _, r := range results {
-		all[r.ID+" "+string(r.Verdict)] = [2]int{r.Cases, r.Times}
+		all[r.ID+" "+string(r.Verdict)] = [2]int{r.Cases, r.Violations}
 	}
 	return all
 }

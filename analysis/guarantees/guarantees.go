@@ -1,26 +1,26 @@
-// Package guarantees checks what podfall promises against what its processes have written
-// down: one checker for each property of the guarantees, pure and offline. `podfall
-// verify` and the end-to-end tests are its users.
+// Package guarantees checks podfall's invariants against the histories that its processes record.
+// Each invariant has one checker. Checkers are pure functions and work offline. `podfall verify`
+// and the end-to-end tests use them.
 //
-//	properties.go    the table: each property's promise, its events, its checker or why it has none
-//	past.go          what has happened, as checkers look it up
-//	timeline.go      its events by what they tell, and what several checkers ask for
+//	invariants.go    the table: each invariant's statement, its events, and its checker or why it has none
+//	history.go       the recorded history, indexed for the checkers
+//	events.go        its events by fact type, and results that several checkers share
 //	objects.go       its objects
-//	assume.go        what must be so before anything is checked
+//	assume.go        what must hold before anything is checked
 //	store.go         A: the store            watch.go        W: watches
-//	deletion.go      D: deletion in the API  node.go, attached.go   K: kubelet, runtime and volumes
+//	deletion.go      D: deletion in the API  node.go, volumes.go    K: kubelet, runtime and volumes
 //	controllers.go   C: controllers          messages.go     N: messages
-//	overlaps.go      C1: incarnations        shown.go, anew.go   C2: their windows
+//	overlaps.go      C1: incarnations        windows.go, restart.go   C2: their split-brain windows
 //	liveness.go      L: what must happen in the end
-//	webhooks.go      A15: webhooks           dependents.go   D11: who depends on whom
+//	webhooks.go      A15: webhooks           dependents.go   D11: owners and dependents
 //	budgets.go       C9: disruption budgets  jobs.go         C10, C11: Jobs
 //
 // # No false alarms
 //
-// A checker can fail on a real violation only. An action lies between its event's Began
-// and Ended, and "before" means that one ended before the other began; at equal times
-// nothing is known. What the history does not show is not a violation: a property of
-// which no case is in the history is not held but not checkable, and says so.
+// A checker fails only on a real violation. An action happens between its event's Began and Ended.
+// Event a is before event b if a ended before b began; at equal times the order is unknown. What
+// the history does not show is not a violation. If a history has no case of an invariant, the
+// verdict is "not checkable", with the reason.
 package guarantees
 
 import (
@@ -30,73 +30,73 @@ import (
 	"github.com/podfall/podfall/internal/history"
 )
 
-// Evidence is what a cluster has left behind.
+// Evidence holds the records that a cluster leaves behind.
 type Evidence struct {
-	// Log is what its processes have written down.
+	// Log holds the events that the processes recorded.
 	Log history.Log
-	// Store is the log of its store's own file (the apiserver's store.Export), the ground
-	// truth of commits; nil when the file was not read.
+	// Store holds the log of the store's own file (the apiserver's store.Export), the ground truth
+	// of commits; nil if the file was not read.
 	Store []history.Event
-	// Disk is what came of verifying that file; nil when that was not done.
+	// Disk holds the result of verifying the store's file; nil if it was not verified.
 	Disk *Disk
 }
 
-// Verdict is what becomes of a property.
+// Verdict is the result of checking an invariant.
 type Verdict string
 
 // The verdicts.
 const (
 	Held         Verdict = "held"
-	Broken       Verdict = "broken"
+	Violated     Verdict = "broken"
 	NotCheckable Verdict = "not checkable"
 )
 
-// Result is one property put to the test.
+// Result is the outcome of checking one invariant.
 type Result struct {
-	Property
+	Invariant
 
 	Verdict Verdict
-	// Cases is how often the promise was put to the test, and Times how often it was broken.
-	Cases, Times int
-	// First is the first case in which it was broken; nil for none.
+	// Cases counts how often the invariant was checked, and Violations how often it did not hold.
+	Cases, Violations int
+	// First is the first violation; nil if there was none.
 	First *Counterexample
-	// Why says why it could not be checked.
+	// Why says why the invariant could not be checked.
 	Why string
 }
 
-// Err is the error of a property that is broken; nil for any other.
+// Err returns a ViolationError if the invariant is violated, and nil otherwise.
 func (r Result) Err() error {
-	if r.Verdict != Broken {
+	if r.Verdict != Violated {
 		return nil
 	}
-	return &BrokenError{ID: r.ID, Promise: r.Promise, Counterexample: *r.First}
+	return &ViolationError{ID: r.ID, Promise: r.Statement, Counterexample: *r.First}
 }
 
-// Counterexample is a case in which a property was broken.
+// Counterexample is a case in which an invariant did not hold.
 type Counterexample struct {
-	// What was found.
+	// What says what was found.
 	What string
-	// Against are the events that show it, in order.
-	Against []history.Event
+	// Events show the violation, in order.
+	Events []history.Event
 }
 
-// mostLines is how many events a counter-example shows.
-const mostLines = 8
+// maxEventLines limits the events that a counter-example shows.
+const maxEventLines = 8
 
-// Lines are the counter-example for people: at most ten lines.
+// Lines returns the counter-example as readable text of at most ten lines.
 func (c Counterexample) Lines() []string {
 	lines := []string{c.What}
-	for i := range c.Against {
-		if i == mostLines {
-			return append(lines, fmt.Sprintf("… and %d more", len(c.Against)-mostLines))
+	for i := range c.Events {
+		if i == maxEventLines {
+			return append(lines, fmt.Sprintf("… and %d more", len(c.Events)-maxEventLines))
 		}
-		lines = append(lines, tell(&c.Against[i]))
+		lines = append(lines, formatEvent(&c.Events[i]))
 	}
 	return lines
 }
 
-// tell is an event on one line.
-func tell(e *history.Event) string {
+// formatEvent returns an event as one line of text.
+func formatEvent(e *history.Event) string {
 	who := e.Process
 	if who == "" {
 		who = "database"
@@ -105,48 +105,48 @@ func tell(e *history.Event) string {
 	if e.Cause != "" {
 		cause = fmt.Sprintf(" cause %.12s", e.Cause)
 	}
-	fields := strings.TrimPrefix(fmt.Sprintf("%+v", said(e)), "map")
+	fields := strings.TrimPrefix(fmt.Sprintf("%+v", fieldsOf(e)), "map")
 	return fmt.Sprintf("%s %s #%d %s %s%s", e.Wall.UTC().Format("15:04:05.000"), who, e.Sequence, e.Fact.Name(), fields, cause)
 }
 
-// BrokenError is a promise that was not kept.
-type BrokenError struct {
+// ViolationError reports an invariant that did not hold.
+type ViolationError struct {
 	ID, Promise string
 	Counterexample
 }
 
-// Error states the promise.
-func (e *BrokenError) Error() string {
+// Error returns the id, the invariant and the counter-example.
+func (e *ViolationError) Error() string {
 	return fmt.Sprintf("%s: %s: %s", e.ID, e.Promise, strings.Join(e.Lines(), "\n"))
 }
 
-// Check puts every property to the test. An error says that the evidence proves nothing:
-// that nothing has happened, or that events are missing.
+// Check checks every invariant. An error says that the evidence proves nothing: either nothing has
+// happened, or events are missing.
 func Check(evidence Evidence) ([]Result, error) {
-	p := newPast(evidence)
-	if err := p.assume(); err != nil {
+	h := newClusterHistory(evidence)
+	if err := h.assumeSound(); err != nil {
 		return nil, err
 	}
-	properties := Properties()
+	properties := Invariants()
 	results := make([]Result, 0, len(properties))
 	for _, property := range properties {
-		results = append(results, property.try(p))
+		results = append(results, property.verify(h))
 	}
 	return results, nil
 }
 
-// try puts one property to the test.
-func (p Property) try(past *past) Result {
-	r := Result{Property: p, Verdict: NotCheckable, Why: p.Unchecked}
+// verify checks one invariant.
+func (p Invariant) verify(h *clusterHistory) Result {
+	r := Result{Invariant: p, Verdict: NotCheckable, Why: p.Unchecked}
 	if p.check == nil {
 		return r
 	}
-	t := trial{}
-	p.check(past, &t)
-	r.Cases, r.Times, r.First = t.cases, t.times, t.first
+	t := tally{}
+	p.check(h, &t)
+	r.Cases, r.Violations, r.First = t.cases, t.times, t.first
 	switch {
 	case t.first != nil:
-		r.Verdict = Broken
+		r.Verdict = Violated
 	case t.cases > 0:
 		r.Verdict = Held
 	default:
@@ -155,15 +155,15 @@ func (p Property) try(past *past) Result {
 	return r
 }
 
-// trial is one property being put to the test.
-type trial struct {
+// tally counts the cases and violations of one invariant while it is checked.
+type tally struct {
 	cases, times int
 	first        *Counterexample
 }
 
-// expect counts a case. One in which the promise does not hold is a counter-example: what
+// expect counts a case. If the invariant does not hold, the case becomes the counter-example: what
 // was found, and the events that show it.
-func (t *trial) expect(holds bool, what string, against ...*history.Event) { //nolint:revive // what is checked, and no switch
+func (t *tally) expect(holds bool, what string, events ...*history.Event) { //nolint:revive // the result of a check, not a switch
 	t.cases++
 	if holds {
 		return
@@ -173,9 +173,9 @@ func (t *trial) expect(holds bool, what string, against ...*history.Event) { //n
 		return
 	}
 	t.first = &Counterexample{What: what}
-	for _, e := range against {
+	for _, e := range events {
 		if e != nil {
-			t.first.Against = append(t.first.Against, *e)
+			t.first.Events = append(t.first.Events, *e)
 		}
 	}
 }

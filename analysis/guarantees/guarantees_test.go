@@ -10,22 +10,22 @@ import (
 	"github.com/podfall/podfall/internal/history"
 )
 
-// TestForged puts every checker to histories made by hand: one that breaks its promise, and
-// one that has a case of it and keeps it. No history that keeps one promise breaks another.
-func TestForged(t *testing.T) {
+// TestCheckers runs every checker on histories made by hand: one that violates its invariant, and
+// one that has a case and keeps it. No history that keeps one invariant violates another.
+func TestCheckers(t *testing.T) {
 	kept := map[string]bool{}
-	keeping := whole()
-	maps.Copy(keeping, lively())
-	maps.Copy(keeping, reading())
-	maps.Copy(keeping, telling())
-	maps.Copy(keeping, forgiven())
-	maps.Copy(keeping, explaining())
-	maps.Copy(keeping, dependents())
-	maps.Copy(keeping, budgets())
-	maps.Copy(keeping, disks())
-	maps.Copy(keeping, sidecars())
-	for what, f := range keeping {
-		for _, r := range check(t, f) {
+	keeping := validHistories()
+	maps.Copy(keeping, validTroubles())
+	maps.Copy(keeping, validReads())
+	maps.Copy(keeping, validDetails())
+	maps.Copy(keeping, falseAlarms())
+	maps.Copy(keeping, validExplanations())
+	maps.Copy(keeping, validDependents())
+	maps.Copy(keeping, validBudgets())
+	maps.Copy(keeping, validVolumes())
+	maps.Copy(keeping, validSidecars())
+	for what, b := range keeping {
+		for _, r := range check(t, b) {
 			if r.Err() != nil {
 				t.Errorf("%s: %v", what, r.Err())
 			}
@@ -35,24 +35,24 @@ func TestForged(t *testing.T) {
 		}
 	}
 	broken := map[string]bool{}
-	for _, c := range slices.Concat(brokenStore(), brokenWebhooks(), brokenWatches(), brokenDeletions(), brokenNodes(), brokenOthers(), brokenLiveness(), brokenExplanations(), brokenReads(), brokenTellings(), brokenDependents(), brokenBudgets(), brokenDisks(), brokenSidecars()) {
+	for _, c := range slices.Concat(storeViolations(), webhookViolations(), watchViolations(), deletionViolations(), nodeViolations(), otherViolations(), livenessViolations(), explanationViolations(), readViolations(), detailViolations(), dependentViolations(), budgetViolations(), volumeViolations(), sidecarViolations()) {
 		t.Run(c.id+" "+c.what, func(t *testing.T) {
 			r := result(check(t, c.history), c.id)
-			if r.Verdict != Broken {
+			if r.Verdict != Violated {
 				t.Fatalf("%s (%d cases), want broken", r.Verdict, r.Cases)
 			}
 			broken[c.id] = true
 			text := r.Err().Error()
-			if !strings.HasPrefix(text, r.ID+": "+r.Promise) || strings.Count(text, "\n") > 9 {
-				t.Errorf("want the promise, and ten lines at most: %s", text)
+			if !strings.HasPrefix(text, r.ID+": "+r.Statement) || strings.Count(text, "\n") > 9 {
+				t.Errorf("want the invariant, and ten lines at most: %s", text)
 			}
 		})
 	}
-	for _, p := range Properties() {
+	for _, p := range Invariants() {
 		switch {
-		case p.check == nil && (p.Unchecked == "" || len(p.From) > 0):
+		case p.check == nil && (p.Unchecked == "" || len(p.Facts) > 0):
 			t.Errorf("%s has no checker: want why, and no events", p.ID)
-		case p.check != nil && (p.Unchecked != "" || len(p.From) == 0):
+		case p.check != nil && (p.Unchecked != "" || len(p.Facts) == 0):
 			t.Errorf("%s has a checker: want its events", p.ID)
 		case p.check != nil && (!kept[p.ID] || !broken[p.ID]):
 			t.Errorf("%s: a history that keeps it %v, one that breaks it %v; want both", p.ID, kept[p.ID], broken[p.ID])
@@ -60,17 +60,17 @@ func TestForged(t *testing.T) {
 	}
 }
 
-// forged is a history that breaks a property.
-type forged struct {
+// violation is a history that violates an invariant.
+type violation struct {
 	id, what string
-	history  *forge
+	history  *builder
 }
 
-// TestCounts has the table be that of guarantees.md, 62 properties of safety and 11 of
-// liveness, and A15, D11, K15, K16, C9, C10 and C11, which are podfall's own.
+// TestCounts counts the invariants of guarantees.md: 62 of safety and 11 of liveness, and A15, D11,
+// K15, K16, C9, C10 and C11, which are podfall's own.
 func TestCounts(t *testing.T) {
 	count := map[byte]int{}
-	for _, p := range Properties() {
+	for _, p := range Invariants() {
 		count[p.ID[0]]++
 	}
 	for letter, want := range map[byte]int{'A': 15, 'W': 10, 'D': 11, 'K': 16, 'C': 11, 'N': 6, 'L': 11} {
@@ -80,18 +80,18 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-// TestProvesNothing refuses a history in which nothing has happened, or of which something is missing.
+// TestProvesNothing refuses histories in which nothing happened, or of which events are missing.
 func TestProvesNothing(t *testing.T) {
-	lost := newForge().whole()
-	lost.say("apiserver", "", history.Lost{Count: 2, Err: "disk full"})
-	gap := newForge().whole()
+	lost := newBuilder().deletePod()
+	lost.record("apiserver", "", history.LostEvents{Count: 2, Err: "disk full"})
+	gap := newBuilder().deletePod()
 	gap.evidence.Log.Gaps = []history.Gap{{Process: kubelet, From: 2, To: 3}}
 	for what, c := range map[string]struct {
-		history *forge
+		history *builder
 		want    error
 	}{
-		"empty":   {&forge{}, ErrNothing},
-		"refused": {newForge().ask("a", by(user, "create"), 403), ErrNothing},
+		"empty":   {&builder{}, ErrNothing},
+		"refused": {newBuilder().request("a", by(user, "create"), 403), ErrNothing},
 		"lost":    {lost, ErrIncomplete},
 		"gap":     {gap, ErrIncomplete},
 	} {
@@ -101,23 +101,24 @@ func TestProvesNothing(t *testing.T) {
 	}
 }
 
-// TestBeginningLost judges nothing that old files may have had the cause of.
+// TestBeginningLost judges nothing whose cause old files may have held.
 func TestBeginningLost(t *testing.T) {
-	f := newForge().whole()
-	f.evidence.Log.Events = slices.DeleteFunc(f.evidence.Log.Events, func(e history.Event) bool {
+	b := newBuilder().deletePod()
+	b.evidence.Log.Events = slices.DeleteFunc(b.evidence.Log.Events, func(e history.Event) bool {
 		return e.Process == "apiserver" && e.Sequence < 10
 	})
-	f.evidence.Log.Gaps = []history.Gap{{Process: "apiserver", From: 1, To: 9}}
-	for _, r := range check(t, f) {
+	b.evidence.Log.Gaps = []history.Gap{{Process: "apiserver", From: 1, To: 9}}
+	for _, r := range check(t, b) {
 		if r.Err() != nil {
 			t.Error(r.Err())
 		}
 	}
 }
 
-func check(t *testing.T, f *forge) []Result {
+// check checks a built history.
+func check(t *testing.T, b *builder) []Result {
 	t.Helper()
-	results, err := Check(f.evidence)
+	results, err := Check(b.evidence)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,35 +130,35 @@ func result(results []Result, id string) Result {
 	return results[at]
 }
 
-// whole are histories that keep every promise.
-func whole() map[string]*forge {
-	plain := newForge().whole()
-	plain.ask("again", by(user, "delete"), 404)
-	hooked := newForge().run().mark().say(kubelet, "", history.PreStopBegin{Of: of()}).say(kubelet, "", history.PreStopEnd{Of: of()})
-	hooked.say(kubelet, "", history.Mount{UID: uid, Volume: "v"}).signal("SIGTERM").wait(20).signal("SIGKILL").exit()
-	hooked.say(runtime, "", history.SandboxStop{Pod: name, UID: uid}).say(kubelet, "", history.Unmount{UID: uid, Volume: "v"}).told().remove()
-	retried := newForge().run().mark().say(kubelet, "", history.PreStopBegin{Of: of()}).say(kubelet, "", history.PreStopEnd{Of: of()})
-	retried.say(kubelet, "", history.KubeletStuck{Pod: name, UID: uid, Doing: "stop pod"}).say(kubelet, "", history.KubeletTerm{Pod: name, UID: uid, Grace: 30})
-	retried.say(kubelet, "", history.PreStopBegin{Of: of()}).say(kubelet, "", history.PreStopEnd{Of: of()}).signal("SIGTERM").exit().told().remove()
-	preconditions := newForge().run()
-	preconditions.ask("revision", by(user, "delete", grace(30), func(o *history.OpCall) { o.PreRevision = "3" }), 200, web(modified, marked(30, preconditions.clock+32)))
-	held := newForge().ask("create", by(user, "create"), 201, web(added, pending, finalizers("a")))
-	held.ask("mark", by(user, "delete"), 200, web(modified, pending, finalizers("a"), marked(0, held.clock+4)))
-	held.ask("free", by(user, "patch"), 200, web(deleted, pending, finalizers("a"), marked(0, held.clock)))
-	policies := newForge().run()
-	policies.ask("mark", by(user, "delete"), 200, web(modified, finalizers("foregroundDeletion"), marked(30, policies.clock+32)))
-	policies.ask("again", by(user, "delete"), 200, web(modified, policies.stillMarked(), finalizers("orphan")))
-	failed := newForge().run()
-	failed.say("apiserver", "", history.StoreError{Kind: "no space"}).restart("apiserver").say("apiserver", "", history.StoreOpen{Revision: 3, Sound: true}).mark()
-	reopened := newForge().run().shown(3).restart("apiserver").say("apiserver", "", history.StoreOpen{Revision: 3, Sound: true}).mark()
-	lease := newForge().run().say(kubelet, "", history.Lease{Node: "n1"}).restart(kubelet).say(kubelet, "", history.Lease{Node: "n1"}).say(kubelet, "", history.Lease{Node: "n1"})
-	cascade := newForge().run().say("controllers", "", history.Decide{Controller: "namespace-controller", Action: "delete", Resource: podResource, Key: name})
-	cascade.ask("mark", by("controllers", "delete"), 200, web(modified, marked(30, cascade.clock+32)))
-	evicted := newForge().run()
-	evicted.ask("evict", by(user, "create", grace(0), evicting), 201, web(modified), web(modified, marked(0, evicted.clock+4)), web(deleted, marked(0, evicted.clock+4)))
-	return map[string]*forge{
-		"evicted": evicted, "webhooks": webhooks(),
-		"plain": plain.file(), "hooked": hooked.file(), "retried": retried.file(), "precondition": preconditions, "finalizer": held.file(), "policies": policies, "standing still": standStill(0), "disk": failed, "opened again": reopened,
-		"boots": lease, "cascade": cascade, "watched": watched(sendAll), "split brain": splitBrain(by(user, "delete", grace(0)), history.Window{}),
+// validHistories returns histories that keep every invariant.
+func validHistories() map[string]*builder {
+	plain := newBuilder().deletePod()
+	plain.request("again", by(user, "delete"), 404)
+	hooked := newBuilder().runPod().markPod().record(kubelet, "", history.PreStopBegin{ContainerRef: of()}).record(kubelet, "", history.PreStopEnd{ContainerRef: of()})
+	hooked.record(kubelet, "", history.Mount{UID: uid, Volume: "v"}).signalPod("SIGTERM").wait(20).signalPod("SIGKILL").exitPod()
+	hooked.record(runtime, "", history.SandboxStop{Pod: name, UID: uid}).record(kubelet, "", history.Unmount{UID: uid, Volume: "v"}).reportEnd().confirmPod()
+	retried := newBuilder().runPod().markPod().record(kubelet, "", history.PreStopBegin{ContainerRef: of()}).record(kubelet, "", history.PreStopEnd{ContainerRef: of()})
+	retried.record(kubelet, "", history.KubeletStuck{Pod: name, UID: uid, Doing: "stop pod"}).record(kubelet, "", history.KubeletTerm{Pod: name, UID: uid, Grace: 30})
+	retried.record(kubelet, "", history.PreStopBegin{ContainerRef: of()}).record(kubelet, "", history.PreStopEnd{ContainerRef: of()}).signalPod("SIGTERM").exitPod().reportEnd().confirmPod()
+	preconditions := newBuilder().runPod()
+	preconditions.request("revision", by(user, "delete", grace(30), func(o *history.OpCall) { o.PreRevision = "3" }), 200, web(modified, marked(30, preconditions.clock+32)))
+	held := newBuilder().request("create", by(user, "create"), 201, web(added, pending, finalizers("a")))
+	held.request("mark", by(user, "delete"), 200, web(modified, pending, finalizers("a"), marked(0, held.clock+4)))
+	held.request("free", by(user, "patch"), 200, web(deleted, pending, finalizers("a"), marked(0, held.clock)))
+	policies := newBuilder().runPod()
+	policies.request("mark", by(user, "delete"), 200, web(modified, finalizers("foregroundDeletion"), marked(30, policies.clock+32)))
+	policies.request("again", by(user, "delete"), 200, web(modified, policies.keepMark(), finalizers("orphan")))
+	failed := newBuilder().runPod()
+	failed.record("apiserver", "", history.StoreError{Kind: "no space"}).restart("apiserver").record("apiserver", "", history.StoreOpen{Revision: 3, ChecksumsOK: true}).markPod()
+	reopened := newBuilder().runPod().sendEvent(3).restart("apiserver").record("apiserver", "", history.StoreOpen{Revision: 3, ChecksumsOK: true}).markPod()
+	lease := newBuilder().runPod().record(kubelet, "", history.Lease{Node: "n1"}).restart(kubelet).record(kubelet, "", history.Lease{Node: "n1"}).record(kubelet, "", history.Lease{Node: "n1"})
+	cascade := newBuilder().runPod().record("controllers", "", history.Decide{Controller: "namespace-controller", Action: "delete", Resource: podResource, Key: name})
+	cascade.request("mark", by("controllers", "delete"), 200, web(modified, marked(30, cascade.clock+32)))
+	evicted := newBuilder().runPod()
+	evicted.request("evict", by(user, "create", grace(0), evicting), 201, web(modified), web(modified, marked(0, evicted.clock+4)), web(deleted, marked(0, evicted.clock+4)))
+	return map[string]*builder{
+		"evicted": evicted, "webhooks": validWebhooks(),
+		"plain": plain.withStoreFile(), "hooked": hooked.withStoreFile(), "retried": retried.withStoreFile(), "precondition": preconditions, "finalizer": held.withStoreFile(), "policies": policies, "standing still": pausedControllers(0), "disk": failed, "opened again": reopened,
+		"boots": lease, "cascade": cascade, "watched": watchedDeletion(sendAll), "split brain": splitBrain(by(user, "delete", grace(0)), history.Window{}),
 	}
 }

@@ -10,54 +10,54 @@ import (
 
 // The bounds of what must happen in the end, beside grace periods.
 const (
-	// promptly is how long what nothing blocks may take.
-	promptly = 10 * time.Second
-	// settling is how long after the last trouble connections are made anew, and what has
-	// failed is tried again: a copy lists again after up to 30 s and as much again (WCH-31).
-	settling = time.Minute
-	// orphaned is how long a container may run whose pod the API has not, besides.
-	orphaned = promptly + least
+	// removalBound is how long an unblocked removal may take.
+	removalBound = 10 * time.Second
+	// reconnectTime is how long after the last trouble connections are still being restored and
+	// failed requests retried. A cache lists again after up to 30 s, and as much again (WCH-31).
+	reconnectTime = time.Minute
+	// orphanBound is how long a container may outlive its pod in the API, besides its grace period.
+	orphanBound = removalBound + minGrace
 )
 
-// wait is a pod that is to go, in a calm.
-type wait struct {
-	*pod
-	calm
+// removalWait is a pod waiting for its removal in a calm period.
+type removalWait struct {
+	*podHistory
+	calmPeriod
 
-	marked *commit
-	// gone is the commit that removed it; nil when none did.
-	gone *commit
-	// since is when the last that blocked it was over, in monotonic time, and by what it is
-	// shown; nil when nothing has blocked it.
+	mark *commit
+	// removal is the commit that removed the pod; nil for none.
+	removal *commit
+	// since is the monotonic time at which the last blocker ended. blocker is the event that shows
+	// it; nil if nothing blocked the pod.
 	since   int64
 	blocker *history.Event
-	// grace is the longest that its containers may be given.
+	// grace is the longest grace period that the containers may be given.
 	grace time.Duration
 }
 
-// until is when the wait was over, or nobody can say any more.
-func (w *wait) until() int64 {
-	if w.gone != nil && w.gone.Began < w.to {
-		return w.gone.Began
+// until returns when the wait ended, or the end of the calm period.
+func (w *removalWait) until() int64 {
+	if w.removal != nil && w.removal.Began < w.to {
+		return w.removal.Began
 	}
 	return w.to
 }
 
-// expect leaves nothing to expect where the history ends before the bound does.
-func (w *wait) expect(p *past, t *trial, slack time.Duration, what string) {
-	late := p.late(w.since, w.until(), w.grace, slack)
+// expect counts a case unless the history ends before the bound.
+func (w *removalWait) expect(h *clusterHistory, t *tally, slack time.Duration, what string) {
+	late := h.isLate(w.since, w.until(), w.grace, slack)
 	if late || w.until() < w.to {
-		t.expect(!late, what, w.marked.Event, w.blocker, eventOf(w.gone))
+		t.expect(!late, what, w.mark.Event, w.blocker, eventOf(w.removal))
 	}
 }
 
-// findWaits finds all pods that are to go while all is calm, without those that something in the
-// cluster still blocks.
-func (p *past) findWaits() []*wait {
-	var all []*wait
-	for _, c := range p.calms() {
-		for _, one := range p.lives() {
-			if w, waits := p.wait(one, c); waits {
+// findRemovalWaits returns the pods that wait for removal in calm periods. Pods that are still
+// blocked by something in the cluster are left out.
+func (h *clusterHistory) findRemovalWaits() []*removalWait {
+	var all []*removalWait
+	for _, c := range h.calmPeriods() {
+		for _, pod := range h.completePods() {
+			if w, waits := h.removalWait(pod, c); waits {
 				all = append(all, w)
 			}
 		}
@@ -65,73 +65,73 @@ func (p *past) findWaits() []*wait {
 	return all
 }
 
-// wait is how a pod waits in a calm.
-func (p *past) wait(one *pod, c calm) (*wait, bool) {
-	w := &wait{pod: one, calm: c}
-	for _, change := range one.commits {
+// removalWait returns how a pod waits for removal in a calm period; false if it does not.
+func (h *clusterHistory) removalWait(pod *podHistory, c calmPeriod) (*removalWait, bool) {
+	w := &removalWait{podHistory: pod, calmPeriod: c}
+	for _, change := range pod.commits {
 		switch {
 		case change.Op == deleted:
-			w.gone = change
-		case change.Deadline != nil && w.marked == nil:
-			w.marked = change
+			w.removal = change
+		case change.Deadline != nil && w.mark == nil:
+			w.mark = change
 		}
 	}
-	if w.marked == nil || w.marked.Began > c.to || w.gone != nil && w.gone.Ended < c.from || !p.served(one) || one.staysUp() {
+	if w.mark == nil || w.mark.Began > c.to || w.removal != nil && w.removal.Ended < c.from || !h.isManaged(pod) || pod.scriptBlocksEnd() {
 		return nil, false
 	}
-	w.grace = max(seconds(w.marked.Grace), least)
-	for _, e := range one.terms { // a stop that is under way keeps its grace period (KBL-18)
-		if fact, _ := e.Fact.(history.KubeletTerm); e.Began < w.marked.Began {
+	w.grace = max(seconds(w.mark.Grace), minGrace)
+	for _, e := range pod.terms { // a stop in progress keeps its grace period (KBL-18)
+		if fact, _ := e.Fact.(history.KubeletTerm); e.Began < w.mark.Began {
 			w.grace = max(w.grace, time.Duration(fact.Grace)*time.Second)
 		}
 	}
-	w.since = w.marked.Ended
-	w.held(c.from, c.began)
-	for i, change := range one.commits {
+	w.since = w.mark.Ended
+	w.delayUntil(c.from, c.began)
+	for i, change := range pod.commits {
 		if change.Op != deleted && len(change.Finalizers) > 0 && change.Deadline != nil {
-			if i+1 == len(one.commits) {
-				return nil, false // it has finalizers to the end
+			if i+1 == len(pod.commits) {
+				return nil, false // the pod keeps finalizers to the end
 			}
-			w.held(one.commits[i+1].Ended, one.commits[i+1].Event)
+			w.delayUntil(pod.commits[i+1].Ended, pod.commits[i+1].Event)
 		}
 	}
-	p.refusals(w)
-	w.busy()
+	h.addRefusals(w)
+	w.addBusyTimes()
 	return w, w.since < c.to
 }
 
-// busy has the pod held by what its kubelet was at with its containers before it began to stop
-// the pod, which waits for that (KBL-19): postStart hooks, and containers that were being
-// stopped, for a probe or a hook that had failed.
-func (w *wait) busy() {
+// addBusyTimes delays the pod by what its kubelet was doing with its containers before it began to
+// stop the pod, because the stop waits for that (KBL-19): postStart hooks, and containers being
+// stopped after a failed probe or hook.
+func (w *removalWait) addBusyTimes() {
 	began := w.to
 	if len(w.terms) > 0 {
 		began = w.terms[0].Began
 	}
 	for _, c := range w.containers {
 		for _, hook := range c.postStarts {
-			w.heldBy(hook, began, endOf(hook, c.postStartEnds))
+			w.delayBy(hook, began, endOf(hook, c.postStartEnds))
 		}
 		for _, stop := range slices.Concat(c.preStops, c.signaling) {
-			w.heldBy(stop, began, endOf(stop, c.exits))
+			w.delayBy(stop, began, endOf(stop, c.exits))
 		}
 	}
 }
 
-// heldBy notes that the pod was held by what had begun before a moment, until its end; nil for
-// none that was told.
-func (w *wait) heldBy(begun *history.Event, before int64, end *history.Event) {
+// delayBy delays the pod by an action that had begun before a time, until the action's end. end is
+// nil if none was recorded.
+func (w *removalWait) delayBy(begun *history.Event, before int64, end *history.Event) {
 	switch {
 	case begun.Began >= before:
 	case end != nil:
-		w.held(end.Ended, end)
-	case begun.Began > w.from: // with a kubelet that has ended meanwhile it was over
-		w.held(w.to, begun)
+		w.delayUntil(end.Ended, end)
+	case begun.Began > w.from: // if the kubelet has ended since, the action is over
+		w.delayUntil(w.to, begun)
 	}
 }
 
-// held notes that something has held the pod until a moment.
-func (w *wait) held(until int64, by *history.Event) {
+// delayUntil notes that the pod was blocked until a time, shown by an event.
+func (w *removalWait) delayUntil(until int64, by *history.Event) {
 	if until > w.since {
 		w.since, w.blocker = until, by
 	}
@@ -144,20 +144,20 @@ func seconds(n *int64) time.Duration {
 	return time.Duration(*n) * time.Second
 }
 
-// served reports whether a kubelet has the pod, and had it from the API: what a kubelet has
-// made itself mirrors a static pod.
-func (p *past) served(one *pod) bool {
-	made := one.commits[0].by
+// isManaged reports whether a kubelet has the pod, and got it from the API. A pod that a kubelet
+// created itself mirrors a static pod.
+func (h *clusterHistory) isManaged(pod *podHistory) bool {
+	made := pod.commits[0].operation
 	if made == nil || made.node != "" {
 		return false
 	}
-	node := one.node()
-	return node != "" && p.kubelets[node]
+	node := pod.nodeName()
+	return node != "" && h.kubelets[node]
 }
 
-// node is the one that the pod was bound to; empty for none.
-func (one *pod) node() string {
-	for _, c := range one.commits {
+// nodeName returns the node that the pod was bound to; empty for none.
+func (pod *podHistory) nodeName() string {
+	for _, c := range pod.commits {
 		if c.Node != "" {
 			return c.Node
 		}
@@ -165,9 +165,9 @@ func (one *pod) node() string {
 	return ""
 }
 
-// staysUp reports whether the script of a container of the pod keeps its end up.
-func (one *pod) staysUp() bool {
-	for _, c := range one.containers {
+// scriptBlocksEnd reports whether the script of one of the pod's containers delays its end.
+func (pod *podHistory) scriptBlocksEnd() bool {
+	for _, c := range pod.containers {
 		for _, e := range c.created {
 			fact, _ := e.Fact.(history.Create)
 			for _, clause := range []string{"survives KILL", "stop hangs", "starts after"} {
@@ -180,62 +180,63 @@ func (one *pod) staysUp() bool {
 	return false
 }
 
-// refusals has what the API has refused the pod's kubelet hold the pod.
-func (p *past) refusals(w *wait) {
-	node := w.node()
-	for _, o := range p.operations {
+// addRefusals delays the pod by what the API refused its kubelet.
+func (h *clusterHistory) addRefusals(w *removalWait) {
+	node := w.nodeName()
+	for _, o := range h.operations {
 		if o.node != node || o.Resource != podResource || o.Key != w.name {
 			continue
 		}
 		for _, answer := range o.returns {
-			if said, _ := answer.Fact.(history.OpReturn); turndown(said.Code) {
-				w.held(answer.Ended+int64(settling), answer)
+			if ret, _ := answer.Fact.(history.OpReturn); isRejection(ret.Code) {
+				w.delayUntil(answer.Ended+int64(reconnectTime), answer)
 			}
 		}
 	}
 }
 
-// goes checks L1: a terminating pod that nothing blocks goes in time.
-func goes(p *past, t *trial) {
-	for _, w := range p.waits() {
-		if w.blocker == nil && w.since >= w.from+int64(settling) {
-			w.expect(p, t, promptly, "a pod that nothing blocks is still there after its grace period and ten seconds")
+// checkRemovalTime checks L1: an unblocked terminating pod is removed in time.
+func checkRemovalTime(h *clusterHistory, t *tally) {
+	for _, w := range h.removalWaits() {
+		if w.blocker == nil && w.since >= w.from+int64(reconnectTime) {
+			w.expect(h, t, removalBound, "a pod that nothing blocks is still there after its grace period and ten seconds")
 		}
 	}
 }
 
-// freed checks L2: a pod goes once its blocker is removed.
-func freed(p *past, t *trial) {
-	for _, w := range p.waits() {
+// checkRemovalAfterBlocker checks L2: a pod is removed once its blocker is gone.
+func checkRemovalAfterBlocker(h *clusterHistory, t *tally) {
+	for _, w := range h.removalWaits() {
 		switch {
-		case w.blocker == nil && w.since >= w.from+int64(settling):
-		case w.since > w.from+int64(settling): // a finalizer or a refusal
-			w.expect(p, t, promptly, "a pod is still there although what has blocked it is gone")
+		case w.blocker == nil && w.since >= w.from+int64(reconnectTime):
+		case w.since > w.from+int64(reconnectTime): // a finalizer or a refusal
+			w.expect(h, t, removalBound, "a pod is still there although its blocker is gone")
 		default:
-			w.expect(p, t, promptly+settling, "a pod is still there although all is mended")
+			w.expect(h, t, removalBound+reconnectTime, "a pod is still there although all troubles are over")
 		}
 	}
 }
 
-// adopted checks L3: a healed kubelet ends what the API has not.
-func adopted(p *past, t *trial) {
-	for _, c := range p.calms() {
-		for _, one := range p.lives() {
-			last := one.commits[len(one.commits)-1]
-			if last.Op != deleted || last.Began > c.to || !p.served(one) || one.staysUp() {
+// checkOrphansStopped checks L3: a healed kubelet stops the containers of pods that the API no
+// longer has.
+func checkOrphansStopped(h *clusterHistory, t *tally) {
+	for _, c := range h.calmPeriods() {
+		for _, pod := range h.completePods() {
+			last := pod.commits[len(pod.commits)-1]
+			if last.Op != deleted || last.Began > c.to || !h.isManaged(pod) || pod.scriptBlocksEnd() {
 				continue
 			}
-			for _, ctr := range one.containers {
+			for _, ctr := range pod.containers {
 				if len(ctr.started) > 0 {
-					p.orphan(t, ctr, last, c)
+					h.checkOrphan(t, ctr, last, c)
 				}
 			}
 		}
 	}
 }
 
-// orphan is a container whose pod the API has removed.
-func (p *past) orphan(t *trial, ctr *container, removed *commit, c calm) {
+// checkOrphan checks a container whose pod was removed from the API.
+func (h *clusterHistory) checkOrphan(t *tally, ctr *container, removed *commit, c calmPeriod) {
 	since := max(removed.Ended, c.from)
 	var exit *history.Event
 	for _, e := range ctr.exits {
@@ -244,9 +245,9 @@ func (p *past) orphan(t *trial, ctr *container, removed *commit, c calm) {
 	if ctr.started[0].Began > removed.Began || exit != nil && exit.Ended <= since {
 		return
 	}
-	grace := least
+	grace := minGrace
 	for _, change := range ctr.pod.commits {
-		grace = max(grace, seconds(change.Grace), seconds(change.OwnGrace))
+		grace = max(grace, seconds(change.Grace), seconds(change.SpecGrace))
 	}
 	for _, e := range ctr.pod.terms {
 		fact, _ := e.Fact.(history.KubeletTerm)
@@ -256,8 +257,8 @@ func (p *past) orphan(t *trial, ctr *container, removed *commit, c calm) {
 	if exit != nil {
 		until = min(until, exit.Began)
 	}
-	late := p.late(since, until, grace, orphaned+settling)
+	late := h.isLate(since, until, grace, orphanBound+reconnectTime)
 	if late || until < c.to {
-		t.expect(!late, "a container still runs although its pod is gone from the API and its node is whole", ctr.started[0], removed.Event, exit)
+		t.expect(!late, "a container still runs although its pod is gone from the API and its node is healthy", ctr.started[0], removed.Event, exit)
 	}
 }

@@ -9,16 +9,16 @@ import (
 	"github.com/podfall/podfall/internal/history"
 )
 
-// least is the shortest grace period that a kubelet gives a container, and soon how much
-// later than it must SIGKILL may come.
 const (
-	least = 2 * time.Second
-	soon  = 2 * time.Second
+	// minGrace is the shortest grace period that a kubelet gives a container. killSlack is how much
+	// later than the end of the grace period SIGKILL may come.
+	minGrace  = 2 * time.Second
+	killSlack = 2 * time.Second
 )
 
-// sortSignals are the container's stop signals and its SIGKILLs, as written before they were
+// splitSignals returns the container's stop signals and SIGKILLs, as recorded before they were
 // sent.
-func (c *container) sortSignals() (stops, kills []*history.Event) {
+func (c *container) splitSignals() (stops, kills []*history.Event) {
 	for _, e := range c.signaling {
 		if fact, _ := e.Fact.(history.Signaling); fact.Signal == "SIGKILL" {
 			kills = append(kills, e)
@@ -29,39 +29,39 @@ func (c *container) sortSignals() (stops, kills []*history.Event) {
 	return stops, kills
 }
 
-// containers are those of the incarnations that are known from their beginning.
-func (p *past) containers() []*container {
+// allContainers returns the containers of the pods that are in the history completely.
+func (h *clusterHistory) allContainers() []*container {
 	var all []*container
-	for _, one := range p.lives() {
-		all = append(all, one.containers...)
+	for _, pod := range h.completePods() {
+		all = append(all, pod.containers...)
 	}
 	return all
 }
 
-// hooked checks K1: the stop signal waits for the preStop hook, which runs once in each
+// checkPreStopHook checks K1: the stop signal waits for the preStop hook, which runs once in each
 // attempt to stop the pod (KBL-35).
-func hooked(p *past, t *trial) {
-	for _, c := range p.containers() {
-		stops, _ := c.sortSignals()
+func checkPreStopHook(h *clusterHistory, t *tally) {
+	for _, c := range h.allContainers() {
+		stops, _ := c.splitSignals()
 		for i, begun := range c.preStops {
 			if i > 0 {
 				before := c.preStops[i-1]
-				// To stop a container for a probe is an attempt, too: one that failed is told of.
+				// A stop for a failed probe is an attempt too; a failed attempt is recorded.
 				again := slices.ContainsFunc(slices.Concat(c.pod.terms, c.pod.stuck), func(e *history.Event) bool {
 					return before.Began <= e.Began && e.Began <= begun.Began
 				})
 				t.expect(begun.Boot != before.Boot || again, "an attempt to stop a pod ran a preStop hook twice", before, begun)
 			}
 			if end := endOf(begun, c.preStopEnds); end != nil {
-				early := within(stops, begun, end)
+				early := lastWithin(stops, begun, end)
 				t.expect(early == nil, "a container was signaled while its preStop hook had time left", begun, early, end)
 			}
 		}
 	}
 }
 
-// endOf is the end, among those of a container's runs of a hook, of one of them; nil when none
-// was told. Another attempt to stop may have another run.
+// endOf returns the recorded end of a hook run; nil for none. A later attempt to stop may have
+// another run.
 func endOf(begun *history.Event, ends []*history.Event) *history.Event {
 	for _, end := range ends {
 		if end.Boot == begun.Boot && end.Ended >= begun.Ended {
@@ -71,49 +71,49 @@ func endOf(begun *history.Event, ends []*history.Event) *history.Event {
 	return nil
 }
 
-// within is the last of events that lies between two others; nil for none.
-func within(events []*history.Event, from, to *history.Event) (last *history.Event) {
+// lastWithin returns the last event between two others; nil for none.
+func lastWithin(events []*history.Event, from, to *history.Event) (last *history.Event) {
 	for _, e := range events {
-		if from.Ended+eps < e.Began && e.Ended+eps < to.Ended {
+		if from.Ended+recordDelay < e.Began && e.Ended+recordDelay < to.Ended {
 			last = e
 		}
 	}
 	return last
 }
 
-// warned checks K2: SIGKILL is preceded by the stop signal.
-func warned(p *past, t *trial) {
-	for _, c := range p.containers() {
-		stops, kills := c.sortSignals()
+// checkStopBeforeKill checks K2: SIGKILL is preceded by the stop signal.
+func checkStopBeforeKill(h *clusterHistory, t *tally) {
+	for _, c := range h.allContainers() {
+		stops, kills := c.splitSignals()
 		if len(kills) == 0 {
 			continue
 		}
-		t.expect(len(stops) > 0 && stops[0].Began <= kills[0].Ended || c.startedLate(kills[0]) || c.ranLate(kills[0]),
+		t.expect(len(stops) > 0 && stops[0].Began <= kills[0].Ended || c.diedStarting(kills[0]) || c.startedAfterPlan(kills[0]),
 			"a container was killed without its stop signal", append(append(c.started, c.pod.terms...), kills...)...)
 	}
 }
 
-// startedLate reports whether the container's start was still under way when it was
-// killed: then nothing could take a signal.
-func (c *container) startedLate(kill *history.Event) bool {
-	return len(c.started) == 0 || slices.ContainsFunc(c.exits, unstarted) || kill.Began <= c.started[0].Ended+eps
+// diedStarting reports whether the container was killed during its start, when nothing could take a
+// signal.
+func (c *container) diedStarting(kill *history.Event) bool {
+	return len(c.started) == 0 || slices.ContainsFunc(c.exits, neverRan) || kill.Began <= c.started[0].Ended+recordDelay
 }
 
-// ranLate reports whether the container began to run when the stop of its pod in which it was
-// killed had been planned: a start that was then under way is not waited for (CRI-07).
-func (c *container) ranLate(kill *history.Event) bool {
+// startedAfterPlan reports whether the container began to run only after the pod's stop was
+// planned. The stop does not wait for a start in progress (CRI-07).
+func (c *container) startedAfterPlan(kill *history.Event) bool {
 	var plan *history.Event
 	for _, e := range c.pod.terms {
 		if e.Began <= kill.Began {
 			plan = e
 		}
 	}
-	takes := c.startTakes()
-	return plan != nil && takes > 0 && c.started[0].Began+int64(takes+soon) > plan.Began
+	takes := c.startDelay()
+	return plan != nil && takes > 0 && c.started[0].Began+int64(takes+killSlack) > plan.Began
 }
 
-// startTakes is how long the container's script holds up its start.
-func (c *container) startTakes() time.Duration {
+// startDelay returns how long the container's script delays its start.
+func (c *container) startDelay() time.Duration {
 	for _, e := range c.created {
 		fact, _ := e.Fact.(history.Create)
 		_, rest, _ := strings.Cut(fact.Script, "starts after ")
@@ -125,62 +125,62 @@ func (c *container) startTakes() time.Duration {
 	return 0
 }
 
-// unstarted reports whether an exit is that of a container that never ran.
-func unstarted(exit *history.Event) bool {
+// neverRan reports whether an exit is that of a container that never ran.
+func neverRan(exit *history.Event) bool {
 	fact, _ := exit.Fact.(history.Exit)
 	return fact.Unstarted
 }
 
-// stop is a container that got its stop signal and SIGKILL from one runtime, after its
-// kubelet had begun to stop its pod.
-type stop struct {
+// containerStop is the stop of a container by one runtime, by stop signal and SIGKILL, after its
+// kubelet had begun to stop the pod.
+type containerStop struct {
 	*container
 
 	began, term, kill *history.Event
-	// shortest and longest are of the grace periods that the kubelet had seen before.
+	// shortest and longest are the bounds of the grace periods that the kubelet had seen before.
 	shortest, longest time.Duration
 }
 
-// between is how long it was from one event to another, by the clock of the machine or the
-// cluster by which it was shorter and by the one by which it was longer.
-func between(from, to *history.Event) (shorter, longer time.Duration) {
+// elapsed returns the time from one event to another by the machine's and the cluster's clock, the
+// shorter first.
+func elapsed(from, to *history.Event) (shorter, longer time.Duration) {
 	machine, cluster := time.Duration(to.Ended-from.Began), to.Wall.Sub(from.Wall)
 	return min(machine, cluster), max(machine, cluster)
 }
 
-// between is what the function of that name says, where a process whose clock may have been wrong is
-// not asked what the cluster's showed.
-func (p *past) between(from, to *history.Event) (shorter, longer time.Duration) {
-	if !p.skewed(from.Process, from.Began, to.Ended) && !p.skewed(to.Process, from.Began, to.Ended) {
-		return between(from, to)
+// elapsed is elapsed with correction for clocks that may have been wrong: instead of the events'
+// own cluster times it uses the bounds from other processes.
+func (h *clusterHistory) elapsed(from, to *history.Event) (shorter, longer time.Duration) {
+	if !h.clockMayBeWrong(from.Process, from.Began, to.Ended) && !h.clockMayBeWrong(to.Process, from.Began, to.Ended) {
+		return elapsed(from, to)
 	}
 	machine := time.Duration(to.Ended - from.Began)
-	return min(machine, p.passed(from.Began, to.Ended)), max(machine, p.passedAtMost(from.Began, to.Ended))
+	return min(machine, h.minPassed(from.Began, to.Ended)), max(machine, h.maxPassed(from.Began, to.Ended))
 }
 
-func (s stop) against() []*history.Event {
+func (s containerStop) evidence() []*history.Event {
 	return append(append(append([]*history.Event{}, s.pod.terms...), s.preStopEnds...), s.term, s.kill)
 }
 
-// stops are all of them.
-func (p *past) stops() []stop {
-	var all []stop
-	for _, c := range p.containers() {
-		terms, kills := c.sortSignals()
+// containerStops returns all container stops that can be judged.
+func (h *clusterHistory) containerStops() []containerStop {
+	var all []containerStop
+	for _, c := range h.allContainers() {
+		terms, kills := c.splitSignals()
 		if len(c.pod.terms) == 0 || len(terms) == 0 || len(kills) == 0 || terms[0].Boot != kills[0].Boot || c.pod.terms[0].Began > terms[0].Ended {
-			continue // one that was signaled before its pod's end is stopped with a grace period that is not told
+			continue // the grace period of a stop before its pod's end is not recorded
 		}
-		s := stop{container: c, began: c.pod.terms[0], term: terms[0], kill: kills[0], shortest: -1}
+		s := containerStop{container: c, began: c.pod.terms[0], term: terms[0], kill: kills[0], shortest: -1}
 		for _, e := range append(append([]*history.Event{}, c.pod.terms...), c.pod.seen...) {
 			if e.Began > s.kill.Ended {
 				continue
 			}
 			switch fact := e.Fact.(type) {
 			case history.KubeletTerm:
-				s.see(fact.Grace)
+				s.addGrace(fact.Grace)
 			case history.KubeletSee:
 				if fact.Grace != nil {
-					s.see(*fact.Grace)
+					s.addGrace(*fact.Grace)
 				}
 			}
 		}
@@ -189,8 +189,8 @@ func (p *past) stops() []stop {
 	return all
 }
 
-// see takes a grace period, in seconds, into account.
-func (s *stop) see(seconds int64) {
+// addGrace takes a grace period, in seconds, into account.
+func (s *containerStop) addGrace(seconds int64) {
 	grace := time.Duration(seconds) * time.Second
 	if s.shortest < 0 || grace < s.shortest {
 		s.shortest = grace
@@ -198,42 +198,41 @@ func (s *stop) see(seconds int64) {
 	s.longest = max(s.longest, grace)
 }
 
-// patient checks K3: SIGKILL never comes early. The grace period runs from when the kubelet
-// begins to stop the pod: hooks, and containers that end before, use it up.
-func patient(p *past, t *trial) {
-	for _, s := range p.stops() {
-		_, ofPod := p.between(s.began, s.kill)
-		_, ofContainer := p.between(s.term, s.kill)
-		t.expect(ofPod+time.Duration(eps) >= s.shortest && ofContainer+time.Duration(eps) >= least,
-			"SIGKILL came before the grace period was over", s.against()...)
+// checkKillNotEarly checks K3: SIGKILL never comes early. The grace period runs from when the
+// kubelet begins to stop the pod. Hooks, and containers that end earlier, use it up.
+func checkKillNotEarly(h *clusterHistory, t *tally) {
+	for _, s := range h.containerStops() {
+		_, ofPod := h.elapsed(s.began, s.kill)
+		_, ofContainer := h.elapsed(s.term, s.kill)
+		t.expect(ofPod+time.Duration(recordDelay) >= s.shortest && ofContainer+time.Duration(recordDelay) >= minGrace,
+			"SIGKILL came before the grace period was over", s.evidence()...)
 	}
 }
 
-// punctual checks K4: SIGKILL comes when the grace period is over, unless the stop failed
-// or a process of the node began anew meanwhile.
-func punctual(p *past, t *trial) {
-	for _, s := range p.stops() {
-		if len(s.pod.stuck) > 0 || len(s.pod.terms) != 1 || p.heldUp(s) {
+// checkKillNotLate checks K4: SIGKILL comes when the grace period is over, unless the stop failed
+// or a process of the node restarted meanwhile.
+func checkKillNotLate(h *clusterHistory, t *tally) {
+	for _, s := range h.containerStops() {
+		if len(s.pod.stuck) > 0 || len(s.pod.terms) != 1 || h.wasDelayed(s) {
 			continue
 		}
-		took, _ := p.between(s.term, s.kill)
-		t.expect(took <= max(least, s.longest)+soon, "SIGKILL came late", s.against()...)
+		took, _ := h.elapsed(s.term, s.kill)
+		t.expect(took <= max(minGrace, s.longest)+killSlack, "SIGKILL came late", s.evidence()...)
 	}
 }
 
-// heldUp reports whether a process of the stop's node may have been paused or down on the way:
-// then nobody could be on time.
-func (p *past) heldUp(s stop) bool {
+// wasDelayed reports whether a process of the stop's node may have been paused or down meanwhile.
+func (h *clusterHistory) wasDelayed(s containerStop) bool {
 	_, node, _ := strings.Cut(s.kill.Process, "/")
-	return slices.ContainsFunc(p.troubles, func(o *ordeal) bool {
-		return (o.Kind == history.TroublePaused || o.Kind == history.TroubleDown) && strings.HasSuffix(o.What, "/"+node) &&
-			o.touches(s.began.Began, s.kill.Ended)
+	return slices.ContainsFunc(h.troubles, func(tr *trouble) bool {
+		return (tr.Kind == history.TroublePaused || tr.Kind == history.TroubleDown) && strings.HasSuffix(tr.What, "/"+node) &&
+			tr.mayOverlap(s.began.Began, s.kill.Ended)
 	})
 }
 
-// onceSignaled checks K6: a runtime sends a container its stop signal once.
-func onceSignaled(p *past, t *trial) {
-	for _, c := range p.containers() {
+// checkStopSignalOnce checks K6: a runtime sends a container its stop signal once.
+func checkStopSignalOnce(h *clusterHistory, t *tally) {
+	for _, c := range h.allContainers() {
 		var last *history.Event
 		for _, e := range c.signals {
 			if fact, _ := e.Fact.(history.Signal); fact.Signal == "SIGKILL" {
@@ -245,36 +244,37 @@ func onceSignaled(p *past, t *trial) {
 	}
 }
 
-// final checks K7: once a pod is being stopped nothing of it is started.
-func final(p *past, t *trial) {
-	for _, one := range p.lives() {
-		if len(one.terms) == 0 {
+// checkNoStartAfterStop checks K7: nothing of a pod is started once the pod is being stopped.
+func checkNoStartAfterStop(h *clusterHistory, t *tally) {
+	for _, pod := range h.completePods() {
+		if len(pod.terms) == 0 {
 			continue
 		}
 		var late *history.Event
-		for _, c := range one.containers {
+		for _, c := range pod.containers {
 			for _, e := range append(append([]*history.Event{}, c.created...), c.started...) {
-				if e.Began > one.terms[0].Ended+eps {
+				if e.Began > pod.terms[0].Ended+recordDelay {
 					late = e
 				}
 			}
 		}
-		t.expect(late == nil, "a container was made or started after its pod's end had begun", one.terms[0], late)
+		t.expect(late == nil, "a container was made or started after its pod's end had begun", pod.terms[0], late)
 	}
 }
 
-// dead checks K8: a pod that has ended never runs again. What others say of a pod whose
-// kubelet is cut off ends nothing: it goes on with what it knows until it hears (K14).
-func dead(p *past, t *trial) {
-	for _, one := range p.lives() {
-		end := one.end()
+// checkNoStartAfterEnd checks K8: a pod that has ended never runs again. A phase that others wrote
+// while the kubelet was cut off ends nothing: the kubelet goes on until it hears of the phase
+// (K14).
+func checkNoStartAfterEnd(h *clusterHistory, t *tally) {
+	for _, pod := range h.completePods() {
+		end := pod.endEvent()
 		if end == nil {
 			continue
 		}
 		var late *history.Event
-		for _, c := range one.containers {
+		for _, c := range pod.containers {
 			for _, e := range c.started {
-				if e.Began > end.Ended+eps && (!one.endedByOthers(e) || one.heard(end, e)) {
+				if e.Began > end.Ended+recordDelay && (!pod.endedByOthers(e) || pod.kubeletSaw(end, e)) {
 					late = e
 				}
 			}
@@ -283,33 +283,33 @@ func dead(p *past, t *trial) {
 	}
 }
 
-// heard reports whether the pod's kubelet had seen a commit, or a later one, before an event.
-func (one *pod) heard(end, by *history.Event) bool {
+// kubeletSaw reports whether the pod's kubelet had seen a commit, or a later one, before an event.
+func (pod *podHistory) kubeletSaw(end, by *history.Event) bool {
 	ended, _ := end.Fact.(history.Commit)
-	return slices.ContainsFunc(one.seen, func(e *history.Event) bool {
+	return slices.ContainsFunc(pod.seen, func(e *history.Event) bool {
 		fact, _ := e.Fact.(history.KubeletSee)
-		return before(e, by) && (number(fact.Revision) >= ended.Revision || fact.Op == "REMOVE" && e.Began >= end.Began)
+		return before(e, by) && (parseRevision(fact.Revision) >= ended.Revision || fact.Op == "REMOVE" && e.Began >= end.Began)
 	})
 }
 
-// end is the commit with which the pod's phase became terminal, or its final delete.
-func (one *pod) end() *history.Event {
-	for _, c := range one.commits {
-		if ended(c) && c.recorded {
+// endEvent returns the commit that made the pod's phase terminal, or the pod's final delete.
+func (pod *podHistory) endEvent() *history.Event {
+	for _, c := range pod.commits {
+		if hasEnded(c) && c.recorded {
 			return c.Event
 		}
 	}
-	if len(one.finals) > 0 {
-		return one.finals[0]
+	if len(pod.finals) > 0 {
+		return pod.finals[0]
 	}
 	return nil
 }
 
-// oneNode checks K9: whatever runtimes tell of one uid, they tell on one node.
-func oneNode(p *past, t *trial) {
-	for _, one := range p.lives() {
+// checkOneNode checks K9: all containers of one UID are on one node.
+func checkOneNode(h *clusterHistory, t *tally) {
+	for _, pod := range h.completePods() {
 		var first *history.Event
-		for _, c := range one.containers {
+		for _, c := range pod.containers {
 			for _, e := range append(append([]*history.Event{}, c.created...), c.started...) {
 				if first == nil {
 					first = e
@@ -320,105 +320,106 @@ func oneNode(p *past, t *trial) {
 	}
 }
 
-// oneRun checks K15: a container is started again only when its last run has ended.
-func oneRun(p *past, t *trial) {
-	for _, one := range p.lives() {
+// checkOneRun checks K15: a container is started again only after its last run has ended.
+func checkOneRun(h *clusterHistory, t *tally) {
+	for _, pod := range h.completePods() {
 		last := map[string]*container{}
-		for _, c := range one.inOrder() {
-			before := last[c.Called]
-			alone := before == nil || len(before.exits) > 0 && before.exits[0].Began <= c.started[0].Ended+eps
-			t.expect(alone, "a container was started beside one of its name that ran", append(startsOf(before), c.started[0])...)
-			last[c.Called] = c
+		for _, c := range pod.startedContainers() {
+			before := last[c.ContainerName]
+			alone := before == nil || len(before.exits) > 0 && before.exits[0].Began <= c.started[0].Ended+recordDelay
+			t.expect(alone, "a container was started beside one of its name that ran", append(startEvents(before), c.started[0])...)
+			last[c.ContainerName] = c
 		}
 	}
 }
 
-func startsOf(c *container) []*history.Event {
+func startEvents(c *container) []*history.Event {
 	if c == nil {
 		return nil
 	}
 	return slices.Clone(c.started)
 }
 
-// inOrder are the pod's containers that were started, first come first.
-func (one *pod) inOrder() []*container {
-	started := slices.DeleteFunc(slices.Clone(one.containers), func(c *container) bool { return len(c.started) == 0 })
+// startedContainers returns the pod's started containers in the order of their starts.
+func (pod *podHistory) startedContainers() []*container {
+	started := slices.DeleteFunc(slices.Clone(pod.containers), func(c *container) bool { return len(c.started) == 0 })
 	slices.SortStableFunc(started, func(a, b *container) int { return cmp.Compare(a.started[0].Began, b.started[0].Began) })
 	return started
 }
 
-// truthful checks K10: a phase that ends a pod is not told while a container runs, and what is
-// told of each container is so.
-func truthful(p *past, t *trial) {
-	for _, one := range p.lives() {
-		one.statesTold(p, t)
-		for _, e := range one.statuses {
+// checkStatusReports checks K10: no terminal phase is reported while a container runs, and each
+// container's reported state is right.
+func checkStatusReports(h *clusterHistory, t *tally) {
+	for _, pod := range h.completePods() {
+		pod.checkContainerStates(h, t)
+		for _, e := range pod.statuses {
 			fact, _ := e.Fact.(history.KubeletStatus)
-			if rank(fact.Phase) != terminal {
+			if phaseRank(fact.Phase) != terminalRank {
 				continue
 			}
-			for _, c := range one.containers {
-				if len(c.started) > 0 && before(c.started[0], e) && !one.endedByOthers(e) && !one.rejected(e) {
-					t.expect(c.overBy(e), "a pod was said to have ended while a container of it ran", c.started[0], e, c.last())
+			for _, c := range pod.containers {
+				if len(c.started) > 0 && before(c.started[0], e) && !pod.endedByOthers(e) && !pod.wasRejected(e) {
+					t.expect(c.mayHaveEndedBy(e), "a pod was reported ended while one of its containers ran", c.started[0], e, c.lastEvent())
 				}
 			}
 		}
 	}
 }
 
-// endedByOthers reports whether somebody but a kubelet had given the pod a phase that ends it,
-// such as the pod garbage collector for a node that is gone: its kubelet keeps that.
-func (one *pod) endedByOthers(by *history.Event) bool {
-	return slices.ContainsFunc(one.commits, func(c *commit) bool {
-		return rank(c.Phase) == terminal && (c.before == nil || rank(c.before.Phase) != terminal) &&
-			c.Began <= by.Ended && c.by != nil && c.by.node == ""
+// endedByOthers reports whether another client than a kubelet had given the pod a terminal phase,
+// for example the pod garbage collector for a lost node. The kubelet keeps that phase.
+func (pod *podHistory) endedByOthers(by *history.Event) bool {
+	return slices.ContainsFunc(pod.commits, func(c *commit) bool {
+		return phaseRank(c.Phase) == terminalRank && (c.replaced == nil || phaseRank(c.replaced.Phase) != terminalRank) &&
+			c.Began <= by.Ended && c.operation != nil && c.operation.node == ""
 	})
 }
 
-// rejected reports whether the first that a kubelet tells of a pod that it has from one before
-// it is a phase that ends it: it does not take the pod any more (KBL-09), and only then ends it.
-func (one *pod) rejected(by *history.Event) bool {
+// wasRejected reports whether a restarted kubelet's first report of a pod from an earlier boot is a
+// terminal phase. The kubelet no longer accepts the pod (KBL-09), and ends it only afterwards.
+func (pod *podHistory) wasRejected(by *history.Event) bool {
 	older := false
-	for _, e := range one.statuses {
+	for _, e := range pod.statuses {
 		fact, _ := e.Fact.(history.KubeletStatus)
 		if e.Boot == by.Boot {
-			return older && rank(fact.Phase) == terminal
+			return older && phaseRank(fact.Phase) == terminalRank
 		}
 		older = older || e.Process == by.Process
 	}
 	return false
 }
 
-// tornDown checks K13: containers end before sidecars are stopped, and before volumes and
-// sandboxes are taken away, and the last phase is told before the final delete.
-func tornDown(p *past, t *trial) {
-	for _, one := range p.lives() {
-		one.sidecarsLast(p, t)
-		for _, c := range one.containers {
+// checkTeardownOrder checks K13: containers end before sidecars are stopped, and before volumes and
+// sandboxes are removed. The last phase is reported before the final delete.
+func checkTeardownOrder(h *clusterHistory, t *tally) {
+	for _, pod := range h.completePods() {
+		pod.checkSidecarsLast(h, t)
+		for _, c := range pod.containers {
 			if len(c.started) > 0 && len(c.exits) > 0 {
-				c.undermined(t)
+				c.checkTeardownAfterExit(t)
 			}
 		}
-		if len(one.finals) > 0 {
-			var told *history.Event
-			for _, e := range one.statuses {
-				if fact, _ := e.Fact.(history.KubeletStatus); rank(fact.Phase) == terminal && e.Began <= one.finals[0].Ended {
-					told = e
+		if len(pod.finals) > 0 {
+			var reported *history.Event
+			for _, e := range pod.statuses {
+				if fact, _ := e.Fact.(history.KubeletStatus); phaseRank(fact.Phase) == terminalRank && e.Began <= pod.finals[0].Ended {
+					reported = e
 				}
 			}
-			end := one.end()
-			t.expect(told != nil || end != nil && end.Began <= one.finals[0].Ended && end != one.finals[0],
-				"the final delete came before the last phase was told", one.finals[0])
+			end := pod.endEvent()
+			t.expect(reported != nil || end != nil && end.Began <= pod.finals[0].Ended && end != pod.finals[0],
+				"the final delete came before the last phase was reported", pod.finals[0])
 		}
 	}
 }
 
-// undermined checks that nothing was taken from under a container that has ended.
-func (c *container) undermined(t *trial) {
+// checkTeardownAfterExit checks that volumes and sandbox were removed only after the container had
+// ended.
+func (c *container) checkTeardownAfterExit(t *tally) {
 	exit := c.exits[len(c.exits)-1]
 	for _, e := range append(append([]*history.Event{}, c.pod.mounts...), c.pod.sandboxes...) {
 		if _, mounted := e.Fact.(history.Mount); !mounted && before(c.started[0], e) {
-			t.expect(e.Ended+eps >= exit.Began, "a volume or a sandbox was taken from under a container", c.started[0], e, exit)
+			t.expect(e.Ended+recordDelay >= exit.Began, "a volume or a sandbox was taken from under a container", c.started[0], e, exit)
 		}
 	}
 }

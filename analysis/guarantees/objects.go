@@ -5,17 +5,17 @@ import (
 	"strings"
 )
 
-// object is what a resource and a key name, in all its incarnations.
+// object holds all versions of one resource and key, over all its incarnations.
 type object struct {
-	// namespace is empty for none.
+	// namespace is empty for cluster-scoped objects.
 	namespace, name string
 	versions        []*commit
 }
 
-// reference is a resource and a key.
+// reference identifies an object by resource and key.
 type reference struct{ resource, key string }
 
-// splitKey is the namespace, empty for none, and the name.
+// splitKey returns the namespace of a key, which may be empty, and the name.
 func splitKey(key string) (namespace, name string) {
 	namespace, name, found := strings.Cut(key, "/")
 	if !found {
@@ -24,26 +24,26 @@ func splitKey(key string) (namespace, name string) {
 	return namespace, name
 }
 
-// object is the one that a resource and a key name.
-func (p *past) object(of reference) *object {
-	one := p.objects[of]
+// objectOf returns the object of a reference, and adds it if it is new.
+func (h *clusterHistory) objectOf(of reference) *object {
+	one := h.objects[of]
 	if one == nil {
 		one = &object{}
 		one.namespace, one.name = splitKey(of.key)
-		p.objects[of] = one
+		h.objects[of] = one
 	}
 	return one
 }
 
-// versions are the commits of an object.
-func (p *past) versions(resource, key string) []*commit {
-	if one := p.objects[reference{resource, key}]; one != nil {
+// versions returns the commits of an object.
+func (h *clusterHistory) versions(resource, key string) []*commit {
+	if one := h.objects[reference{resource, key}]; one != nil {
 		return one.versions
 	}
 	return nil
 }
 
-// compare has objects be in the order of namespaces and names.
+// compare orders objects by namespace and name.
 func (o *object) compare(namespace, name string) int {
 	return cmp.Or(strings.Compare(o.namespace, namespace), strings.Compare(o.name, name))
 }

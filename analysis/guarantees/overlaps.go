@@ -7,22 +7,22 @@ import (
 	"github.com/podfall/podfall/internal/history"
 )
 
-// overlap is a time during which containers of two incarnations of one identity ran, by
-// what the runtimes have written down.
+// overlap is a time during which containers of two incarnations of one pod name ran, as recorded by
+// the runtimes.
 type overlap struct {
-	older, younger *pod
-	// begin is the later of their first starts, and end the first exit after it that left one of
-	// the two without a container; nil when the history ends before.
+	older, younger *podHistory
+	// begin is the later of their first starts. end is the first exit after begin that left one of
+	// the two without a container; nil if the history ends before.
 	begin, end *history.Event
 }
 
-func (o overlap) against(more ...*history.Event) []*history.Event {
-	return append([]*history.Event{o.older.first(), o.begin, o.end}, more...)
+func (o overlap) evidence(more ...*history.Event) []*history.Event {
+	return append([]*history.Event{o.older.firstStart(), o.begin, o.end}, more...)
 }
 
-// first is the first start of a container of the pod.
-func (one *pod) first() (first *history.Event) {
-	for _, c := range one.containers {
+// firstStart returns the first start of a container of the pod.
+func (pod *podHistory) firstStart() (first *history.Event) {
+	for _, c := range pod.containers {
 		for _, e := range c.started {
 			if first == nil || e.Began < first.Began {
 				first = e
@@ -32,9 +32,9 @@ func (one *pod) first() (first *history.Event) {
 	return first
 }
 
-// gone is the exit after which none of the pod's containers ran; nil when there is none.
-func (one *pod) gone() (last *history.Event) {
-	for _, c := range one.containers {
+// lastExit returns the exit after which none of the pod's containers ran; nil if there is none.
+func (pod *podHistory) lastExit() (last *history.Event) {
+	for _, c := range pod.containers {
 		if len(c.started) == 0 {
 			continue
 		}
@@ -48,21 +48,20 @@ func (one *pod) gone() (last *history.Event) {
 	return last
 }
 
-// overlaps sweeps over the lives of each identity, which are in the order in which they were
-// made: the older may be started last, where its kubelet hears of it late. It also returns how
-// many successors there were.
-func (p *past) overlaps() (found []overlap, successors int) {
-	byName := map[string][]*pod{}
-	for _, one := range p.lives() {
-		if one.first() != nil {
-			byName[one.name] = append(byName[one.name], one)
+// overlaps returns the overlapping pairs of each pod name, and how many pairs there were. The older
+// of a pair may be started last, if its kubelet hears of it late.
+func (h *clusterHistory) overlaps() (found []overlap, successors int) {
+	byName := map[string][]*podHistory{}
+	for _, pod := range h.completePods() {
+		if pod.firstStart() != nil {
+			byName[pod.name] = append(byName[pod.name], pod)
 		}
 	}
-	for _, lives := range byName {
-		for i, older := range lives {
-			for _, younger := range lives[i+1:] {
+	for _, incarnations := range byName {
+		for i, older := range incarnations {
+			for _, younger := range incarnations[i+1:] {
 				successors++
-				if o, both := p.overlap(older, younger); both {
+				if o, both := h.overlap(older, younger); both {
 					found = append(found, o)
 				}
 			}
@@ -71,12 +70,12 @@ func (p *past) overlaps() (found []overlap, successors int) {
 	return found, successors
 }
 
-// overlap is when both of two incarnations ran.
-func (p *past) overlap(older, younger *pod) (overlap, bool) {
-	o := overlap{older: older, younger: younger, begin: later(older.first(), younger.first())}
-	for _, one := range []*pod{older, younger} {
-		gone := one.gone()
-		if gone == nil && one.first() != o.begin && !p.alive(one, o.begin) || gone != nil && gone.Began <= o.begin.Ended+eps {
+// overlap returns when both of two incarnations ran; false if they did not overlap.
+func (h *clusterHistory) overlap(older, younger *podHistory) (overlap, bool) {
+	o := overlap{older: older, younger: younger, begin: later(older.firstStart(), younger.firstStart())}
+	for _, pod := range []*podHistory{older, younger} {
+		gone := pod.lastExit()
+		if gone == nil && pod.firstStart() != o.begin && !h.runtimeWasAlive(pod, o.begin) || gone != nil && gone.Began <= o.begin.Ended+recordDelay {
 			return overlap{}, false
 		}
 		if o.end == nil || gone != nil && gone.Ended < o.end.Ended {
@@ -86,11 +85,10 @@ func (p *past) overlap(older, younger *pod) (overlap, bool) {
 	return o, true
 }
 
-// alive reports whether the runtime of a pod that has told of no exit has told anything
-// after a moment.
-func (p *past) alive(one *pod, at *history.Event) bool {
-	process := one.first().Process
-	for _, e := range slices.Backward(p.events) {
+// runtimeWasAlive reports whether the pod's runtime recorded anything after an event.
+func (h *clusterHistory) runtimeWasAlive(pod *podHistory, at *history.Event) bool {
+	process := pod.firstStart().Process
+	for _, e := range slices.Backward(h.events) {
 		if e.Process == process {
 			return before(at, e)
 		}
@@ -98,36 +96,36 @@ func (p *past) alive(one *pod, at *history.Event) bool {
 	return false
 }
 
-// atMostOne checks C1: two incarnations of one identity run at the same time only where
-// somebody but its kubelet had removed the older.
-func atMostOne(p *past, t *trial) {
-	found, successors := p.overlaps()
+// checkAtMostOne checks C1: two incarnations of one name run at the same time only if another
+// client than its kubelet had removed the older.
+func checkAtMostOne(h *clusterHistory, t *tally) {
+	found, successors := h.overlaps()
 	t.cases += successors - len(found)
 	for _, o := range found {
 		last := o.older.commits[len(o.older.commits)-1]
-		t.expect(p.forcedBefore(o.older, o.begin), "two incarnations ran at the same time, and nobody had forced the older away", o.against(last.Event)...)
+		t.expect(h.wasForcedBefore(o.older, o.begin), "two incarnations ran at the same time, and the older had not been forced away", o.evidence(last.Event)...)
 	}
 }
 
-// forcedBefore reports whether somebody but its kubelet had removed a pod by then.
-func (p *past) forcedBefore(one *pod, e *history.Event) bool {
-	last := one.commits[len(one.commits)-1]
-	return last.Op == deleted && last.Began <= e.Ended+eps && last.by != nil && last.by.node == ""
+// wasForcedBefore reports whether another client than its kubelet had removed a pod by then.
+func (h *clusterHistory) wasForcedBefore(pod *podHistory, e *history.Event) bool {
+	last := pod.commits[len(pod.commits)-1]
+	return last.Op == deleted && last.Began <= e.Ended+recordDelay && last.operation != nil && last.operation.node == ""
 }
 
-// stretch is a time, from one event to another; to nil when the history ends before.
+// stretch is a time between two events; to is nil if the history ends before.
 type stretch struct{ from, to *history.Event }
 
-// surelyRan are the containers of a pod but those whose start had not ended when they were killed: to
-// some they are alive, to others not.
-func (one *pod) surelyRan() []*container {
-	return slices.DeleteFunc(slices.Clone(one.containers), func(c *container) bool {
-		return len(c.exits) > 0 && unstarted(c.exits[len(c.exits)-1])
+// surelyRanContainers returns the pod's containers without those killed during their start:
+// observers disagree on whether those ran.
+func (pod *podHistory) surelyRanContainers() []*container {
+	return slices.DeleteFunc(slices.Clone(pod.containers), func(c *container) bool {
+		return len(c.exits) > 0 && neverRan(c.exits[len(c.exits)-1])
 	})
 }
 
-// stretchesOf are the times during which one of the containers ran, or was being started.
-func stretchesOf(containers []*container) []stretch {
+// runningTimes returns the merged times during which one of the containers ran, or was starting.
+func runningTimes(containers []*container) []stretch {
 	var all []stretch
 	for _, c := range containers {
 		if len(c.started) == 0 {
@@ -151,7 +149,7 @@ func stretchesOf(containers []*container) []stretch {
 	return merged
 }
 
-// later is the later of two ends; nil is the last.
+// later returns the later of two ends; nil counts as the last.
 func later(a, b *history.Event) *history.Event {
 	if a == nil || b == nil {
 		return nil
@@ -162,18 +160,18 @@ func later(a, b *history.Event) *history.Event {
 	return b
 }
 
-// together are the times during which containers of both ran, or were being started.
-func (o overlap) together() []stretch {
-	return common(stretchesOf(o.older.containers), stretchesOf(o.younger.containers))
+// possibleTimes returns the times during which containers of both ran, or were starting.
+func (o overlap) possibleTimes() []stretch {
+	return intersect(runningTimes(o.older.containers), runningTimes(o.younger.containers))
 }
 
-// surelyTogether are the times during which containers of both ran.
-func (o overlap) surelyTogether() []stretch {
-	return common(stretchesOf(o.older.surelyRan()), stretchesOf(o.younger.surelyRan()))
+// sureTimes returns the times during which containers of both surely ran.
+func (o overlap) sureTimes() []stretch {
+	return intersect(runningTimes(o.older.surelyRanContainers()), runningTimes(o.younger.surelyRanContainers()))
 }
 
-// common are the times that are in both.
-func common(older, younger []stretch) []stretch {
+// intersect returns the times that are in both lists.
+func intersect(older, younger []stretch) []stretch {
 	var both []stretch
 	for _, a := range older {
 		for _, b := range younger {

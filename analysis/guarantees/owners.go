@@ -8,183 +8,184 @@ import (
 	"github.com/podfall/podfall/internal/history"
 )
 
-// unsettled is how long what a controller has read may be behind what is: its last sync may
-// still be under way, and an answer may not have come.
-const unsettled = 60 * time.Second
+// controllerLag is how far a controller's view may lag behind: its last sync may still be in
+// progress, and an answer may not have arrived.
+const controllerLag = 60 * time.Second
 
-// family is the pods of one controller as they come and go.
-type family struct {
+// ownedPods tracks the pods of one controller object.
+type ownedPods struct {
 	resource string
 	active   map[string]*commit // by key: those that neither end nor have ended
-	made     []*commit          // creations
-	// wanted are the commits of the controller's object.
-	wanted []*commit
+	created  []*commit          // creations
+	// versions are the commits of the controller object.
+	versions []*commit
 }
 
-// followOwners visits every creation of a pod that has a controller of the resource, after
-// it is counted.
-func (p *past) followOwners(resource string, visit func(of *family, c *commit)) {
-	all := map[string]*family{}
-	for _, c := range p.commits {
+// eachOwnedCreation visits every creation of a pod that an object of the resource controls, after
+// the pod is counted.
+func (h *clusterHistory) eachOwnedCreation(resource string, visit func(owned *ownedPods, c *commit)) {
+	all := map[string]*ownedPods{}
+	for _, c := range h.commits {
 		switch {
 		case c.Resource == resource && c.Replicas != nil:
 			if all[c.UID] == nil {
-				all[c.UID] = &family{resource: resource, active: map[string]*commit{}}
+				all[c.UID] = &ownedPods{resource: resource, active: map[string]*commit{}}
 			}
-			all[c.UID].wanted = append(all[c.UID].wanted, c)
+			all[c.UID].versions = append(all[c.UID].versions, c)
 		case c.Resource == podResource && all[c.Owner] != nil:
-			of := all[c.Owner]
-			if c.Op == deleted || c.Deadline != nil || ended(c) {
-				delete(of.active, c.Key)
+			owned := all[c.Owner]
+			if c.Op == deleted || c.Deadline != nil || hasEnded(c) {
+				delete(owned.active, c.Key)
 			} else {
-				of.active[c.Key] = c
+				owned.active[c.Key] = c
 			}
 			if c.Op == added {
-				of.made = append(of.made, c)
-				visit(of, c)
+				owned.created = append(owned.created, c)
+				visit(owned, c)
 			}
-		case c.Resource == podResource && c.before != nil && all[c.before.Owner] != nil:
-			delete(all[c.before.Owner].active, c.Key) // released
+		case c.Resource == podResource && c.replaced != nil && all[c.replaced.Owner] != nil:
+			delete(all[c.replaced.Owner].active, c.Key) // released
 		}
 	}
 }
 
-// most is the highest number of pods that was wanted when a creation may have been decided on.
-func (of *family) most(c *commit) (most int) {
-	for i, w := range of.wanted {
-		last := i == len(of.wanted)-1
-		if _, ago := between(w.Event, c.Event); last || ago < unsettled || of.wanted[i+1].Wall.After(c.Wall.Add(-unsettled)) {
+// maxWanted returns the highest number of replicas that was wanted when a creation may have been
+// decided on.
+func (of *ownedPods) maxWanted(c *commit) (most int) {
+	for i, w := range of.versions {
+		last := i == len(of.versions)-1
+		if _, ago := elapsed(w.Event, c.Event); last || ago < controllerLag || of.versions[i+1].Wall.After(c.Wall.Add(-controllerLag)) {
 			most = max(most, int(*w.Replicas))
 		}
 	}
 	return most
 }
 
-// unknown is how many other creations may not have been known when one was decided on.
-func (of *family) unknown(p *past, c *commit) (count int) {
-	for _, other := range of.made {
-		if other != c && p.unaware(other, c) {
+// countUnknown returns how many other creations may not have been known when one was decided on.
+func (of *ownedPods) countUnknown(h *clusterHistory, c *commit) (count int) {
+	for _, other := range of.created {
+		if other != c && h.mayNotKnowOwn(other, c) {
 			count++
 		}
 	}
 	return count
 }
 
-// asked is when the operation of a commit came.
-func (c *commit) asked() int64 {
-	if c.by != nil {
-		return c.by.calls[0].Began
+// requestedAt returns the monotonic time at which the commit's operation arrived.
+func (c *commit) requestedAt() int64 {
+	if c.operation != nil {
+		return c.operation.calls[0].Began
 	}
 	return c.Began
 }
 
-// notTooMany checks C4: a ReplicaSet's pods that do not end are never more than it wants,
-// but for the creations of one sync.
-func notTooMany(p *past, t *trial) {
-	starts := p.starts(controllers)
-	p.followOwners("replicasets.apps", func(of *family, c *commit) {
-		o := c.by
-		if !c.recorded || c.Began < p.from || o == nil || o.Who != controllers || begunAnew(starts, c) {
+// checkReplicaCount checks C4: a ReplicaSet's active pods are never more than it wants, except for
+// the creations of one sync.
+func checkReplicaCount(h *clusterHistory, t *tally) {
+	starts := h.bootStarts(controllers)
+	h.eachOwnedCreation("replicasets.apps", func(of *ownedPods, c *commit) {
+		o := c.operation
+		if !c.recorded || c.Began < h.completeFrom || o == nil || o.Identity != controllers || mayHaveRestarted(starts, c) {
 			return
 		}
-		t.expect(len(of.active) <= of.most(c)+of.unknown(p, c), "a ReplicaSet has more pods than it should",
-			of.wanted[len(of.wanted)-1].Event, o.calls[0], c.Event)
+		t.expect(len(of.active) <= of.maxWanted(c)+of.countUnknown(h, c), "a ReplicaSet has more pods than it should",
+			of.versions[len(of.versions)-1].Event, o.calls[0], c.Event)
 	})
 }
 
-// controllers is the identity and the process of all controllers.
+// controllers is the identity and the process name of all controllers.
 const controllers = "controllers"
 
-// starts are the first events of each boot of a process.
-func (p *past) starts(process string) []*history.Event {
+// bootStarts returns the first event of each boot of a process.
+func (h *clusterHistory) bootStarts(process string) []*history.Event {
 	var first []*history.Event
-	for _, i := range p.incarnations[process] {
+	for _, i := range h.boots[process] {
 		first = append(first, i.events[0])
 	}
 	return first
 }
 
-// begunAnew reports whether a process may have been begun anew shortly before a commit, and
-// forgotten what it had asked for.
-func begunAnew(starts []*history.Event, c *commit) bool {
+// mayHaveRestarted reports whether a process may have restarted shortly before a commit, and
+// forgotten what it had requested.
+func mayHaveRestarted(starts []*history.Event, c *commit) bool {
 	running := false
 	for _, start := range starts {
 		if start.Began > c.Ended {
 			continue
 		}
 		running = true
-		if _, ago := between(start, c.Event); ago <= unsettled {
+		if _, ago := elapsed(start, c.Event); ago <= controllerLag {
 			return true
 		}
 	}
 	return !running
 }
 
-// oneAfterTheOther checks C3 for StatefulSets that make one pod after the other: one is made
-// when those with lower numbers are there, and each has been ready.
-func (p *past) oneAfterTheOther(t *trial) {
+// checkOrderedCreation checks C3 for StatefulSets with ordered pods: a pod is created only when its
+// predecessors exist and have been ready.
+func (h *clusterHistory) checkOrderedCreation(t *tally) {
 	ready := map[string]bool{}
-	there := map[string]*commit{}
-	wanted := map[string]*commit{}
-	for _, c := range p.commits {
+	existing := map[string]*commit{}
+	sets := map[string]*commit{}
+	for _, c := range h.commits {
 		if c.Resource == "statefulsets.apps" {
-			wanted[c.UID] = c
+			sets[c.UID] = c
 		}
 		if c.Resource != podResource {
 			continue
 		}
-		if set := wanted[c.Owner]; c.Op == added && set != nil && set.InOrder && c.recorded && c.Began >= p.from {
-			p.followsOthers(t, c, there, ready)
+		if set := sets[c.Owner]; c.Op == added && set != nil && set.InOrder && c.recorded && c.Began >= h.completeFrom {
+			h.checkPredecessor(t, c, existing, ready)
 		}
-		there[c.Key] = c
+		existing[c.Key] = c
 		ready[c.UID] = ready[c.UID] || c.Ready
 	}
 }
 
-// followsOthers checks that the pods with lower numbers are there, or were a moment ago.
-func (p *past) followsOthers(t *trial, c *commit, there map[string]*commit, ready map[string]bool) {
+// checkPredecessor checks that the pod with the next lower number exists, or did a moment ago.
+func (h *clusterHistory) checkPredecessor(t *tally, c *commit, existing map[string]*commit, ready map[string]bool) {
 	dash := strings.LastIndexByte(c.Key, '-')
 	number, err := strconv.Atoi(c.Key[dash+1:])
 	if dash < 0 || err != nil || number == 0 {
 		return
 	}
-	earlier := there[c.Key[:dash+1]+strconv.Itoa(number-1)]
+	earlier := existing[c.Key[:dash+1]+strconv.Itoa(number-1)]
 	if earlier == nil || earlier.Owner != c.Owner {
-		return // a set may begin with another number
+		return // a set may begin with another ordinal
 	}
-	_, ago := between(earlier.Event, c.Event)
-	t.expect(earlier.Op != deleted || ago < unsettled, "a pod was made in a StatefulSet without the one before it", earlier.Event, c.Event)
+	_, ago := elapsed(earlier.Event, c.Event)
+	t.expect(earlier.Op != deleted || ago < controllerLag, "a pod was made in a StatefulSet without the one before it", earlier.Event, c.Event)
 	t.expect(ready[earlier.UID] || earlier.Op == deleted, "a pod was made in a StatefulSet before the one before it was ready", earlier.Event, c.Event)
 }
 
-// jobController is the name of the controller of Jobs, as its decisions have it.
+// jobController is the job controller's name in its decisions.
 const jobController = "job-controller"
 
-// claims reports whether a commit makes something a controller's own, or lets go of it.
-func (c *commit) claims() bool { return c.before != nil && c.before.Owner != c.Owner }
+// changesOwner reports whether a commit adopts or releases an object.
+func (c *commit) changesOwner() bool { return c.replaced != nil && c.replaced.Owner != c.Owner }
 
-// upToDate checks C5: what a controller decides of an object, and carries out, it does not
-// decide on a version older than what it has written itself and been told of. A Job decides on
-// its deletes together, and its pods are freed one by one meanwhile; they name a uid, as upstream's.
-// So does what makes a pod its own or lets go of it, before it is asked what was expected of those.
-func upToDate(p *past, t *trial) {
+// checkReadYourWrites checks C5: a controller does not decide on a version of an object older than
+// its own last answered write of it. A Job's deletes are exempt: they are decided together while
+// pods are freed one by one, and they name a UID, as upstream's. Adoptions and releases are exempt
+// too: they happen before the controller's expectations are checked.
+func checkReadYourWrites(h *clusterHistory, t *tally) {
 	type subject struct{ boot, controller, resource, key string }
 	type write struct {
 		revision int64
 		by       *history.Event
 	}
 	written := map[subject][]write{}
-	p.decidedOperations(func(decided history.Decide, e *history.Event, o *operation) {
+	h.eachDecision(func(decided history.Decide, e *history.Event, o *operation) {
 		of := subject{string(e.Boot), decided.Controller, decided.Resource, decided.Key}
-		read := number(decided.ReadRevision)
+		read := parseRevision(decided.ReadRevision)
 		for _, w := range written[of] {
 			together := decided.Controller == jobController && decided.Action == "delete"
-			if read > 0 && before(w.by, e) && len(o.commits) > 0 && !together && !o.last().claims() {
-				t.expect(read >= w.revision, "a controller changed an object by a version older than its own last write", w.by, e, o.last().Event)
+			if read > 0 && before(w.by, e) && len(o.commits) > 0 && !together && !o.lastCommit().changesOwner() {
+				t.expect(read >= w.revision, "a controller changed an object by a version older than its own last write", w.by, e, o.lastCommit().Event)
 			}
 		}
 		if len(o.commits) > 0 && len(o.returns) > 0 {
-			if last := o.last(); last.Resource == decided.Resource && last.Key == decided.Key && last.Op != deleted {
+			if last := o.lastCommit(); last.Resource == decided.Resource && last.Key == decided.Key && last.Op != deleted {
 				written[of] = []write{{last.Revision, o.returns[0]}}
 			}
 		}

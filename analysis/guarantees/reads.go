@@ -7,22 +7,22 @@ import (
 	"github.com/podfall/podfall/internal/history"
 )
 
-// lookup is a read, with its event.
+// lookup is a recorded read with its event.
 type lookup struct {
-	history.Lookup
+	history.OpRead
 	*history.Event
-	// of is what a list or a watch selects, if it is known.
-	of    scope
-	known bool
+	// scope is what a list or a watch selects, if it is known.
+	scope      scope
+	scopeKnown bool
 }
 
-// findLookups finds all reads, by the revision that they were answered with.
-func (p *past) findLookups() []*lookup {
+// findLookups returns all reads, sorted by the revision of their answers.
+func (h *clusterHistory) findLookups() []*lookup {
 	var all []*lookup
-	for e, fact := range factsOf[history.Lookup](p) {
-		l := &lookup{Lookup: fact, Event: e}
+	for e, fact := range factsOf[history.OpRead](h) {
+		l := &lookup{OpRead: fact, Event: e}
 		if fact.Verb != "get" {
-			l.of, l.known = p.scopeOf(l.Resource, l.Key, l.Labels, l.Fields)
+			l.scope, l.scopeKnown = h.scopeOf(l.Resource, l.Key, l.Labels, l.Fields)
 		}
 		all = append(all, l)
 	}
@@ -30,108 +30,109 @@ func (p *past) findLookups() []*lookup {
 	return all
 }
 
-// reads reports whether it is answered once, and then over.
-func (l *lookup) reads() bool { return l.Verb == "get" || l.Verb == "list" }
+// isGetOrList reports whether the read is answered once and then over.
+func (l *lookup) isGetOrList() bool { return l.Verb == "get" || l.Verb == "list" }
 
-// newest reports whether a read asks for the newest state.
-func (l *lookup) newest() bool { return l.Asked.Revision == "" && l.At == 0 }
+// wantsNewest reports whether a read asks for the newest state.
+func (l *lookup) wantsNewest() bool { return l.ReadOptions.Revision == "" && l.ContinueRevision == 0 }
 
-// exact is the revision that a list asks for, or 0.
-func (l *lookup) exact() int64 {
+// exactRevision returns the revision that a list asks for, or 0.
+func (l *lookup) exactRevision() int64 {
 	switch {
-	case l.At > 0:
-		return l.At
-	case l.Match == "Exact" || l.Match == "" && l.Limit > 0 && l.After == "":
-		return number(l.Asked.Revision)
+	case l.ContinueRevision > 0:
+		return l.ContinueRevision
+	case l.Match == "Exact" || l.Match == "" && l.Limit > 0 && l.ContinueAfter == "":
+		return parseRevision(l.ReadOptions.Revision)
 	}
 	return 0
 }
 
-// shownAt is that the store was known to have come to a revision.
-type shownAt struct {
+// knownRevision says that an event proves that the store had reached a revision.
+type knownRevision struct {
 	revision int64
 	by       *history.Event
 }
 
-// shownUp are all of them by time, each with the highest revision so far.
-func (p *past) shownUp() []shownAt {
-	shown := rising(p.answers())
-	return rising(append(shown, p.missed(shown)...))
+// knownRevisions returns the proofs by time, each with the highest revision so far.
+func (h *clusterHistory) knownRevisions() []knownRevision {
+	shown := accumulate(h.answeredRevisions())
+	return accumulate(append(shown, h.missedRemovals(shown)...))
 }
 
-// rising sorts what was shown by time, and has each show what those before it do.
-func rising(all []shownAt) []shownAt {
-	slices.SortStableFunc(all, func(a, b shownAt) int { return cmp.Compare(a.by.Ended, b.by.Ended) })
+// accumulate sorts proofs by time and raises each to the highest revision so far.
+func accumulate(all []knownRevision) []knownRevision {
+	slices.SortStableFunc(all, func(a, b knownRevision) int { return cmp.Compare(a.by.Ended, b.by.Ended) })
 	for i := 1; i < len(all); i++ {
 		all[i].revision = max(all[i].revision, all[i-1].revision)
 	}
 	return all
 }
 
-// answers are what writes and reads that were done show.
-func (p *past) answers() []shownAt {
-	var all []shownAt
-	for _, o := range p.operations {
-		if done := o.done(); done != nil && len(o.commits) > 0 && o.last().Began <= done.Ended {
-			all = append(all, shownAt{o.last().Revision, done})
+// answeredRevisions returns the revisions that completed writes and reads prove.
+func (h *clusterHistory) answeredRevisions() []knownRevision {
+	var all []knownRevision
+	for _, o := range h.operations {
+		if done := o.firstSuccess(); done != nil && len(o.commits) > 0 && o.lastCommit().Began <= done.Ended {
+			all = append(all, knownRevision{o.lastCommit().Revision, done})
 		}
 	}
-	for _, l := range p.lookups() {
-		if l.reads() && ok(l.Code) {
-			all = append(all, shownAt{l.Revision, l.Event})
+	for _, l := range h.lookups() {
+		if l.isGetOrList() && isSuccess(l.Code) {
+			all = append(all, knownRevision{l.Revision, l.Event})
 		}
 	}
 	return all
 }
 
-// missed is what shows removals of which nobody may have been told: an object was there, as had been
-// shown, and was not found.
-func (p *past) missed(shown []shownAt) []shownAt {
-	var all []shownAt
+// missedRemovals returns the removals that nobody may have been told of, but that a 404 proves: the
+// object was known to exist, and was not found.
+func (h *clusterHistory) missedRemovals(shown []knownRevision) []knownRevision {
+	var all []knownRevision
 	miss := func(resource, key string, since int64, by *history.Event) {
-		was, removal := lastOf(p.versions(resource, key), lowest(shown, since).revision, by.Ended)
+		was, removal := versionAt(h.versions(resource, key), knownBefore(shown, since).revision, by.Ended)
 		if was != nil && was.Op != deleted && removal != nil {
-			all = append(all, shownAt{removal.Revision, by})
+			all = append(all, knownRevision{removal.Revision, by})
 		}
 	}
-	for _, o := range p.operations {
-		if !slices.Contains([]string{"update", "patch", "delete"}, o.Verb) || o.Subresource != "" || o.denied() {
+	for _, o := range h.operations {
+		if !slices.Contains([]string{"update", "patch", "delete"}, o.Verb) || o.Subresource != "" || o.deniedByWebhook() {
 			continue
 		}
 		for _, e := range o.returns {
-			if said, _ := e.Fact.(history.OpReturn); said.Code == 404 {
+			if ret, _ := e.Fact.(history.OpReturn); ret.Code == 404 {
 				miss(o.Resource, o.Key, o.calls[0].Began, e)
 			}
 		}
 	}
-	for _, l := range p.lookups() {
-		if l.newest() && l.Verb == "get" && l.Code == 404 {
+	for _, l := range h.lookups() {
+		if l.wantsNewest() && l.Verb == "get" && l.Code == 404 {
 			miss(l.Resource, l.Key, l.Began, l.Event)
 		}
 	}
 	return all
 }
 
-// answered reports whether the operation was answered with such a code, between two moments.
-func (o *operation) answered(from, to int64, with func(code int32) bool) bool {
+// wasAnswered reports whether the operation was answered between two times with a code that fits.
+func (o *operation) wasAnswered(from, to int64, with func(code int32) bool) bool {
 	return slices.ContainsFunc(o.returns, func(e *history.Event) bool {
-		said, _ := e.Fact.(history.OpReturn)
-		return e.Ended >= from && e.Ended <= to && with(said.Code)
+		ret, _ := e.Fact.(history.OpReturn)
+		return e.Ended >= from && e.Ended <= to && with(ret.Code)
 	})
 }
 
-// refusal is a code that says that something was not done.
-func refusal(code int32) bool { return code >= 400 }
+// isError reports whether a status code says that something was not done.
+func isError(code int32) bool { return code >= 400 }
 
-// turndown is a refusal, but of what has gone or has changed meanwhile.
-func turndown(code int32) bool { return refusal(code) && code != 404 && code != 409 }
+// isRejection reports an error other than 404 and 409: those two say that the object is gone or has
+// changed meanwhile.
+func isRejection(code int32) bool { return isError(code) && code != 404 && code != 409 }
 
-// done is the first answer that says that the operation is done, or nil: one that was refused
-// may have been sent again, and be done later.
-func (o *operation) done() *history.Event {
+// firstSuccess returns the first answer that reports success, or nil. A refused operation may have
+// been sent again, and succeeded later.
+func (o *operation) firstSuccess() *history.Event {
 	at := slices.IndexFunc(o.returns, func(e *history.Event) bool {
-		said, _ := e.Fact.(history.OpReturn)
-		return ok(said.Code)
+		ret, _ := e.Fact.(history.OpReturn)
+		return isSuccess(ret.Code)
 	})
 	if at < 0 {
 		return nil
@@ -139,66 +140,67 @@ func (o *operation) done() *history.Event {
 	return o.returns[at]
 }
 
-// lowest is the revision that what begins at a moment must include, and what had shown it.
-func lowest(shown []shownAt, since int64) shownAt {
-	at, _ := slices.BinarySearchFunc(shown, since, func(s shownAt, moment int64) int { return cmp.Compare(s.by.Ended, moment) })
+// knownBefore returns the revision that a read beginning at a time must include, and the event that
+// proves it.
+func knownBefore(shown []knownRevision, since int64) knownRevision {
+	at, _ := slices.BinarySearchFunc(shown, since, func(s knownRevision, moment int64) int { return cmp.Compare(s.by.Ended, moment) })
 	if at == 0 {
-		return shownAt{}
+		return knownRevision{}
 	}
 	return shown[at-1]
 }
 
-// readInOrder checks A4 for reads: one of the newest state includes what was answered before
-// it began, none is older than it asks for, and none shows what had not begun yet.
-func (p *past) readInOrder(t *trial) {
-	shown := p.shownUp()
-	for _, l := range p.lookups() {
-		if !l.reads() {
+// checkReadOrder checks A4 for reads. A read of the newest state includes what was answered before
+// it began. No read is older than it asks for, and none shows a later commit.
+func (h *clusterHistory) checkReadOrder(t *tally) {
+	shown := h.knownRevisions()
+	for _, l := range h.lookups() {
+		if !l.isGetOrList() {
 			continue
 		}
-		low := lowest(shown, l.Began)
-		if ok(l.Code) {
-			c := p.byRevision[l.Revision]
+		low := knownBefore(shown, l.Began)
+		if isSuccess(l.Code) {
+			c := h.byRevision[l.Revision]
 			t.expect(c == nil || !c.recorded || c.Began <= l.Ended, "a read shows what had not begun when it was answered", eventOf(c), l.Event)
 		}
 		switch {
 		case l.Verb == "list":
-			l.listsNoLess(low, t)
-		case l.newest():
-			l.getsNoLess(low, p, t)
+			l.checkListAge(low, t)
+		case l.wantsNewest():
+			l.checkGetAge(low, h, t)
 		}
 	}
 }
 
-// listsNoLess checks that a list is of the revision that it asks for, and has at least what
-// was known before it began.
-func (l *lookup) listsNoLess(low shownAt, t *trial) {
-	if !ok(l.Code) {
+// checkListAge checks that a list has the revision that it asks for, and at least what was known
+// before it began.
+func (l *lookup) checkListAge(low knownRevision, t *tally) {
+	if !isSuccess(l.Code) {
 		return
 	}
-	exact := l.exact()
+	exact := l.exactRevision()
 	t.expect(exact <= 0 || l.Revision == exact, "a list is of another revision than it asks for", l.Event)
-	t.expect(exact > 0 || l.Revision >= number(l.Asked.Revision), "a list is older than it asks for", l.Event)
-	if l.newest() && l.After == "" {
+	t.expect(exact > 0 || l.Revision >= parseRevision(l.ReadOptions.Revision), "a list is older than it asks for", l.Event)
+	if l.wantsNewest() && l.ContinueAfter == "" {
 		t.expect(l.Revision >= low.revision, "a list does not have what was answered before it began", low.by, l.Event)
 	}
 }
 
-// getsNoLess checks that a get of the newest state has an object as it was known before the
-// get began, or a newer one.
-func (l *lookup) getsNoLess(low shownAt, p *past, t *trial) {
-	was, removal := lastOf(p.versions(l.Resource, l.Key), low.revision, l.Ended)
+// checkGetAge checks that a get of the newest state returns the object as it was known before the
+// get began, or a newer version.
+func (l *lookup) checkGetAge(low knownRevision, h *clusterHistory, t *tally) {
+	was, removal := versionAt(h.versions(l.Resource, l.Key), low.revision, l.Ended)
 	switch {
-	case ok(l.Code):
+	case isSuccess(l.Code):
 		t.expect(was == nil || l.Revision >= was.Revision, "a get returned an older version than was answered before it began", low.by, eventOf(was), l.Event)
 	case l.Code == 404:
 		t.expect(was == nil || was.Op == deleted || removal != nil, "a get did not find what was answered before it began", low.by, eventOf(was), l.Event)
 	}
 }
 
-// lastOf is the last of an object's versions up to a revision, and the first removal after that which
-// had begun at a moment; nil for none.
-func lastOf(versions []*commit, revision, until int64) (was, removal *commit) {
+// versionAt returns the last version up to a revision. removal is the first removal after the
+// revision that began by the time `until`. Both may be nil.
+func versionAt(versions []*commit, revision, until int64) (was, removal *commit) {
 	for _, c := range versions {
 		if c.Revision <= revision {
 			was = c
@@ -209,55 +211,56 @@ func lastOf(versions []*commit, revision, until int64) (was, removal *commit) {
 	return was, removal
 }
 
-// exactly checks A12: a page of a list is the state at its revision.
-func exactly(p *past, t *trial) {
-	known := p.record()
-	states := known.play()
-	for _, l := range p.lookups() {
-		if l.Verb != "list" || !ok(l.Code) || !l.known || !known.knows(l.Revision) {
+// checkListIsExact checks A12: a page of a list is the state at its revision.
+func checkListIsExact(h *clusterHistory, t *tally) {
+	known := h.commitLog()
+	states := known.replay()
+	for _, l := range h.lookups() {
+		if l.Verb != "list" || !isSuccess(l.Code) || !l.scopeKnown || !known.knowsState(l.Revision) {
 			continue
 		}
-		states.at(l.Revision)
-		sum, more := states.page(l.of, "", l.After, l.Limit)
-		t.expect(sum.Count == l.Items && sum.String() == l.Digest, "a list is not what was there at its revision", eventOf(p.byRevision[l.Revision]), l.Event)
+		states.advanceTo(l.Revision)
+		sum, more := states.pageDigest(l.scope, "", l.ContinueAfter, l.Limit)
+		t.expect(sum.Count == l.Items && sum.String() == l.Digest, "a list is not what was there at its revision", eventOf(h.byRevision[l.Revision]), l.Event)
 		t.expect(more == l.More, "a page says wrongly whether more follows", l.Event)
 	}
 }
 
-// forgetting is what was compacted, and when.
-func (p *past) forgetting() []shownAt {
-	var all []shownAt
-	for _, e := range p.events {
+// compactions returns which revisions were compacted, and when.
+func (h *clusterHistory) compactions() []knownRevision {
+	var all []knownRevision
+	for _, e := range h.events {
 		switch fact := e.Fact.(type) {
 		case history.Fsync:
 			if fact.Oldest > 0 && (len(all) == 0 || fact.Oldest > all[len(all)-1].revision) {
-				all = append(all, shownAt{fact.Oldest, e})
+				all = append(all, knownRevision{fact.Oldest, e})
 			}
 		case history.Compact:
-			all = append(all, shownAt{fact.Revision, e})
+			all = append(all, knownRevision{fact.Revision, e})
 		}
 	}
 	return all
 }
 
-// honest checks A13: what was compacted is refused with 410, and nothing else is.
-func honest(p *past, t *trial) {
-	forgotten := p.forgetting()
+// checkCompactedRefused checks A13: reads of compacted revisions are refused with 410, and no
+// others are.
+func checkCompactedRefused(h *clusterHistory, t *tally) {
+	forgotten := h.compactions()
 	if len(forgotten) == 0 {
 		return
 	}
-	for _, l := range p.lookups() {
+	for _, l := range h.lookups() {
 		asked := int64(0)
 		switch l.Verb {
 		case "list":
-			asked = l.exact()
+			asked = l.exactRevision()
 		case "watch":
-			asked = l.behind()
+			asked = l.startRevision()
 		}
-		if asked <= 0 || !ok(l.Code) && l.Code != 410 || l.Began < p.from {
+		if asked <= 0 || !isSuccess(l.Code) && l.Code != 410 || l.Began < h.completeFrom {
 			continue
 		}
-		surely, perhaps := l.forgotten(forgotten, asked)
+		surely, perhaps := l.compactedBy(forgotten, asked)
 		if l.Code == 410 {
 			t.expect(perhaps != nil, "a revision was refused as too old that was not", forgotten[0].by, l.Event)
 		} else {
@@ -266,9 +269,9 @@ func honest(p *past, t *trial) {
 	}
 }
 
-// forgotten is what had surely forgotten a revision before a read of it began, and what may
-// have before it was answered; nil for nothing.
-func (l *lookup) forgotten(all []shownAt, asked int64) (surely, perhaps *history.Event) {
+// compactedBy returns the compaction of a revision that surely happened before a read began, and
+// one that may have happened before it was answered; nil for none.
+func (l *lookup) compactedBy(all []knownRevision, asked int64) (surely, perhaps *history.Event) {
 	for _, f := range all {
 		if f.revision <= asked {
 			continue
@@ -276,7 +279,7 @@ func (l *lookup) forgotten(all []shownAt, asked int64) (surely, perhaps *history
 		if before(f.by, l.Event) && surely == nil {
 			surely = f.by
 		}
-		if f.by.Began <= l.Ended+eps {
+		if f.by.Began <= l.Ended+recordDelay {
 			perhaps = f.by
 		}
 	}

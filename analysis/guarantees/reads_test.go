@@ -2,8 +2,8 @@ package guarantees
 
 import "github.com/podfall/podfall/internal/history"
 
-// sums is the digest of objects or events of these revisions.
-func sums(event string, revisions ...int64) string {
+// digestOf is the digest of objects or events of these revisions.
+func digestOf(event string, revisions ...int64) string {
 	var sum history.Sum
 	for _, revision := range revisions {
 		sum.Add(event, revision)
@@ -12,82 +12,81 @@ func sums(event string, revisions ...int64) string {
 }
 
 // read is a read of pods that is answered with 200.
-func read(verb, key string, revision int64, change ...func(*history.Lookup)) history.Lookup {
-	l := history.Lookup{Who: user, Verb: verb, Resource: podResource, Key: key, Code: 200, Revision: revision}
+func read(verb, key string, revision int64, change ...func(*history.OpRead)) history.OpRead {
+	l := history.OpRead{Identity: user, Verb: verb, Resource: podResource, Key: key, Code: 200, Revision: revision}
 	for _, f := range change {
 		f(&l)
 	}
 	return l
 }
 
-func code(code int32) func(*history.Lookup) { return func(l *history.Lookup) { l.Code = code } }
+func code(code int32) func(*history.OpRead) { return func(l *history.OpRead) { l.Code = code } }
 
-func from(asked string) func(*history.Lookup) {
-	return func(l *history.Lookup) { l.Asked.Revision = asked }
+func from(asked string) func(*history.OpRead) {
+	return func(l *history.OpRead) { l.ReadOptions.Revision = asked }
 }
 
-func exactlyAt(asked string) func(*history.Lookup) {
-	return func(l *history.Lookup) { l.Asked.Revision, l.Match = asked, "Exact" }
+func exactlyAt(asked string) func(*history.OpRead) {
+	return func(l *history.OpRead) { l.ReadOptions.Revision, l.Match = asked, "Exact" }
 }
 
-func items(event string, revisions ...int64) func(*history.Lookup) {
-	return func(l *history.Lookup) { l.Items, l.Digest = len(revisions), sums(event, revisions...) }
+func items(event string, revisions ...int64) func(*history.OpRead) {
+	return func(l *history.OpRead) { l.Items, l.Digest = len(revisions), digestOf(event, revisions...) }
 }
 
-func initially(whether bool) func(*history.Lookup) {
-	return func(l *history.Lookup) { l.Initial = &whether }
+func initially(whether bool) func(*history.OpRead) {
+	return func(l *history.OpRead) { l.SendInitialEvents = &whether }
 }
 
-// alone is a page of one item, behind which there are more or not.
-func alone(more bool) func(*history.Lookup) {
-	return func(l *history.Lookup) { l.Limit, l.More = 1, more }
+// onePage is a page of one item, and says whether more follow.
+func onePage(more bool) func(*history.OpRead) {
+	return func(l *history.OpRead) { l.Limit, l.More = 1, more }
 }
 
-func behind(key string, at int64) func(*history.Lookup) {
-	return func(l *history.Lookup) { l.After, l.At = key, at }
+func continuing(key string, at int64) func(*history.OpRead) {
+	return func(l *history.OpRead) { l.ContinueAfter, l.ContinueRevision = key, at }
 }
 
-func markedAt(revision int64) func(*history.Lookup) {
-	return func(l *history.Lookup) { l.Marks, l.Marked = true, revision }
+func markedAt(revision int64) func(*history.OpRead) {
+	return func(l *history.OpRead) { l.AllowBookmarks, l.InitialEventsEnd = true, revision }
 }
 
-func selecting(labels, fields string) func(*history.Lookup) {
-	return func(l *history.Lookup) { l.Labels, l.Fields = labels, fields }
+func selecting(labels, fields string) func(*history.OpRead) {
+	return func(l *history.OpRead) { l.Labels, l.Fields = labels, fields }
 }
 
-// tookTo is what a watch of all pods that began behind revision 1 has handed over, up to another.
-func tookTo(to int64, events ...int64) history.Took {
-	return history.Took{Watch: 1, Resource: podResource, From: 1, To: to, Items: len(events), Digest: sums(modified, events...)}
+// tookTo is a delivery by a watch of all pods that began after revision 1, up to another.
+func tookTo(to int64, events ...int64) history.WatchDelivery {
+	return history.WatchDelivery{Watch: 1, Resource: podResource, From: 1, To: to, Items: len(events), Digest: digestOf(modified, events...)}
 }
 
-// blue is a pod with a label, of a release that tells of it.
+// blue is a labelled pod, of a release that records labels.
 func blue(c *history.Commit) { c.Created, c.Labels = 1, map[string]string{"app": "blue"} }
 
-// looking is a pod that runs, revision 3, and another one, revision 4, before which 1 was
-// forgotten.
-func looking() *forge {
-	f := newForge()
-	f.ask("create", by(user, "create"), 201, web(added, pending, blue))
-	f.ask("bind", by(controllers, "create"), 201, web(modified, pending, blue, func(c *history.Commit) { c.Node = "n1" }))
-	f.ask("runs", by(node, "update"), 200, web(modified, blue))
-	f.ask("other", by(user, "create"), 201, web(added, pending, called("default/zoo", "u2"), func(c *history.Commit) { c.Created = 2 }))
-	return f.say("apiserver", "", history.Fsync{Revision: 4, Oldest: 2})
+// twoPods is a running pod, revision 3, and another, revision 4. Revision 1 was compacted.
+func twoPods() *builder {
+	b := newBuilder()
+	b.request("create", by(user, "create"), 201, web(added, pending, blue))
+	b.request("bind", by(controllers, "create"), 201, web(modified, pending, blue, func(c *history.Commit) { c.Node = "n1" }))
+	b.request("runs", by(node, "update"), 200, web(modified, blue))
+	b.request("other", by(user, "create"), 201, web(added, pending, called("default/zoo", "u2"), func(c *history.Commit) { c.Created = 2 }))
+	return b.record("apiserver", "", history.Fsync{Revision: 4, Oldest: 2})
 }
 
-// looks has the apiserver answer reads.
-func (f *forge) looks(all ...history.Lookup) *forge {
+// answerReads has the apiserver answer reads.
+func (b *builder) answerReads(all ...history.OpRead) *builder {
 	for _, l := range all {
-		f.say("apiserver", "", l)
+		b.record("apiserver", "", l)
 	}
-	return f
+	return b
 }
 
-// reading are histories with reads that keep every promise.
-func reading() map[string]*forge {
-	f := looking().looks(
+// validReads returns histories with reads that keep every invariant.
+func validReads() map[string]*builder {
+	b := twoPods().answerReads(
 		read("get", name, 3), read("get", "default/none", 0, code(404)),
 		read("list", "", 4, items("", 3, 4)), read("list", "default", 4, items("", 3, 4)), read("list", "else", 4),
-		read("list", "", 4, items("", 3), alone(true)), read("list", "", 4, items("", 4), alone(false), behind(name, 4)),
+		read("list", "", 4, items("", 3), onePage(true)), read("list", "", 4, items("", 4), onePage(false), continuing(name, 4)),
 		read("list", "", 3, items("", 3), exactlyAt("3")), read("list", "", 0, exactlyAt("1"), code(410)),
 		read("list", "", 4, items("", 3), selecting("app=blue", "")), read("list", "", 4, items("", 4), selecting("app!=blue", "status.phase=Pending")),
 		read("watch", "", 3, from("2"), items(modified, 3)), read("watch", "", 4, from("4")), read("watch", "", 0, from("1"), code(410)),
@@ -95,57 +94,57 @@ func reading() map[string]*forge {
 		read("watch", "", 4, initially(false)), read("watch", "", 0, from("x"), code(400)),
 		read("watch", "", 4, from("2"), items(added, 3), selecting("", "status.phase=Running")),
 	)
-	f.say(kubelet, "", tookTo(3, 2, 3)).say(kubelet, "", history.Took{Watch: 1, Resource: podResource, From: 3, To: 4, Items: 1, Digest: sums(added, 4)})
-	f.say(kubelet, "", history.Copied{Resource: podResource, From: 2, To: 4})
-	future := looking().looks(read("watch", "", 4, from("5"))) // it waits (WCH-10)
-	future.ask("late", by(node, "update"), 200, web(modified, blue))
-	refused := looking().say("apiserver", "again", by(user, "create")).say("apiserver", "again", history.OpReturn{Code: 409})
-	refused.looks(read("list", "", 4, items("", 3, 4))).say("apiserver", "again", by(user, "create"))
+	b.record(kubelet, "", tookTo(3, 2, 3)).record(kubelet, "", history.WatchDelivery{Watch: 1, Resource: podResource, From: 3, To: 4, Items: 1, Digest: digestOf(added, 4)})
+	b.record(kubelet, "", history.Relist{Resource: podResource, From: 2, To: 4})
+	future := twoPods().answerReads(read("watch", "", 4, from("5"))) // it waits (WCH-10)
+	future.request("late", by(node, "update"), 200, web(modified, blue))
+	refused := twoPods().record("apiserver", "again", by(user, "create")).record("apiserver", "again", history.OpReturn{Code: 409})
+	refused.answerReads(read("list", "", 4, items("", 3, 4))).record("apiserver", "again", by(user, "create"))
 	refused.commit("again", web(added, pending, called("default/new", "u3"), func(c *history.Commit) { c.Created = 3 }))
-	refused.long(5).say("apiserver", "again", history.OpReturn{Code: 201, Revision: 5}) // begun in the instant in which the first try was refused
-	untold := looking().vanishes("away", uid).looks(read("get", name, 3))
-	hooked := looking().vanishes("away", uid).consult("hooked", by(user, "delete"), says(history.HookDenied)).finish("hooked", 404).looks(read("get", name, 3))
-	again := looking().vanishes("away", uid).ask("again", by(user, "delete"), 404).anew()
-	during := looking()
-	during.ask("away", by(user, "delete", grace(0)), 200, web(deleted, blue, marked(0, during.clock+2))).anew()
-	during.vanishes("away again", "u4").looks(read("get", name, 0, code(404))).long(10).looks(read("get", name, 6))
-	long := looking().vanishes("away", uid).anew().vanishes("away again", "u4")
-	long.looks(read("get", name, 0, code(404))).long(20).looks(read("get", name, 6))
-	early := looking().ask("early", by(user, "update"), 404).looks(read("get", name, 3)).vanishes("away", uid)
-	return map[string]*forge{
+	refused.lengthen(5).record("apiserver", "again", history.OpReturn{Code: 201, Revision: 5}) // begun in the instant in which the first try was refused
+	untold := twoPods().removeSilently("away", uid).answerReads(read("get", name, 3))
+	hooked := twoPods().removeSilently("away", uid).consult("hooked", by(user, "delete"), webhookSays(history.HookDenied)).finish("hooked", 404).answerReads(read("get", name, 3))
+	again := twoPods().removeSilently("away", uid).request("again", by(user, "delete"), 404).recreate()
+	during := twoPods()
+	during.request("away", by(user, "delete", grace(0)), 200, web(deleted, blue, marked(0, during.clock+2))).recreate()
+	during.removeSilently("away again", "u4").answerReads(read("get", name, 0, code(404))).lengthen(10).answerReads(read("get", name, 6))
+	long := twoPods().removeSilently("away", uid).recreate().removeSilently("away again", "u4")
+	long.answerReads(read("get", name, 0, code(404))).lengthen(20).answerReads(read("get", name, 6))
+	early := twoPods().request("early", by(user, "update"), 404).answerReads(read("get", name, 3)).removeSilently("away", uid)
+	return map[string]*builder{
 		"a 404 of when it had gone before": during, "a 404 of the first of two": long, "a kind that is not there for a moment": early,
-		"a removal that nobody was told of": untold, "a 404 of a webhook": hooked, "made again": again, "reads": f.file(), "blue": blueWatch(1, 2, 3), "future": future, "refused first": refused,
+		"a removal without an answer": untold, "a 404 of a webhook": hooked, "made again": again, "reads": b.withStoreFile(), "blue": blueWatch(1, 2, 3), "future": future, "refused first": refused,
 	}
 }
 
-// vanishes has the pod be removed by a request whose answer is lost.
-func (f *forge) vanishes(cause, uid string) *forge {
-	f.say("apiserver", cause, by(user, "delete", grace(0)))
-	f.commit(cause, web(deleted, blue, called(name, uid), marked(0, f.clock)))
-	return f
+// removeSilently removes the pod by a request whose answer is lost.
+func (b *builder) removeSilently(cause, uid string) *builder {
+	b.record("apiserver", cause, by(user, "delete", grace(0)))
+	b.commit(cause, web(deleted, blue, called(name, uid), marked(0, b.clock)))
+	return b
 }
 
-// anew has the pod be made again, and read at the revision of that.
-func (f *forge) anew() *forge {
-	f.ask("anew", by(user, "create"), 201, web(added, pending, called(name, "u4"), blue))
-	return f.looks(read("get", name, f.revision))
+// recreate creates the pod again and reads it.
+func (b *builder) recreate() *builder {
+	b.request("recreate", by(user, "create"), 201, web(added, pending, called(name, "u4"), blue))
+	return b.answerReads(read("get", name, b.revision))
 }
 
 // blueWatch is a watch of pods by a label, which is sent these revisions.
-func blueWatch(revisions ...int64) *forge {
-	f := newForge().say("apiserver", "", history.WatchOpen{Watch: "w", Resource: podResource, Selector: "app=blue", Scope: &history.Scope{Labels: "app=blue"}})
-	f.evidence.Log.Events = append(f.evidence.Log.Events, looking().evidence.Log.Events[1:]...)
-	f.clock, f.sequence["apiserver"] = 100, 100
+func blueWatch(revisions ...int64) *builder {
+	b := newBuilder().record("apiserver", "", history.WatchOpen{Watch: "w", Resource: podResource, Selector: "app=blue", Scope: &history.Scope{Labels: "app=blue"}})
+	b.evidence.Log.Events = append(b.evidence.Log.Events, twoPods().evidence.Log.Events[1:]...)
+	b.clock, b.sequence["apiserver"] = 100, 100
 	for i, revision := range revisions {
-		f.say("apiserver", "", history.WatchEvent{Watch: "w", Type: []string{added, modified, modified}[i], Revision: revision, UID: uid})
+		b.record("apiserver", "", history.WatchEvent{Watch: "w", Type: []string{added, modified, modified}[i], Revision: revision, UID: uid})
 	}
-	return f
+	return b
 }
 
-func brokenReads() []forged {
+func readViolations() []violation {
 	cases := []struct {
 		id, what string
-		read     history.Lookup
+		read     history.OpRead
 	}{
 		{"A4", "a get that is old", read("get", name, 2)},
 		{"A4", "a get that does not find", read("get", name, 0, code(404))},
@@ -155,8 +154,8 @@ func brokenReads() []forged {
 		{"A4", "a get of what was to come", read("get", name, 5)},
 		{"A12", "a list without a pod", read("list", "", 4, items("", 3))},
 		{"A12", "a list with an older version", read("list", "", 4, items("", 2, 4))},
-		{"A12", "a page without a next", read("list", "", 4, items("", 3), alone(false))},
-		{"A12", "a page that begins again", read("list", "", 4, items("", 3), alone(true), behind(name, 4))},
+		{"A12", "a page without a next", read("list", "", 4, items("", 3), onePage(false))},
+		{"A12", "a page that begins again", read("list", "", 4, items("", 3), onePage(true), continuing(name, 4))},
 		{"A12", "a list of other labels", read("list", "", 4, items("", 3, 4), selecting("app=blue", ""))},
 		{"A13", "a list of what is forgotten", read("list", "", 1, items("", 1), exactlyAt("1"))},
 		{"A13", "a list refused", read("list", "", 0, exactlyAt("3"), code(410))},
@@ -172,28 +171,28 @@ func brokenReads() []forged {
 		{"W10", "initial events before the revision", read("watch", "", 3, from("4"), initially(true), items(added, 3))},
 		{"W10", "what was to come", read("watch", "", 5, from("5"), initially(true))},
 	}
-	all := make([]forged, 0, len(cases))
+	all := make([]violation, 0, len(cases))
 	for _, c := range cases {
-		f := looking().looks(c.read)
-		if c.read.Revision == 5 || c.read.Asked.Revision == "5" {
-			f.ask("late", by(node, "update"), 200, web(modified, blue))
+		b := twoPods().answerReads(c.read)
+		if c.read.Revision == 5 || c.read.ReadOptions.Revision == "5" {
+			b.request("late", by(node, "update"), 200, web(modified, blue))
 		}
-		all = append(all, forged{c.id, c.what, f})
+		all = append(all, violation{c.id, c.what, b})
 	}
-	missed := looking().vanishes("away", uid).ask("again", by(user, "delete"), 404).looks(read("get", name, 3))
-	unseen := looking().vanishes("away", uid).looks(read("get", name, 0, code(404)), read("get", name, 3))
-	twice := looking().vanishes("away", uid).ask("again", by(user, "delete"), 404).anew().vanishes("away again", "u4")
-	twice.ask("once more", by(user, "delete"), 404).looks(read("get", name, 6))
-	gap := looking().say(kubelet, "", tookTo(2, 2))
+	missed := twoPods().removeSilently("away", uid).request("again", by(user, "delete"), 404).answerReads(read("get", name, 3))
+	unseen := twoPods().removeSilently("away", uid).answerReads(read("get", name, 0, code(404)), read("get", name, 3))
+	twice := twoPods().removeSilently("away", uid).request("again", by(user, "delete"), 404).recreate().removeSilently("away again", "u4")
+	twice.request("once more", by(user, "delete"), 404).answerReads(read("get", name, 6))
+	gap := twoPods().record(kubelet, "", tookTo(2, 2))
 	return append(all,
-		forged{"A4", "a get of what a delete did not find", missed},
-		forged{"A4", "a get of what a delete did not find, made again", twice},
-		forged{"A4", "a get of what a get did not find", unseen},
-		forged{"W5", "a consumer that is given changes twice", gap.say(kubelet, "", tookTo(3, 2, 3))},
-		forged{"W7", "a consumer that misses a change", looking().say(kubelet, "", tookTo(3, 3))},
-		forged{"W7", "a consumer that is given a change twice", looking().say(kubelet, "", tookTo(3, 2, 2, 3))},
-		forged{"W3", "a label's pod left out", blueWatch(1, 3)},
-		forged{"W3", "a pod of another label", blueWatch(1, 2, 4)},
-		forged{"W8", "a copy that goes back", looking().say(kubelet, "", history.Copied{From: 4, To: 3})},
+		violation{"A4", "a get of what a delete did not find", missed},
+		violation{"A4", "a get of what a delete did not find, made again", twice},
+		violation{"A4", "a get of what a get did not find", unseen},
+		violation{"W5", "a consumer that is given changes twice", gap.record(kubelet, "", tookTo(3, 2, 3))},
+		violation{"W7", "a consumer that misses a change", twoPods().record(kubelet, "", tookTo(3, 3))},
+		violation{"W7", "a consumer that is given a change twice", twoPods().record(kubelet, "", tookTo(3, 2, 2, 3))},
+		violation{"W3", "a label's pod left out", blueWatch(1, 3)},
+		violation{"W3", "a pod of another label", blueWatch(1, 2, 4)},
+		violation{"W8", "a copy that goes back", twoPods().record(kubelet, "", history.Relist{From: 4, To: 3})},
 	)
 }

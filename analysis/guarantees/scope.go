@@ -11,16 +11,15 @@ import (
 	"github.com/podfall/podfall/internal/history"
 )
 
-// scope is what a list or a watch selects, as far as commits can tell.
+// scope is what a list or a watch selects, as far as commits show it.
 type scope struct {
 	resource, namespace string
 	labels              labels.Selector
 	fields              fields.Selector
 }
 
-// scopeOf is the scope of these selectors; false when commits do not tell what they select
-// by.
-func (p *past) scopeOf(resource, namespace, byLabel, byField string) (scope, bool) {
+// scopeOf returns the scope of selectors; false if commits do not show the selected fields.
+func (h *clusterHistory) scopeOf(resource, namespace, byLabel, byField string) (scope, bool) {
 	s := scope{resource: resource, namespace: namespace}
 	var err error
 	if s.labels, err = labels.Parse(byLabel); err != nil {
@@ -29,8 +28,8 @@ func (p *past) scopeOf(resource, namespace, byLabel, byField string) (scope, boo
 	if s.fields, err = fields.ParseSelector(byField); err != nil {
 		return s, false
 	}
-	if !s.labels.Empty() && len(p.commits) > 0 && p.commits[0].Created == 0 {
-		return s, false // of an older release, which did not tell of labels
+	if !s.labels.Empty() && len(h.commits) > 0 && h.commits[0].Created == 0 {
+		return s, false // an older release did not record labels
 	}
 	for _, required := range s.fields.Requirements() {
 		ofPod := required.Field == "spec.nodeName" || required.Field == "status.phase"
@@ -41,27 +40,27 @@ func (p *past) scopeOf(resource, namespace, byLabel, byField string) (scope, boo
 	return s, true
 }
 
-// covers reports whether the object as it is committed is of the scope's collection.
-func (s scope) covers(c *commit) bool {
-	return c.Resource == s.resource && (s.namespace == "" || s.namespace == c.of.namespace)
+// inCollection reports whether a committed object is in the scope's resource and namespace.
+func (s scope) inCollection(c *commit) bool {
+	return c.Resource == s.resource && (s.namespace == "" || s.namespace == c.object.namespace)
 }
 
-// matches reports whether the selectors select it, too.
-func (s scope) matches(c *commit) bool {
+// selects reports whether the label and field selectors match.
+func (s scope) selects(c *commit) bool {
 	if !s.labels.Empty() && !s.labels.Matches(labels.Set(c.Labels)) {
 		return false
 	}
 	if s.fields.Empty() {
 		return true
 	}
-	return s.fields.Matches((*selected)(c))
+	return s.fields.Matches((*commitFields)(c))
 }
 
-// selected is a commit as field selectors see it.
-type selected commit
+// commitFields is a commit as field selectors see it.
+type commitFields commit
 
-// Has implements fields.Fields: what a commit tells of it has, if only as nothing.
-func (s *selected) Has(field string) bool {
+// Has implements fields.Fields. A field that commits record exists, even if it is empty.
+func (s *commitFields) Has(field string) bool {
 	switch field {
 	case "metadata.name", "metadata.namespace", "spec.nodeName", "status.phase":
 		return true
@@ -70,12 +69,12 @@ func (s *selected) Has(field string) bool {
 }
 
 // Get implements fields.Fields.
-func (s *selected) Get(field string) string {
+func (s *commitFields) Get(field string) string {
 	switch field {
 	case "metadata.name":
-		return s.of.name
+		return s.object.name
 	case "metadata.namespace":
-		return s.of.namespace
+		return s.object.namespace
 	case "spec.nodeName":
 		return s.Node
 	case "status.phase":
@@ -84,13 +83,14 @@ func (s *selected) Get(field string) string {
 	return ""
 }
 
-// expected is the type of the event that a commit is for a watch of the scope; empty for none.
-func (s scope) expected(c *commit) string {
-	if !s.covers(c) {
+// eventType returns the type of the event that a commit is for a watch of the scope; empty for
+// none.
+func (s scope) eventType(c *commit) string {
+	if !s.inCollection(c) {
 		return ""
 	}
-	was := c.Op != added && c.before != nil && s.matches(c.before)
-	is := c.Op != deleted && s.matches(c)
+	was := c.Op != added && c.replaced != nil && s.selects(c.replaced)
+	is := c.Op != deleted && s.selects(c)
 	switch {
 	case is && was:
 		return modified
@@ -102,34 +102,35 @@ func (s scope) expected(c *commit) string {
 	return ""
 }
 
-// record is a part of the history without gaps, which states can be made of.
-type record struct {
-	// from is the first revision of which the state is known, and to the last.
+// commitLog is a gapless part of the history from which the store's states can be rebuilt.
+type commitLog struct {
+	// from is the first revision with a known state, and to the last.
 	from, to int64
 	commits  []*commit // all that make up the state at from, and those up to to
 }
 
-// findRecord finds what is known of the store's states: all from its beginning, or what its file has.
-func (p *past) findRecord() record {
+// findCommitLog returns what is known of the store's states: all of them from the beginning, or
+// those that the store's file has.
+func (h *clusterHistory) findCommitLog() commitLog {
 	var first *history.StoreOpen
-	for _, open := range factsOf[history.StoreOpen](p) {
+	for _, open := range factsOf[history.StoreOpen](h) {
 		first = &open
 		break
 	}
-	r := record{commits: p.commits}
+	r := commitLog{commits: h.commits}
 	switch {
-	case first != nil && first.Objects == 0 && p.from == 0:
+	case first != nil && first.Objects == 0 && h.completeFrom == 0:
 		r.from = first.Revision
-	case p.stored:
-		r.from = p.compacted
+	case h.hasFile:
+		r.from = h.compacted
 		r.commits = nil
-		for _, c := range p.commits {
+		for _, c := range h.commits {
 			if c.stored {
 				r.commits = append(r.commits, c)
 			}
 		}
 	default:
-		return record{from: 1, to: 0}
+		return commitLog{from: 1, to: 0}
 	}
 	r.to = r.from
 	for i, c := range r.commits {
@@ -145,17 +146,17 @@ func (p *past) findRecord() record {
 	return r
 }
 
-// knows reports whether the state at a revision is known.
-func (r *record) knows(revision int64) bool { return r.from <= revision && revision <= r.to }
+// knowsState reports whether the state at a revision is known.
+func (r *commitLog) knowsState(revision int64) bool { return r.from <= revision && revision <= r.to }
 
-// changes are the commits after one revision up to another; none when that is older.
-func (r *record) changes(after, until int64) []*commit {
-	from := r.index(after)
-	return r.commits[from:max(from, r.index(until))]
+// changes returns the commits after one revision up to another; none if `until` is older.
+func (r *commitLog) changes(after, until int64) []*commit {
+	from := r.countUpTo(after)
+	return r.commits[from:max(from, r.countUpTo(until))]
 }
 
-// index is how many commits there are up to a revision.
-func (r *record) index(revision int64) int {
+// countUpTo returns how many commits there are up to a revision.
+func (r *commitLog) countUpTo(revision int64) int {
 	at, found := slices.BinarySearchFunc(r.commits, revision, func(c *commit, revision int64) int { return cmp.Compare(c.Revision, revision) })
 	if found {
 		at++
@@ -163,31 +164,32 @@ func (r *record) index(revision int64) int {
 	return at
 }
 
-// events is the digest of what a watch of the scope is sent after one revision up to another.
-func (r *record) events(s scope, after, until int64) history.Sum {
+// watchDigest returns the digest of what a watch of the scope is sent after one revision up to
+// another.
+func (r *commitLog) watchDigest(s scope, after, until int64) history.Sum {
 	var sum history.Sum
 	for _, c := range r.changes(after, until) {
-		if typ := s.expected(c); typ != "" {
+		if typ := s.eventType(c); typ != "" {
 			sum.Add(typ, c.Revision)
 		}
 	}
 	return sum
 }
 
-// states plays a record from its beginning on, for questions in the order of revisions.
-type states struct {
-	*record
+// stateReplay replays a commit log. Its questions must come in the order of revisions.
+type stateReplay struct {
+	*commitLog
 	next    int
 	objects map[string]map[string]*commit // by resource and key
 	sorted  map[string][]*commit          // by resource, for those that have not changed since
 }
 
-func (r *record) play() *states {
-	return &states{record: r, objects: map[string]map[string]*commit{}, sorted: map[string][]*commit{}}
+func (r *commitLog) replay() *stateReplay {
+	return &stateReplay{commitLog: r, objects: map[string]map[string]*commit{}, sorted: map[string][]*commit{}}
 }
 
-// at moves on to a revision.
-func (s *states) at(revision int64) {
+// advanceTo moves on to a revision.
+func (s *stateReplay) advanceTo(revision int64) {
 	for ; s.next < len(s.commits) && s.commits[s.next].Revision <= revision; s.next++ {
 		c := s.commits[s.next]
 		if s.objects[c.Resource] == nil {
@@ -202,8 +204,8 @@ func (s *states) at(revision int64) {
 	}
 }
 
-// all are the objects of a resource, in the order of namespaces and names.
-func (s *states) all(resource string) []*commit {
+// objectsOf returns the objects of a resource, sorted by namespace and name.
+func (s *stateReplay) objectsOf(resource string) []*commit {
 	if all, there := s.sorted[resource]; there {
 		return all
 	}
@@ -211,17 +213,17 @@ func (s *states) all(resource string) []*commit {
 	for _, c := range s.objects[resource] {
 		all = append(all, c)
 	}
-	slices.SortFunc(all, func(a, b *commit) int { return a.of.compare(b.of.namespace, b.of.name) })
+	slices.SortFunc(all, func(a, b *commit) int { return a.object.compare(b.object.namespace, b.object.name) })
 	s.sorted[resource] = all
 	return all
 }
 
-// page is the digest of a page of the scope, and whether more follows: behind a key unless
-// that is empty, and of at most limit items unless that is 0.
-func (s *states) page(of scope, event, after string, limit int64) (sum history.Sum, more bool) {
+// pageDigest returns the digest of a page of the scope, and whether more follows. The page begins
+// after the key `after` unless that is empty, and has at most `limit` items unless that is 0.
+func (s *stateReplay) pageDigest(of scope, event, after string, limit int64) (sum history.Sum, more bool) {
 	namespace, name := splitKey(after)
-	for _, c := range s.all(of.resource) {
-		if !of.covers(c) || !of.matches(c) || after != "" && c.of.compare(namespace, name) <= 0 {
+	for _, c := range s.objectsOf(of.resource) {
+		if !of.inCollection(c) || !of.selects(c) || after != "" && c.object.compare(namespace, name) <= 0 {
 			continue
 		}
 		if limit > 0 && int64(sum.Count) == limit {

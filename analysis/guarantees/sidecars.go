@@ -7,35 +7,36 @@ import (
 	"github.com/podfall/podfall/internal/history"
 )
 
-// sidecarsLast checks K13 for sidecars: one gets its stop signal when what it is to outlive has
-// ended (KBL-50), or when waiting for that has used up its grace period (KBL-51). One that is
-// stopped before its pod's end, for a probe or with its sandbox, waits for nobody.
-func (one *pod) sidecarsLast(p *past, t *trial) {
-	spec := one.spec()
-	for _, c := range one.containers {
-		place := slices.Index(spec.Sidecars, c.Called)
-		stops, _ := c.sortSignals()
+// checkSidecarsLast checks K13 for sidecars. A sidecar gets its stop signal when the containers
+// that it must outlive have ended (KBL-50), or when waiting for them has used up its grace period
+// (KBL-51). A sidecar that is stopped before its pod's end, for a probe or with its sandbox, waits
+// for nothing.
+func (pod *podHistory) checkSidecarsLast(h *clusterHistory, t *tally) {
+	spec := pod.podSpec()
+	for _, c := range pod.containers {
+		place := slices.Index(spec.Sidecars, c.ContainerName)
+		stops, _ := c.splitSignals()
 		if place < 0 || len(stops) == 0 {
 			continue
 		}
-		// A runtime that was not heard of may do late what an earlier attempt has asked of it, so
-		// that any attempt whose time is up will do.
-		plan, waits := one.planned(p, stops[0])
+		// A runtime that was unreachable may do late what an earlier attempt asked for. Any attempt
+		// with a used-up grace period justifies the signal.
+		plan, waits := pod.stopPlan(h, stops[0])
 		if plan == nil || !waits {
 			continue
 		}
 		first := slices.Concat(spec.Regular, spec.Sidecars[place+1:])
-		for _, other := range one.containers {
-			if slices.Contains(first, other.Called) && other.ranAt(plan) {
-				t.expect(other.overBy(stops[0]), "a sidecar was stopped before a container that it is to outlive had ended", plan, stops[0], other.last())
+		for _, other := range pod.containers {
+			if slices.Contains(first, other.ContainerName) && other.surelyRanAt(plan) {
+				t.expect(other.mayHaveEndedBy(stops[0]), "a sidecar was stopped before a container that it is to outlive had ended", plan, stops[0], other.lastEvent())
 			}
 		}
 	}
 }
 
-// spec is what commits tell of the pod's; its containers never change.
-func (one *pod) spec() history.PodSpec {
-	for _, c := range one.commits {
+// podSpec returns the pod's spec from its commits. The containers of a pod never change.
+func (pod *podHistory) podSpec() history.PodSpec {
+	for _, c := range pod.commits {
 		if len(c.Sidecars) > 0 {
 			return c.PodSpec
 		}
@@ -43,25 +44,25 @@ func (one *pod) spec() history.PodSpec {
 	return history.PodSpec{}
 }
 
-// planned is the last attempt to stop the pod that had begun when a container was signaled, nil
-// for none, and whether no attempt's grace period was used up by then, or nearly. A pod that its
-// kubelet knows only from the runtime has a second, and its containers no order (KBL-73).
-func (one *pod) planned(p *past, signal *history.Event) (plan *history.Event, waits bool) {
+// stopPlan returns the last attempt to stop the pod that began before a signal; nil for none. waits
+// is false if an attempt's grace period was used up by then, or nearly. A pod that its kubelet
+// knows only from the runtime has one second, and its containers no order (KBL-73).
+func (pod *podHistory) stopPlan(h *clusterHistory, signal *history.Event) (plan *history.Event, waits bool) {
 	waits = true
-	for _, e := range one.terms {
+	for _, e := range pod.terms {
 		if e.Began > signal.Began {
 			continue
 		}
 		plan = e
 		fact, _ := e.Fact.(history.KubeletTerm)
-		_, waited := p.between(e, signal)
-		waits = waits && waited+least < time.Duration(fact.Grace)*time.Second
+		_, waited := h.elapsed(e, signal)
+		waits = waits && waited+minGrace < time.Duration(fact.Grace)*time.Second
 	}
 	return plan, waits
 }
 
-// ranAt reports whether an attempt to stop the pod finds the container running, unless it has
-// ended: it had been started a while before, so that its runtime had told of it.
-func (c *container) ranAt(plan *history.Event) bool {
-	return len(c.started) > 0 && c.started[0].Ended+int64(soon) <= plan.Began && !c.ranLate(plan)
+// surelyRanAt reports whether a stop attempt finds the container running, unless it has ended. It
+// had been started a while before, so that its runtime had reported it.
+func (c *container) surelyRanAt(plan *history.Event) bool {
+	return len(c.started) > 0 && c.started[0].Ended+int64(killSlack) <= plan.Began && !c.startedAfterPlan(plan)
 }

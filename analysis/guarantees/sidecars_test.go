@@ -2,66 +2,70 @@ package guarantees
 
 import "github.com/podfall/podfall/internal/history"
 
-// Of the pod of most histories with two sidecars: what it commits, and the containers beside main.
+// The pod of most histories with two sidecars, and its containers.
 var (
 	meshSpec      = history.PodSpec{Sidecars: []string{"first", "second"}, Regular: []string{"main"}}
-	main          = history.Of{Pod: name, UID: uid, Container: "m", Called: "main"}
-	firstSidecar  = history.Of{Pod: name, UID: uid, Container: "s1", Called: "first"}
-	secondSidecar = history.Of{Pod: name, UID: uid, Container: "s2", Called: "second"}
-	ordinary      = history.Of{Pod: name, UID: uid, Container: "i", Called: "init"}
+	main          = history.ContainerRef{Pod: name, UID: uid, Container: "m", ContainerName: "main"}
+	firstSidecar  = history.ContainerRef{Pod: name, UID: uid, Container: "s1", ContainerName: "first"}
+	secondSidecar = history.ContainerRef{Pod: name, UID: uid, Container: "s2", ContainerName: "second"}
+	ordinary      = history.ContainerRef{Pod: name, UID: uid, Container: "i", ContainerName: "init"}
 )
 
-// mesh is a pod that runs these containers, and a while later is deleted.
-func mesh(containers ...history.Of) *forge { return meshed(containers...).wait(10).marksMesh() }
+// mesh is a pod that runs these containers and is deleted a while later.
+func mesh(containers ...history.ContainerRef) *builder {
+	return runningMesh(containers...).wait(10).markMesh()
+}
 
-func meshed(containers ...history.Of) *forge {
-	f := newForge().create()
-	f.ask("runs", by(node, "update"), 200, web(modified, its(history.Content{PodSpec: meshSpec})))
+func runningMesh(containers ...history.ContainerRef) *builder {
+	b := newBuilder().createPod()
+	b.request("runs", by(node, "update"), 200, web(modified, withContent(history.Content{PodSpec: meshSpec})))
 	for _, c := range containers {
-		f.say(runtime, "", history.Create{Of: c}).say(runtime, "", history.Start{Of: c})
+		b.record(runtime, "", history.Create{ContainerRef: c}).record(runtime, "", history.Start{ContainerRef: c})
 	}
-	return f
+	return b
 }
 
-// marksMesh is the delete of the pod, of which its kubelet hears.
-func (f *forge) marksMesh() *forge {
-	f.ask("mark", by(user, "delete", grace(30)), 200, web(modified, marked(30, f.clock+2+30), its(history.Content{PodSpec: meshSpec})))
-	return f.terms(30)
+// markMesh deletes the pod, and its kubelet hears of it.
+func (b *builder) markMesh() *builder {
+	b.request("mark", by(user, "delete", grace(30)), 200, web(modified, marked(30, b.clock+2+30), withContent(history.Content{PodSpec: meshSpec})))
+	return b.beginStop(30)
 }
 
-// terms is a kubelet that begins to stop the pod.
-func (f *forge) terms(grace int64) *forge {
-	return f.say(kubelet, "", history.KubeletTerm{Pod: name, UID: uid, Grace: grace})
+// beginStop has the kubelet begin to stop the pod.
+func (b *builder) beginStop(grace int64) *builder {
+	return b.record(kubelet, "", history.KubeletTerm{Pod: name, UID: uid, Grace: grace})
 }
 
-// stops is a container that gets its stop signal.
-func (f *forge) stops(c history.Of) *forge {
-	return f.say(runtime, "", history.Signaling{Of: c, Signal: "SIGTERM"}).say(runtime, "", history.Signal{Of: c, Signal: "SIGTERM"})
+// stopContainer sends a container its stop signal.
+func (b *builder) stopContainer(c history.ContainerRef) *builder {
+	return b.record(runtime, "", history.Signaling{ContainerRef: c, Signal: "SIGTERM"}).record(runtime, "", history.Signal{ContainerRef: c, Signal: "SIGTERM"})
 }
 
-// heeds is one that gets it, and ends.
-func (f *forge) heeds(c history.Of) *forge { return f.stops(c).say(runtime, "", history.Exit{Of: c}) }
+// endContainer sends a container its stop signal, and the container exits.
+func (b *builder) endContainer(c history.ContainerRef) *builder {
+	return b.stopContainer(c).record(runtime, "", history.Exit{ContainerRef: c})
+}
 
-func brokenSidecars() []forged {
-	return []forged{
-		{"K13", "a sidecar stopped beside its pod's container", mesh(firstSidecar, main).stops(main).heeds(firstSidecar).say(runtime, "", history.Exit{Of: main})},
-		{"K13", "a sidecar stopped first", mesh(firstSidecar, main).heeds(firstSidecar).heeds(main)},
-		{"K13", "sidecars stopped in the order of their definition", mesh(firstSidecar, secondSidecar, main).heeds(main).heeds(firstSidecar).heeds(secondSidecar)},
-		{"K13", "a sidecar stopped at once by a kubelet that begins anew", mesh(firstSidecar, main).stops(main).restart(kubelet).terms(30).heeds(firstSidecar)},
+func sidecarViolations() []violation {
+	return []violation{
+		{"K13", "a sidecar stopped beside its pod's container", mesh(firstSidecar, main).stopContainer(main).endContainer(firstSidecar).record(runtime, "", history.Exit{ContainerRef: main})},
+		{"K13", "a sidecar stopped first", mesh(firstSidecar, main).endContainer(firstSidecar).endContainer(main)},
+		{"K13", "sidecars stopped in the order of their definition", mesh(firstSidecar, secondSidecar, main).endContainer(main).endContainer(firstSidecar).endContainer(secondSidecar)},
+		{"K13", "a sidecar stopped at once by a kubelet that restarts", mesh(firstSidecar, main).stopContainer(main).restart(kubelet).beginStop(30).endContainer(firstSidecar)},
 	}
 }
 
-// sidecars are histories in which every sidecar is stopped when it may be.
-func sidecars() map[string]*forge {
-	return map[string]*forge{
-		"K13: sidecars in reverse":                                    mesh(firstSidecar, secondSidecar, main).heeds(main).heeds(secondSidecar).heeds(firstSidecar),
-		"K13: a sidecar whose grace period is used up":                mesh(firstSidecar, main).stops(main).wait(26).heeds(firstSidecar).say(runtime, "", history.Exit{Of: main}),
-		"K13: one of a pod that is orphaned, which has a second":      meshed(firstSidecar, main).wait(10).terms(1).heeds(firstSidecar).heeds(main),
-		"K13: a sidecar whose grace period is nearly used up":         meshed(firstSidecar, main).wait(10).terms(4).heeds(firstSidecar).heeds(main),
-		"K13: one that an earlier attempt has waited long enough for": mesh(firstSidecar, main).stops(main).wait(26).restart(kubelet).terms(30).heeds(firstSidecar),
-		"K13: a sidecar that is stopped while its pod goes on":        meshed(firstSidecar, main).heeds(firstSidecar).wait(10).marksMesh().heeds(main),
-		"K13: a container that ended by itself":                       meshed(firstSidecar, main).say(runtime, "", history.Exit{Of: main}).wait(10).marksMesh().heeds(firstSidecar),
-		"K13: an ordinary init container takes no part":               mesh(firstSidecar, ordinary).heeds(firstSidecar).heeds(ordinary),
-		"K13: a container that had only just been started":            meshed(firstSidecar, main).terms(30).heeds(firstSidecar).heeds(main),
+// validSidecars returns histories in which every sidecar is stopped when it may be.
+func validSidecars() map[string]*builder {
+	return map[string]*builder{
+		"K13: sidecars in reverse":                                    mesh(firstSidecar, secondSidecar, main).endContainer(main).endContainer(secondSidecar).endContainer(firstSidecar),
+		"K13: a sidecar whose grace period is used up":                mesh(firstSidecar, main).stopContainer(main).wait(26).endContainer(firstSidecar).record(runtime, "", history.Exit{ContainerRef: main}),
+		"K13: one of a pod that is orphaned, which has a second":      runningMesh(firstSidecar, main).wait(10).beginStop(1).endContainer(firstSidecar).endContainer(main),
+		"K13: a sidecar whose grace period is nearly used up":         runningMesh(firstSidecar, main).wait(10).beginStop(4).endContainer(firstSidecar).endContainer(main),
+		"K13: one that an earlier attempt has waited long enough for": mesh(firstSidecar, main).stopContainer(main).wait(26).restart(kubelet).beginStop(30).endContainer(firstSidecar),
+		"K13: a sidecar that is stopped while its pod goes on":        runningMesh(firstSidecar, main).endContainer(firstSidecar).wait(10).markMesh().endContainer(main),
+		"K13: a container that ended by itself":                       runningMesh(firstSidecar, main).record(runtime, "", history.Exit{ContainerRef: main}).wait(10).markMesh().endContainer(firstSidecar),
+		"K13: an ordinary init container takes no part":               mesh(firstSidecar, ordinary).endContainer(firstSidecar).endContainer(ordinary),
+		"K13: a container that had only just been started":            runningMesh(firstSidecar, main).beginStop(30).endContainer(firstSidecar).endContainer(main),
 	}
 }

@@ -9,76 +9,76 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// kept checks A1: every write that was answered with its revision is in the store, and so
-// is every commit that the apiserver has told of.
-func kept(p *past, t *trial) {
-	for _, o := range p.operations {
+// checkWritesKept checks A1: every write that was answered with its revision is in the store, and
+// so is every commit that the apiserver recorded.
+func checkWritesKept(h *clusterHistory, t *tally) {
+	for _, o := range h.operations {
 		for _, answer := range o.returns {
-			said, _ := answer.Fact.(history.OpReturn)
-			if !ok(said.Code) || said.Revision == 0 || said.Revision <= p.compacted {
+			ret, _ := answer.Fact.(history.OpReturn)
+			if !isSuccess(ret.Code) || ret.Revision == 0 || ret.Revision <= h.compacted {
 				continue
 			}
-			c := p.byRevision[said.Revision]
-			t.expect(c != nil && (c.stored || !p.stored), "a write was answered with a revision that the store does not have", o.calls[0], answer)
+			c := h.byRevision[ret.Revision]
+			t.expect(c != nil && (c.stored || !h.hasFile), "a write was answered with a revision that the store does not have", o.calls[0], answer)
 		}
 	}
-	for _, c := range p.commits {
-		if p.stored && c.recorded && c.Revision > p.compacted {
-			t.expect(c.stored && !c.differs, "the store's file has not the commit that was told of", c.Event)
+	for _, c := range h.commits {
+		if h.hasFile && c.recorded && c.Revision > h.compacted {
+			t.expect(c.stored && !c.differs, "the store's file lacks a commit that was recorded", c.Event)
 		}
 	}
 }
 
-// caused checks A2: every commit has an operation that was asked for before.
-func caused(p *past, t *trial) {
-	for _, c := range p.commits {
-		if !c.recorded || c.Began < p.from || c.Cause == bootstrap {
+// checkCommitsRequested checks A2: every commit belongs to an operation that was requested before.
+func checkCommitsRequested(h *clusterHistory, t *tally) {
+	for _, c := range h.commits {
+		if !c.recorded || c.Began < h.completeFrom || c.Cause == bootstrap {
 			continue
 		}
-		o := c.by
-		t.expect(o != nil && o.calls[0].Began <= c.Ended, "a commit that nobody had asked for", c.Event)
+		o := c.operation
+		t.expect(o != nil && o.calls[0].Began <= c.Ended, "a commit was made that no operation had requested", c.Event)
 	}
 }
 
-// bootstrap is the cause of what the apiserver makes by itself when it first starts.
+// bootstrap is the cause of objects that the apiserver creates by itself on its first start.
 const bootstrap = "bootstrap"
 
-// counted checks A3: revisions have no gaps, no two commits have the same, and after a
-// restart none is given again that was told of, or that a watcher was shown.
-func counted(p *past, t *trial) {
-	for i, c := range p.commits {
-		if i > 0 && (c.stored || !p.stored) && (p.stored || c.Began >= p.from) {
-			last := p.commits[i-1]
+// checkRevisions checks A3: revisions have no gaps and no duplicates. After a restart, no revision
+// is used again that was recorded or sent to a watcher.
+func checkRevisions(h *clusterHistory, t *tally) {
+	for i, c := range h.commits {
+		if i > 0 && (c.stored || !h.hasFile) && (h.hasFile || c.Began >= h.completeFrom) {
+			last := h.commits[i-1]
 			t.expect(c.Revision == last.Revision+1 && !c.differs, "a revision was left out or given twice", last.Event, c.Event)
 		}
 	}
-	told, shown := int64(0), int64(0)
-	var by, to *history.Event
-	for _, e := range p.events {
+	recorded, sent := int64(0), int64(0)
+	var recordedBy, sentBy *history.Event
+	for _, e := range h.events {
 		switch fact := e.Fact.(type) {
 		case history.StoreOpen:
-			t.expect(fact.Revision >= told, "after a restart the store is older than what it had told", by, e)
-			t.expect(fact.Revision >= shown, "after a restart the store is older than what a watcher was shown", to, e)
+			t.expect(fact.Revision >= recorded, "after a restart the store is older than what it had answered", recordedBy, e)
+			t.expect(fact.Revision >= sent, "after a restart the store is older than what a watcher was shown", sentBy, e)
 		case history.WatchEvent:
-			if fact.Revision > shown {
-				shown, to = fact.Revision, e
+			if fact.Revision > sent {
+				sent, sentBy = fact.Revision, e
 			}
 		case history.Commit:
-			t.expect(fact.Revision > told, "a revision was given again", by, e)
-			told, by = max(told, fact.Revision), e
+			t.expect(fact.Revision > recorded, "a revision was given again", recordedBy, e)
+			recorded, recordedBy = max(recorded, fact.Revision), e
 		case history.OpReturn:
-			if fact.Revision > told {
-				told, by = fact.Revision, e
+			if fact.Revision > recorded {
+				recorded, recordedBy = fact.Revision, e
 			}
 		}
 	}
 }
 
-// ordered checks A4: a write that began after another was answered has the higher
-// revision. It is linear after sorting.
-func ordered(p *past, t *trial) {
+// checkRealTimeOrder checks A4: a write that began after another was answered has the higher
+// revision. The check is linear after sorting.
+func checkRealTimeOrder(h *clusterHistory, t *tally) {
 	var calls, answers []*operation
-	for _, o := range p.operations {
+	for _, o := range h.operations {
 		if len(o.commits) > 0 && len(o.calls) == 1 {
 			calls = append(calls, o)
 			if len(o.returns) == 1 {
@@ -92,76 +92,75 @@ func ordered(p *past, t *trial) {
 	next := 0
 	for _, o := range calls {
 		for next < len(answers) && before(answers[next].returns[0], o.calls[0]) {
-			if highest == nil || answers[next].last().Revision > highest.last().Revision {
+			if highest == nil || answers[next].lastCommit().Revision > highest.lastCommit().Revision {
 				highest = answers[next]
 			}
 			next++
 		}
 		if highest != nil {
-			t.expect(o.commits[0].Revision > highest.last().Revision, "a write has a lower revision than one that was answered before it began",
-				highest.returns[0], highest.last().Event, o.calls[0], o.commits[0].Event)
+			t.expect(o.commits[0].Revision > highest.lastCommit().Revision, "a write has a lower revision than one that was answered before it began",
+				highest.returns[0], highest.lastCommit().Event, o.calls[0], o.commits[0].Event)
 		}
 	}
-	p.readInOrder(t)
+	h.checkReadOrder(t)
 }
 
-func (o *operation) last() *commit { return o.commits[len(o.commits)-1] }
+func (o *operation) lastCommit() *commit { return o.commits[len(o.commits)-1] }
 
-// optimistic checks A5: what a write replaced was there, and a delete that asked for a
-// revision got that one.
-func optimistic(p *past, t *trial) {
+// checkReplacedRevisions checks A5: a write replaced the current revision. A delete that asked for
+// a revision removed that revision.
+func checkReplacedRevisions(h *clusterHistory, t *tally) {
 	last := map[*object]*commit{}
-	for _, c := range p.commits {
-		if was := last[c.of]; was != nil {
+	for _, c := range h.commits {
+		if was := last[c.object]; was != nil {
 			want := was.Revision
 			if was.Op == deleted {
 				want = 0
 			}
 			t.expect(c.Previous == want, "a commit did not replace the revision that was there", was.Event, c.Event)
 		}
-		last[c.of] = c
+		last[c.object] = c
 	}
-	for _, o := range p.operations {
-		_, meant := o.meant()
+	for _, o := range h.operations {
+		_, meant := o.meantVersion()
 		for _, c := range o.commits {
-			if c.Key != o.Key || c.Resource != o.Resource || c.before != nil && c.before.by == o {
+			if c.Key != o.Key || c.Resource != o.Resource || c.replaced != nil && c.replaced.operation == o {
 				continue
 			}
 			if o.PreRevision != "" {
-				t.expect(decimal(c.Previous) == o.PreRevision, "a delete was carried out on another revision than it asked for", o.calls[0], c.Event)
+				t.expect(formatRevision(c.Previous) == o.PreRevision, "a delete was carried out on another revision than it asked for", o.calls[0], c.Event)
 			}
 			if meant != "" {
-				t.expect(decimal(c.Previous) == meant, "an update replaced another revision than it was made from", o.calls[0], c.Event, o.returns[0])
+				t.expect(formatRevision(c.Previous) == meant, "an update replaced another revision than it was made from", o.calls[0], c.Event, o.returns[0])
 			}
 		}
 	}
 }
 
-// meant is the uid and the revision that an update said it was about.
-func (o *operation) meant() (uid, revision string) {
+// meantVersion returns the UID and the revision that an update said it was about.
+func (o *operation) meantVersion() (uid, revision string) {
 	for _, answer := range o.returns {
-		if said, _ := answer.Fact.(history.OpReturn); said.MeantUID != "" || said.MeantRevision != "" {
-			return said.MeantUID, said.MeantRevision
+		if ret, _ := answer.Fact.(history.OpReturn); ret.BodyUID != "" || ret.BodyRevision != "" {
+			return ret.BodyUID, ret.BodyRevision
 		}
 	}
 	return "", ""
 }
 
-// exclusive checks A6: nothing is created over something that exists, and no uid is used
-// twice.
-func exclusive(p *past, t *trial) {
+// checkCreates checks A6: nothing is created over an existing object, and no UID is used twice.
+func checkCreates(h *clusterHistory, t *tally) {
 	first := map[string]*commit{}
 	there := map[*object]*commit{}
-	for _, c := range p.commits {
+	for _, c := range h.commits {
 		switch c.Op {
 		case added:
-			t.expect(there[c.of] == nil, "an object was created over one that exists", eventOf(there[c.of]), c.Event)
+			t.expect(there[c.object] == nil, "an object was created over one that exists", eventOf(there[c.object]), c.Event)
 			t.expect(first[c.UID] == nil, "a uid was given again", eventOf(first[c.UID]), c.Event)
-			first[c.UID], there[c.of] = c, c
+			first[c.UID], there[c.object] = c, c
 		case deleted:
-			delete(there, c.of)
+			delete(there, c.object)
 		default:
-			was := there[c.of]
+			was := there[c.object]
 			t.expect(was == nil || was.UID == c.UID, "an object changed its uid", eventOf(was), c.Event)
 		}
 	}
@@ -174,11 +173,11 @@ func eventOf(c *commit) *history.Event {
 	return c.Event
 }
 
-// preconditions checks A7: a delete that asked for a uid changed no other, nor did an update
-// of an object or its status that had one.
-func preconditions(p *past, t *trial) {
-	for _, o := range p.operations {
-		meant, _ := o.meant()
+// checkUIDPreconditions checks A7: a delete that asked for a UID changed no other object. Neither
+// did an update of an object or its status that had a UID.
+func checkUIDPreconditions(h *clusterHistory, t *tally) {
+	for _, o := range h.operations {
+		meant, _ := o.meantVersion()
 		if meant == "" {
 			meant = o.PreUID
 		}
@@ -191,22 +190,22 @@ func preconditions(p *past, t *trial) {
 			}
 		}
 		for _, answer := range o.returns {
-			said, _ := answer.Fact.(history.OpReturn)
-			t.expect(!refused(said.Code) || len(o.returns) > 1 || len(o.commits) == 0, "a request was refused and carried out", o.calls[0], answer)
+			ret, _ := answer.Fact.(history.OpReturn)
+			t.expect(!isClientError(ret.Code) || len(o.returns) > 1 || len(o.commits) == 0, "a request was refused and carried out", o.calls[0], answer)
 		}
 	}
 }
 
-// monotone checks A8: an object's creation and generation, a pod's node and its phase, and
-// how an object is being deleted. The pod garbage collector names no resourceVersion when it
-// fails a pod, as upstream's: it may not have seen that the pod has succeeded (CTL-14).
-func monotone(p *past, t *trial) {
-	collected := map[string]bool{}
-	p.decidedOperations(func(d history.Decide, decided *history.Event, _ *operation) {
-		collected[decided.Cause] = collected[decided.Cause] || d.Controller == podCollector
+// checkMonotonicFields checks A8: an object's creation time and generation, a pod's node and phase,
+// and the deletion fields only move forward. The pod garbage collector names no resourceVersion
+// when it fails a pod, as upstream's. It may not have seen that the pod has succeeded (CTL-14).
+func checkMonotonicFields(h *clusterHistory, t *tally) {
+	byCollector := map[string]bool{}
+	h.eachDecision(func(d history.Decide, decided *history.Event, _ *operation) {
+		byCollector[decided.Cause] = byCollector[decided.Cause] || d.Controller == podCollector
 	})
-	for _, c := range p.commits {
-		was := c.before
+	for _, c := range h.commits {
+		was := c.replaced
 		if was == nil || c.Op == added || was.UID != c.UID {
 			continue
 		}
@@ -216,41 +215,42 @@ func monotone(p *past, t *trial) {
 			t.expect(was.Generation <= c.Generation, "an object's generation fell", was.Event, c.Event)
 		}
 		if was.Deadline != nil {
-			t.expect(c.Deadline != nil && (!c.Deadline.After(*was.Deadline) || p.broughtUp(c)), "a deletionTimestamp was taken back or put off", was.Event, c.Event)
+			t.expect(c.Deadline != nil && (!c.Deadline.After(*was.Deadline) || h.isPresentDeadline(c)), "a deletionTimestamp was taken back or put off", was.Event, c.Event)
 			t.expect(c.Grace == nil || was.Grace == nil || *c.Grace <= *was.Grace, "a deletion's grace period grew", was.Event, c.Event)
 		}
-		unseen := was.Phase == "Succeeded" && c.Phase == "Failed" && collected[c.Cause]
-		t.expect(unseen || rank(was.Phase) <= rank(c.Phase) && (rank(was.Phase) < terminal || was.Phase == c.Phase),
+		unseen := was.Phase == "Succeeded" && c.Phase == "Failed" && byCollector[c.Cause]
+		t.expect(unseen || phaseRank(was.Phase) <= phaseRank(c.Phase) && (phaseRank(was.Phase) < terminalRank || was.Phase == c.Phase),
 			"a pod's phase went back", was.Event, c.Event)
 	}
 }
 
-// broughtUp reports whether a deletionTimestamp, which was past, is the present (API-25), as far as is
-// known: the clock may have been set while the request was carried out.
-func (p *past) broughtUp(c *commit) bool {
-	return !c.Deadline.After(c.Wall.Add(time.Second)) || c.by != nil && p.clockSet("apiserver", c.by.calls[0].Began, c.Ended)
+// isPresentDeadline reports whether a deletionTimestamp that had passed was set to the present
+// (API-25), as far as is known. The clock may have been set while the request was carried out.
+func (h *clusterHistory) isPresentDeadline(c *commit) bool {
+	return !c.Deadline.After(c.Wall.Add(time.Second)) || c.operation != nil && h.clockMayHaveChanged("apiserver", c.operation.calls[0].Began, c.Ended)
 }
 
-// terminal is the rank of the phases that nothing follows.
-const terminal = 3
+// terminalRank is the rank of the phases that nothing follows.
+const terminalRank = 3
 
-// rank orders phases.
-func rank(phase string) int {
+// phaseRank orders pod phases.
+func phaseRank(phase string) int {
 	switch phase {
 	case "Pending":
 		return 1
 	case "Running":
 		return 2
 	case "Succeeded", "Failed":
-		return terminal
+		return terminalRank
 	}
 	return 0
 }
 
-// silent checks A11: after the disk has refused a commit, the same boot takes no write.
-func silent(p *past, t *trial) {
+// checkNoWriteAfterDiskError checks A11: after the disk refused a commit, the same boot accepts no
+// write.
+func checkNoWriteAfterDiskError(h *clusterHistory, t *tally) {
 	failed := map[string]*history.Event{}
-	for _, e := range p.events {
+	for _, e := range h.events {
 		switch fact := e.Fact.(type) {
 		case history.StoreError:
 			failed[string(e.Boot)] = e
@@ -260,29 +260,29 @@ func silent(p *past, t *trial) {
 			if since == nil {
 				continue
 			}
-			if o := p.byID[e.Cause]; o != nil && ok(fact.Code) && before(since, o.calls[0]) && len(o.commits) > 0 {
+			if o := h.byID[e.Cause]; o != nil && isSuccess(fact.Code) && before(since, o.calls[0]) && len(o.commits) > 0 {
 				t.expect(false, "a write was taken after the disk had refused one", since, o.calls[0], e)
 			}
 		}
 	}
 }
 
-// harmless checks A14: what was refused, or was a dry run, has changed nothing.
-func harmless(p *past, t *trial) {
-	for _, o := range p.operations {
+// checkRefusedHasNoEffect checks A14: refused requests and dry runs changed nothing.
+func checkRefusedHasNoEffect(h *clusterHistory, t *tally) {
+	for _, o := range h.operations {
 		if o.DryRun {
-			t.expect(len(o.commits) == 0, "a dry run changed something", append([]*history.Event{o.calls[0]}, o.changes()...)...)
+			t.expect(len(o.commits) == 0, "a dry run changed something", append([]*history.Event{o.calls[0]}, o.commitEvents()...)...)
 		}
-		if len(o.calls) != 1 || len(o.returns) != 1 || o.Verb == string(proto.VerbDeleteCollection) && o.denied() {
-			continue // of several tries one may have been taken, and of many objects a webhook may refuse some
+		if len(o.calls) != 1 || len(o.returns) != 1 || o.Verb == string(proto.VerbDeleteCollection) && o.deniedByWebhook() {
+			continue // one of several tries may have been accepted, and a webhook may refuse some of many objects
 		}
-		if said, _ := o.returns[0].Fact.(history.OpReturn); refused(said.Code) {
-			t.expect(len(o.commits) == 0, "a request was refused and carried out", append([]*history.Event{o.calls[0], o.returns[0]}, o.changes()...)...)
+		if ret, _ := o.returns[0].Fact.(history.OpReturn); isClientError(ret.Code) {
+			t.expect(len(o.commits) == 0, "a request was refused and carried out", append([]*history.Event{o.calls[0], o.returns[0]}, o.commitEvents()...)...)
 		}
 	}
 }
 
-func (o *operation) changes() []*history.Event {
+func (o *operation) commitEvents() []*history.Event {
 	events := make([]*history.Event, 0, len(o.commits))
 	for _, c := range o.commits {
 		events = append(events, c.Event)

@@ -6,46 +6,47 @@ import (
 	"github.com/podfall/podfall/internal/history"
 )
 
-// outdone is a pod that has succeeded, and that somebody who decided on it before calls failed.
-func outdone(call history.OpCall, decided history.Decide) *forge {
-	f := newForge().run().ask("ends", by(node, "update"), 200, web(modified, succeeded))
-	return f.say(controllers, "fails", decided).ask("fails", call, 200, web(modified, func(c *history.Commit) { c.Phase = "Failed" }))
+// failAfterSuccess is a pod that has succeeded, and that a client which decided before calls
+// failed.
+func failAfterSuccess(call history.OpCall, decided history.Decide) *builder {
+	b := newBuilder().runPod().request("ends", by(node, "update"), 200, web(modified, succeeded))
+	return b.record(controllers, "fails", decided).request("fails", call, 200, web(modified, func(c *history.Commit) { c.Phase = "Failed" }))
 }
 
-// shown is a watcher that is shown a revision.
-func (f *forge) shown(revision int64) *forge {
-	return f.say("apiserver", "", history.WatchEvent{Watch: allPods, Type: modified, Revision: revision, UID: uid})
+// sendEvent sends a watcher a revision.
+func (b *builder) sendEvent(revision int64) *builder {
+	return b.record("apiserver", "", history.WatchEvent{Watch: allPods, Type: modified, Revision: revision, UID: uid})
 }
 
-func brokenStore() []forged {
-	answered := newForge().run()
-	answered.say("apiserver", "ghost", by(user, "update")).say("apiserver", "ghost", history.OpReturn{Code: 200, Revision: 9})
-	differs := newForge().run().file()
+func storeViolations() []violation {
+	answered := newBuilder().runPod()
+	answered.record("apiserver", "ghost", by(user, "update")).record("apiserver", "ghost", history.OpReturn{Code: 200, Revision: 9})
+	differs := newBuilder().runPod().withStoreFile()
 	changed, _ := differs.evidence.Store[2].Fact.(history.Commit)
 	changed.UID = "u2"
 	differs.evidence.Store[2].Fact = changed
-	unasked := newForge().run()
+	unasked := newBuilder().runPod()
 	unasked.commit("nobody", web(modified))
-	skipped := newForge().run().ask("a", by(user, "update"), 200, web(modified, revision(5)))
-	twice := newForge().run().ask("a", by(user, "update"), 200, web(modified, revision(3)))
-	older := newForge().run().restart("apiserver").say("apiserver", "", history.StoreOpen{Revision: 2, Sound: true})
-	shown := newForge().run().shown(4).restart("apiserver").say("apiserver", "", history.StoreOpen{Revision: 3, Sound: true})
-	disordered := newForge().create().ask("a", by(user, "update"), 200, web(modified, revision(4))).ask("b", by(user, "update"), 200, web(modified, revision(3)))
-	stale := newForge().run().ask("a", by(user, "update"), 200, web(modified, previous(1)))
-	meantRevision := newForge().run().ask("a", by(user, "delete", func(o *history.OpCall) { o.PreRevision = "2" }), 200, web(modified, marked(30, 52)))
-	over := newForge().run().ask("a", by(user, "create"), 201, web(added, func(c *history.Commit) { c.UID = "u2" }))
-	reused := newForge().run().ask("a", by(user, "create"), 201, web(added, called("default/other", uid)))
-	wrongUID := newForge().run().ask("a", by(node, "delete", grace(0), meaning("u0")), 200, web(deleted))
-	refusedUID := newForge().run().ask("a", by(user, "delete", meaning(uid)), 409, web(modified, marked(30, 52)))
-	moved := newForge().run().ask("a", by(user, "update"), 200, web(modified, func(c *history.Commit) { c.Node = "n2" }))
-	back := newForge().run().ask("a", by(user, "update"), 200, web(modified, func(c *history.Commit) { c.Phase = "Pending" }))
-	failed := outdone(by(controllers, "patch"), history.Decide{Controller: "job-controller", Action: "patch", Resource: podResource, Key: name})
-	undone := newForge().run().mark().ask("a", by(user, "update"), 200, web(modified))
-	later := newForge().run().mark().ask("a", by(user, "update"), 200, web(modified, marked(30, 999)))
-	taken := newForge().run().say("apiserver", "", history.StoreError{Kind: "no space"}).mark()
-	return []forged{
+	skipped := newBuilder().runPod().request("a", by(user, "update"), 200, web(modified, revision(5)))
+	twice := newBuilder().runPod().request("a", by(user, "update"), 200, web(modified, revision(3)))
+	older := newBuilder().runPod().restart("apiserver").record("apiserver", "", history.StoreOpen{Revision: 2, ChecksumsOK: true})
+	shown := newBuilder().runPod().sendEvent(4).restart("apiserver").record("apiserver", "", history.StoreOpen{Revision: 3, ChecksumsOK: true})
+	disordered := newBuilder().createPod().request("a", by(user, "update"), 200, web(modified, revision(4))).request("b", by(user, "update"), 200, web(modified, revision(3)))
+	stale := newBuilder().runPod().request("a", by(user, "update"), 200, web(modified, previous(1)))
+	meantRevision := newBuilder().runPod().request("a", by(user, "delete", func(o *history.OpCall) { o.PreRevision = "2" }), 200, web(modified, marked(30, 52)))
+	over := newBuilder().runPod().request("a", by(user, "create"), 201, web(added, func(c *history.Commit) { c.UID = "u2" }))
+	reused := newBuilder().runPod().request("a", by(user, "create"), 201, web(added, called("default/other", uid)))
+	wrongUID := newBuilder().runPod().request("a", by(node, "delete", grace(0), meaning("u0")), 200, web(deleted))
+	refusedUID := newBuilder().runPod().request("a", by(user, "delete", meaning(uid)), 409, web(modified, marked(30, 52)))
+	moved := newBuilder().runPod().request("a", by(user, "update"), 200, web(modified, func(c *history.Commit) { c.Node = "n2" }))
+	back := newBuilder().runPod().request("a", by(user, "update"), 200, web(modified, func(c *history.Commit) { c.Phase = "Pending" }))
+	failed := failAfterSuccess(by(controllers, "patch"), history.Decide{Controller: "job-controller", Action: "patch", Resource: podResource, Key: name})
+	undone := newBuilder().runPod().markPod().request("a", by(user, "update"), 200, web(modified))
+	later := newBuilder().runPod().markPod().request("a", by(user, "update"), 200, web(modified, marked(30, 999)))
+	taken := newBuilder().runPod().record("apiserver", "", history.StoreError{Kind: "no space"}).markPod()
+	return []violation{
 		{"A1", "an answer without a commit", answered},
-		{"A1", "a commit that the file has not", newForge().run().file(3)},
+		{"A1", "a commit that the file has not", newBuilder().runPod().withStoreFile(3)},
 		{"A1", "a commit that the file has otherwise", differs},
 		{"A2", "a commit without an operation", unasked},
 		{"A3", "a revision left out", skipped},
@@ -61,48 +62,48 @@ func brokenStore() []forged {
 		{"A7", "a delete that was refused", refusedUID},
 		{"A8", "another node", moved},
 		{"A8", "a phase that goes back", back},
-		{"A8", "a success that somebody else than the pod garbage collector calls a failure", failed},
+		{"A8", "a success that another controller than the pod garbage collector turns into a failure", failed},
 		{"A8", "a deletion undone", undone},
 		{"A8", "a deletion put off", later},
-		{"A8", "a deletion put off, by a clock that is an hour behind all the time", broughtUp(skewing(), 10)},
+		{"A8", "a deletion put off, by a clock that is an hour behind all the time", presentDeadline(skewedClock(), 10)},
 		{"A11", "a write after the disk has failed", taken},
-		{"A14", "a refused write", newForge().run().ask("a", by(user, "update"), 422, web(modified))},
+		{"A14", "a refused write", newBuilder().runPod().request("a", by(user, "update"), 422, web(modified))},
 	}
 }
 
-// broughtUp is a pod whose deadline, which is past, becomes the present by the clock with which the request
-// comes; the clock that its commit shows is an hour behind. The trouble begins so long before the request,
-// or, at -1, while it is carried out.
-func broughtUp(trouble history.Trouble, before int64) *forge {
-	f := newForge().run()
-	f.ask("hold", by(user, "update"), 200, web(modified, finalizers("a/b")))
-	f.ask("mark", by(user, "delete"), 200, web(modified, finalizers("a/b"), marked(30, f.clock+32))).wait(60)
+// presentDeadline is a pod with a passed deadline that becomes the present, by the clock of the
+// request. The commit's clock is an hour behind. The trouble begins so many seconds before the
+// request, or, at -1, during it.
+func presentDeadline(trouble history.Trouble, before int64) *builder {
+	b := newBuilder().runPod()
+	b.request("hold", by(user, "update"), 200, web(modified, finalizers("a/b")))
+	b.request("mark", by(user, "delete"), 200, web(modified, finalizers("a/b"), marked(30, b.clock+32))).wait(60)
 	if before >= 0 {
-		f.breaks(trouble).wait(before)
+		b.beginTrouble(trouble).wait(before)
 	}
-	f.say("apiserver", "again", by(user, "delete", grace(1)))
-	present := f.clock
+	b.record("apiserver", "again", by(user, "delete", grace(1)))
+	present := b.clock
 	if before < 0 {
-		f.breaks(trouble)
+		b.beginTrouble(trouble)
 	}
-	f.commit("again", web(modified, finalizers("a/b"), marked(1, present)))
-	last := &f.evidence.Log.Events[len(f.evidence.Log.Events)-1]
+	b.commit("again", web(modified, finalizers("a/b"), marked(1, present)))
+	last := &b.evidence.Log.Events[len(b.evidence.Log.Events)-1]
 	last.Wall = last.Wall.Add(-time.Hour)
-	return f.say("apiserver", "again", history.OpReturn{Code: 200, Revision: f.revision})
+	return b.record("apiserver", "again", history.OpReturn{Code: 200, Revision: b.revision})
 }
 
-// sendAll sends what is committed as it is.
+// sendAll sends every event unchanged.
 func sendAll(_ int, e history.WatchEvent) []history.WatchEvent { return []history.WatchEvent{e} }
 
-// The groups of watches of all pods, and of those of a node.
+// The watch group of all pods, and the selector of a node's pods.
 const (
 	allPods  = "watch.cluster.087c2023970ed1456e3bfe87"
 	selector = "spec.nodeName=n1"
 )
 
-func brokenWatches() []forged {
-	change := func(at int, with func(history.WatchEvent) []history.WatchEvent) *forge {
-		return watched(func(i int, e history.WatchEvent) []history.WatchEvent {
+func watchViolations() []violation {
+	change := func(at int, with func(history.WatchEvent) []history.WatchEvent) *builder {
+		return watchedDeletion(func(i int, e history.WatchEvent) []history.WatchEvent {
 			if i != at {
 				return []history.WatchEvent{e}
 			}
@@ -115,8 +116,8 @@ func brokenWatches() []forged {
 			return []history.WatchEvent{e}
 		}
 	}
-	seen := newForge().run().say(kubelet, "", history.KubeletSee{UID: uid, Revision: "3"}).restart(kubelet).say(kubelet, "", history.KubeletSee{UID: uid, Revision: "2"})
-	return []forged{
+	seen := newBuilder().runPod().record(kubelet, "", history.KubeletSee{UID: uid, Revision: "3"}).restart(kubelet).record(kubelet, "", history.KubeletSee{UID: uid, Revision: "2"})
+	return []violation{
 		{"W1", "an older revision", change(2, as(func(e *history.WatchEvent) { e.Revision = 1 }))},
 		{"W2", "an event twice", change(2, func(e history.WatchEvent) []history.WatchEvent { return []history.WatchEvent{e, e} })},
 		{"W3", "an event left out", change(1, func(history.WatchEvent) []history.WatchEvent { return nil })},

@@ -12,7 +12,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the table of docs/dev/guarantees.md")
 
-// TestTable has the table of docs/dev/guarantees.md be that of the code.
+// TestTable compares the table of docs/dev/guarantees.md with the code.
 func TestTable(t *testing.T) {
 	const path, begin, end = "../../docs/dev/guarantees.md", "<!-- table -->\n", "<!-- end -->\n"
 	data, err := os.ReadFile(path)
@@ -36,18 +36,18 @@ func TestTable(t *testing.T) {
 
 func table() string {
 	var text strings.Builder
-	text.WriteString("| id | promise | checker | checked from | not checked |\n|---|---|---|---|---|\n")
-	for _, p := range Properties() {
+	text.WriteString("| id | invariant | checker | checked from | not checked |\n|---|---|---|---|---|\n")
+	for _, p := range Invariants() {
 		checker, missing := "", p.Unchecked
 		if p.check != nil {
 			full := goruntime.FuncForPC(reflect.ValueOf(p.check).Pointer()).Name()
-			checker, missing = "`"+full[strings.LastIndexByte(full, '.')+1:]+"`", p.Partly
+			checker, missing = "`"+full[strings.LastIndexByte(full, '.')+1:]+"`", p.Limits
 		}
-		events := make([]string, 0, len(p.From))
-		for _, name := range p.From {
+		events := make([]string, 0, len(p.Facts))
+		for _, name := range p.Facts {
 			events = append(events, string(name))
 		}
-		fmt.Fprintf(&text, "| %s | %s | %s | %s | %s |\n", p.ID, p.Promise, checker, strings.Join(events, ", "), missing)
+		fmt.Fprintf(&text, "| %s | %s | %s | %s | %s |\n", p.ID, p.Statement, checker, strings.Join(events, ", "), missing)
 	}
 	return text.String()
 }

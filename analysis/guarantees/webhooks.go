@@ -10,45 +10,45 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// consulted checks A15: what a webhook has refused does not happen, and one whose failure may
-// be passed over refuses nothing by it.
-func consulted(p *past, t *trial) {
-	for _, w := range p.consultations() {
+// checkWebhookAnswers checks A15: what a webhook refused does not happen. A webhook with
+// failurePolicy Ignore refuses nothing by its failure.
+func checkWebhookAnswers(h *clusterHistory, t *tally) {
+	for _, w := range h.webhookCalls() {
 		slices.SortFunc(w.events, func(a, b *history.Event) int { return cmp.Compare(a.Sequence, b.Sequence) })
-		w.judge(t)
+		w.check(t)
 	}
 }
 
-// consultation is what one apiserver tells of an operation that webhooks were asked about.
-type consultation struct {
+// webhookCalls holds the events of one apiserver about an operation that webhooks were called for.
+type webhookCalls struct {
 	*operation
 	events []*history.Event // op.hook, op.ret and commit
 
-	// refused is what was refused since the operation was answered last, by its object, no the
-	// last refusal, and passed the last failure that may be passed over; nil for none.
+	// refused holds what was refused since the operation's last answer, by object. no is the last
+	// refusal, and passed the last ignored failure; nil for none.
 	refused    map[string]*history.Event
 	no, passed *history.Event
-	// others reports whether others have answered, whose patches may be wrong.
+	// others reports that other webhooks have answered. Their patches may be wrong.
 	others bool
 }
 
-// consultations are all of them, by their operations.
-func (p *past) consultations() []*consultation {
+// webhookCalls returns the webhook calls of all operations.
+func (h *clusterHistory) webhookCalls() []*webhookCalls {
 	type where struct{ boot, operation string }
-	known := map[where]*consultation{}
-	var all []*consultation
-	for _, o := range p.operations {
+	known := map[where]*webhookCalls{}
+	var all []*webhookCalls
+	for _, o := range h.operations {
 		for _, e := range o.webhooks {
 			key := where{string(e.Boot), o.id}
 			if known[key] == nil {
-				known[key] = &consultation{operation: o}
+				known[key] = &webhookCalls{operation: o}
 				all = append(all, known[key])
 			}
 		}
 	}
-	for _, e := range p.events {
+	for _, e := range h.events {
 		switch e.Fact.(type) {
-		case history.Consulted, history.OpReturn, history.Commit:
+		case history.WebhookCall, history.OpReturn, history.Commit:
 			if w := known[where{string(e.Boot), e.Cause}]; w != nil {
 				w.events = append(w.events, e)
 			}
@@ -57,41 +57,41 @@ func (p *past) consultations() []*consultation {
 	return all
 }
 
-func (w *consultation) judge(t *trial) {
-	w.answered()
+func (w *webhookCalls) check(t *tally) {
+	w.reset()
 	for _, e := range w.events {
 		switch fact := e.Fact.(type) {
-		case history.Consulted:
-			w.heard(e, fact)
+		case history.WebhookCall:
+			w.addAnswer(e, fact)
 		case history.Commit:
 			no := w.refused[fact.Resource+" "+fact.Key]
-			t.expect(no == nil, "what a webhook has refused has happened", w.calls[0], no, e)
+			t.expect(no == nil, "a change was made that a webhook had refused", w.calls[0], no, e)
 		case history.OpReturn:
-			w.answer(t, e, fact.Code)
-			w.answered()
+			w.checkAnswer(t, e, fact.Code)
+			w.reset()
 		}
 	}
 }
 
-// answer looks at how a try was answered. Of many objects some may be refused, and an eviction of
-// a pod that two budgets cover is, with the code of a webhook's failure.
-func (w *consultation) answer(t *trial, e *history.Event, code int32) {
+// checkAnswer checks the answer to one try. Of many objects, a webhook may refuse some. An eviction
+// of a pod that two budgets cover is refused with the same code as a failed webhook.
+func (w *webhookCalls) checkAnswer(t *tally, e *history.Event, code int32) {
 	switch {
 	case w.no != nil && w.Verb != string(proto.VerbDeleteCollection):
-		t.expect(code >= http.StatusBadRequest, "a request that a webhook has refused was answered as if it had not", w.calls[0], w.no, e)
+		t.expect(code >= http.StatusBadRequest, "a request that a webhook had refused was answered with success", w.calls[0], w.no, e)
 	case w.no == nil && w.passed != nil && !w.others && w.Subresource != "eviction":
-		t.expect(code != http.StatusInternalServerError, "a webhook that may be passed over has refused something by its failure", w.calls[0], w.passed, e)
+		t.expect(code != http.StatusInternalServerError, "the failure of an ignorable webhook refused a request", w.calls[0], w.passed, e)
 	}
 }
 
-// answered forgets what webhooks have said: the next try asks them again.
-func (w *consultation) answered() {
+// reset forgets the webhooks' answers, because the next try asks them again.
+func (w *webhookCalls) reset() {
 	w.refused, w.no, w.passed, w.others = map[string]*history.Event{}, nil, nil, false
 }
 
-func (w *consultation) heard(e *history.Event, fact history.Consulted) {
+func (w *webhookCalls) addAnswer(e *history.Event, fact history.WebhookCall) {
 	switch {
-	case refuses(fact):
+	case isRefusal(fact):
 		w.refused[fact.Resource+" "+fact.Key], w.no = e, e
 	case fact.Answer == history.HookFailed:
 		w.passed = e
@@ -100,20 +100,22 @@ func (w *consultation) heard(e *history.Event, fact history.Consulted) {
 	}
 }
 
-// refuses reports whether a webhook's answer, or that there is none, refuses what it was asked
-// about.
-func refuses(fact history.Consulted) bool {
+// isRefusal reports whether a webhook's answer, or its failure, refuses the request.
+func isRefusal(fact history.WebhookCall) bool {
 	return fact.Answer == history.HookDenied || fact.Answer == history.HookFailed && !fact.Ignore
 }
 
-// denied reports whether a webhook has refused a try of the operation: the code of the answer
-// is the webhook's.
-func (o *operation) denied() bool { return o.deniedBetween(math.MinInt64, math.MaxInt64) }
+// deniedByWebhook reports whether a webhook refused a try of the operation. The answer then has the
+// webhook's code.
+func (o *operation) deniedByWebhook() bool {
+	return o.deniedByWebhookBetween(math.MinInt64, math.MaxInt64)
+}
 
-// deniedBetween reports whether a webhook has between two moments.
-func (o *operation) deniedBetween(from, to int64) bool {
+// deniedByWebhookBetween reports whether a webhook refused a try of the operation between two
+// times.
+func (o *operation) deniedByWebhookBetween(from, to int64) bool {
 	return slices.ContainsFunc(o.webhooks, func(e *history.Event) bool {
-		fact, is := e.Fact.(history.Consulted)
-		return is && refuses(fact) && e.Ended >= from && e.Began <= to
+		fact, is := e.Fact.(history.WebhookCall)
+		return is && isRefusal(fact) && e.Ended >= from && e.Began <= to
 	})
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/podfall/podfall/internal/history"
 )
 
-// uidOf is the uid of the pod that an event is about; empty for one about none.
+// uidOf returns the UID of the pod that an event is about; empty if there is none.
 func uidOf(fact history.Fact) string {
 	switch f := fact.(type) {
 	case history.Commit:
@@ -26,27 +26,27 @@ func uidOf(fact history.Fact) string {
 		if of, ok := containerOf(fact); ok {
 			return of.UID
 		}
-		return field(fact, "UID")
+		return textField(fact, "UID")
 	}
 	return ""
 }
 
-// containerOf is the container that an event is about.
-func containerOf(fact history.Fact) (history.Of, bool) {
+// containerOf returns the container that an event is about.
+func containerOf(fact history.Fact) (history.ContainerRef, bool) {
 	value := reflect.ValueOf(fact)
 	if value.Kind() != reflect.Struct {
-		return history.Of{}, false
+		return history.ContainerRef{}, false
 	}
-	embedded := value.FieldByName("Of")
+	embedded := value.FieldByName(reflect.TypeFor[history.ContainerRef]().Name())
 	if !embedded.IsValid() {
-		return history.Of{}, false
+		return history.ContainerRef{}, false
 	}
-	of, ok := reflect.TypeAssert[history.Of](embedded)
+	of, ok := reflect.TypeAssert[history.ContainerRef](embedded)
 	return of, ok
 }
 
-// field is a text in a fact; empty when it has none of that name.
-func field(fact history.Fact, name string) string {
+// textField returns a string field of a fact; empty if the fact has none of that name.
+func textField(fact history.Fact, name string) string {
 	value := reflect.ValueOf(fact)
 	if value.Kind() != reflect.Struct {
 		return ""
@@ -57,20 +57,20 @@ func field(fact history.Fact, name string) string {
 	return ""
 }
 
-// nodeOf is the node of a process such as kubelet/node-1; empty for one of none.
+// nodeOf returns the node of a process, for example of kubelet/node-1; empty if there is none.
 func nodeOf(process string) string {
 	_, node, _ := strings.Cut(process, "/")
 	return node
 }
 
-// told is a mark of an event in one lane: what it looks like, on which row, and the words.
-type told struct {
+// eventMark is how an event is shown in a lane: its look, its row and its text.
+type eventMark struct {
 	kind string
 	row  rowKind
 	text string
 }
 
-// rowKind is a row of a lane.
+// rowKind names a row of a lane.
 type rowKind string
 
 // The rows, from the top.
@@ -81,90 +81,90 @@ const (
 	rowVolumes    rowKind = "volumes"
 )
 
-// tell is how an event is shown in the lane of the pod that it is about; nothing for one that
-// only begins or ends a bar, or is too common.
-func tell(fact history.Fact) (told, bool) {
+// markOf returns the mark of an event in its pod's lane. Events that only begin or end a bar, or
+// are too frequent, have none.
+func markOf(fact history.Fact) (eventMark, bool) {
 	switch f := fact.(type) {
 	case history.KubeletSee:
-		return see(f)
+		return seeMark(f)
 	case history.KubeletTerm:
-		return told{"term", rowKubelet, fmt.Sprintf("kubelet begins to stop the pod, within %ds", f.Grace)}, true
+		return eventMark{"term", rowKubelet, fmt.Sprintf("kubelet begins to stop the pod, within %ds", f.Grace)}, true
 	case history.KubeletStuck:
-		return told{"stuck", rowKubelet, fmt.Sprintf("kubelet fails to %s: %s", f.Doing, f.Err)}, true
+		return eventMark{"stuck", rowKubelet, fmt.Sprintf("kubelet fails to %s: %s", f.Doing, f.Err)}, true
 	case history.KubeletStatus:
-		return told{"status", rowKubelet, "the API has taken the status " + f.Phase}, true
+		return eventMark{"status", rowKubelet, "the API has taken the status " + f.Phase}, true
 	case history.KubeletFinal:
 		if f.Err != "" {
-			return told{"stuck", rowKubelet, "the final delete was refused: " + f.Err}, true
+			return eventMark{"stuck", rowKubelet, "the final delete was refused: " + f.Err}, true
 		}
-		return told{"final", rowKubelet, "kubelet confirms: the final delete"}, true
+		return eventMark{"final", rowKubelet, "kubelet confirms: the final delete"}, true
 	case history.Mount:
-		return told{"tick", rowVolumes, "volume " + f.Volume + " mounted"}, true
+		return eventMark{"tick", rowVolumes, "volume " + f.Volume + " mounted"}, true
 	case history.Unmount:
-		return told{"umount", rowVolumes, "volume " + f.Volume + " unmounted"}, true
+		return eventMark{"umount", rowVolumes, "volume " + f.Volume + " unmounted"}, true
 	case history.SandboxStop:
-		return told{"tick", rowVolumes, "sandbox stopped"}, true
+		return eventMark{"tick", rowVolumes, "sandbox stopped"}, true
 	case history.SandboxRemove:
-		return told{"tick", rowVolumes, "sandbox removed"}, true
+		return eventMark{"tick", rowVolumes, "sandbox removed"}, true
 	}
-	return tellContainer(fact)
+	return containerMark(fact)
 }
 
-func tellContainer(fact history.Fact) (told, bool) {
+func containerMark(fact history.Fact) (eventMark, bool) {
 	of, ok := containerOf(fact)
 	if !ok {
-		return told{}, false
+		return eventMark{}, false
 	}
-	name := of.Called
+	name := of.ContainerName
 	switch f := fact.(type) {
 	case history.Start:
-		return told{"tick", rowContainers, name + " starts"}, true
+		return eventMark{"tick", rowContainers, name + " starts"}, true
 	case history.PostStartBegin:
-		return told{"tick", rowContainers, name + ": the postStart hook begins"}, true
+		return eventMark{"tick", rowContainers, name + ": the postStart hook begins"}, true
 	case history.PreStopBegin:
-		return told{"tick", rowContainers, name + ": the preStop hook begins"}, true
+		return eventMark{"tick", rowContainers, name + ": the preStop hook begins"}, true
 	case history.Signal:
 		if f.Signal == "SIGKILL" {
-			return told{"kill", rowContainers, name + " gets SIGKILL"}, true
+			return eventMark{"kill", rowContainers, name + " gets SIGKILL"}, true
 		}
-		return told{"sig", rowContainers, name + " gets " + f.Signal}, true
+		return eventMark{"sig", rowContainers, name + " gets " + f.Signal}, true
 	case history.Exit:
-		return told{"exit", rowContainers, fmt.Sprintf("%s exits with %d", name, f.Code)}, true
+		return eventMark{"exit", rowContainers, fmt.Sprintf("%s exits with %d", name, f.Code)}, true
 	}
-	return told{}, false
+	return eventMark{}, false
 }
 
-func see(f history.KubeletSee) (told, bool) {
+func seeMark(f history.KubeletSee) (eventMark, bool) {
 	switch {
 	case f.Op == "REMOVE":
-		return told{"see", rowKubelet, "kubelet sees that the object is gone"}, true
+		return eventMark{"see", rowKubelet, "kubelet sees that the object is gone"}, true
 	case f.Grace != nil && f.Op != "RECONCILE":
-		return told{"see", rowKubelet, fmt.Sprintf("kubelet sees the mark: grace %ds", *f.Grace)}, true
+		return eventMark{"see", rowKubelet, fmt.Sprintf("kubelet sees the mark: grace %ds", *f.Grace)}, true
 	case f.Op == "ADD":
-		return told{"see", rowKubelet, "kubelet sees the pod"}, true
+		return eventMark{"see", rowKubelet, "kubelet sees the pod"}, true
 	}
-	return told{}, false
+	return eventMark{}, false
 }
 
-// tellCommit is how a change of the pod's object is shown, beside what it was before.
-func tellCommit(was *history.Commit, now history.Commit) (told, bool) {
+// commitMark returns the mark of a change of the pod's object; was is the version before.
+func commitMark(was *history.Commit, now history.Commit) (eventMark, bool) {
 	switch {
 	case now.Op == "DELETED":
-		return told{"gone", rowAPI, fmt.Sprintf("the object is removed (rv %d)", now.Revision)}, true
+		return eventMark{"gone", rowAPI, fmt.Sprintf("the object is removed (rv %d)", now.Revision)}, true
 	case was == nil && now.Op == "ADDED":
-		return told{"tick", rowAPI, fmt.Sprintf("created (rv %d)", now.Revision)}, true
+		return eventMark{"tick", rowAPI, fmt.Sprintf("created (rv %d)", now.Revision)}, true
 	case now.Deadline != nil && (was == nil || was.Deadline == nil):
-		return told{"mark", rowAPI, fmt.Sprintf("marked: grace %ds, deadline %s (rv %d)", seconds(now.Grace), now.Deadline.UTC().Format("15:04:05"), now.Revision)}, true
+		return eventMark{"mark", rowAPI, fmt.Sprintf("marked: grace %ds, deadline %s (rv %d)", seconds(now.Grace), now.Deadline.UTC().Format("15:04:05"), now.Revision)}, true
 	case was != nil && seconds(now.Grace) < seconds(was.Grace):
-		return told{"mark", rowAPI, fmt.Sprintf("grace shortened from %ds to %ds (rv %d)", seconds(was.Grace), seconds(now.Grace), now.Revision)}, true
+		return eventMark{"mark", rowAPI, fmt.Sprintf("grace shortened from %ds to %ds (rv %d)", seconds(was.Grace), seconds(now.Grace), now.Revision)}, true
 	case was != nil && now.Phase != was.Phase:
-		return told{"tick", rowAPI, fmt.Sprintf("phase %s (rv %d)", now.Phase, now.Revision)}, true
+		return eventMark{"tick", rowAPI, fmt.Sprintf("phase %s (rv %d)", now.Phase, now.Revision)}, true
 	case was != nil && len(now.Finalizers) < len(was.Finalizers):
-		return told{"tick", rowAPI, fmt.Sprintf("finalizers left: %v (rv %d)", now.Finalizers, now.Revision)}, true
+		return eventMark{"tick", rowAPI, fmt.Sprintf("finalizers left: %v (rv %d)", now.Finalizers, now.Revision)}, true
 	case was != nil && now.Node != was.Node:
-		return told{"tick", rowAPI, fmt.Sprintf("bound to %s (rv %d)", now.Node, now.Revision)}, true
+		return eventMark{"tick", rowAPI, fmt.Sprintf("bound to %s (rv %d)", now.Node, now.Revision)}, true
 	}
-	return told{}, false
+	return eventMark{}, false
 }
 
 func seconds(grace *int64) int64 {
@@ -174,31 +174,31 @@ func seconds(grace *int64) int64 {
 	return *grace
 }
 
-// tellCall is how a request to delete the pod is shown.
-func tellCall(call history.OpCall) told {
+// callMark returns the mark of a request to delete the pod.
+func callMark(call history.OpCall) eventMark {
 	grace := "its own grace"
 	switch {
-	case call.Grace != nil && *call.Grace == 0 && !strings.HasPrefix(call.Who, "node:"):
+	case call.Grace != nil && *call.Grace == 0 && !strings.HasPrefix(call.Identity, "node:"):
 		grace = "force, grace 0"
 	case call.Grace != nil:
 		grace = fmt.Sprintf("grace %ds", *call.Grace)
 	}
-	return told{"call", rowAPI, fmt.Sprintf("%s asks for the deletion, %s", call.Who, grace)}
+	return eventMark{"call", rowAPI, fmt.Sprintf("%s asks for the deletion, %s", call.Identity, grace)}
 }
 
-// fields are what an event says, as it is written down.
-func fields(e history.Event) string {
+// formatFields returns the fields of an event's fact as text.
+func formatFields(e history.Event) string {
 	data, err := json.Marshal(e.Fact)
 	if err != nil {
 		return err.Error()
 	}
-	var said map[string]any
-	if json.Unmarshal(data, &said) != nil {
+	var values map[string]any
+	if json.Unmarshal(data, &values) != nil {
 		return string(data)
 	}
 	var words []string
-	for _, name := range slices.Sorted(maps.Keys(said)) {
-		words = append(words, fmt.Sprintf("%s=%v", name, said[name]))
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		words = append(words, fmt.Sprintf("%s=%v", name, values[name]))
 	}
 	return strings.Join(words, " ")
 }

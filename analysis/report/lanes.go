@@ -11,49 +11,49 @@ import (
 	"github.com/podfall/podfall/internal/history"
 )
 
-// lane is a pod's incarnation.
+// lane is the swim-lane of one incarnation of a pod.
 type lane struct {
 	// Pod is namespace/name.
 	Pod, UID, Node string
-	// Verdict says what became of it, and Word is one of gone, forced, terminating, running,
-	// orphan and never.
+	// Verdict says in words what happened to the pod. Word is one of gone, forced, terminating,
+	// running, orphan and never.
 	Verdict, Word string
-	// Again says that the lane before it is an older incarnation of the same pod.
-	Again bool
-	Rows  []*row
-	Bands []bar
-	Pins  []pin
-	Steps []timeline.Step
-	life  life
+	// Again says that the lane above is an older incarnation of the same pod.
+	Again  bool
+	Rows   []*row
+	Bands  []bar
+	Pins   []pin
+	Steps  []timeline.Step
+	record podRecord
 }
 
-// life is what is known of an incarnation before it is placed. Instants are 0 for what has not
-// been.
-type life struct {
+// podRecord holds what is known of an incarnation before it is drawn. Instants are 0 if they did
+// not happen.
+type podRecord struct {
 	events     []history.Event
-	containers []*container
-	// born is when anything of it was heard first, until the last time.
-	born, until int64
-	object
-	stay
+	containers []*containerTimes
+	// firstSeen and lastSeen are the instants of the first and the last event about the pod.
+	firstSeen, lastSeen int64
+	apiTimes
+	nodeTimes
 }
 
-// object is what became of the pod in the API.
-type object struct {
+// apiTimes holds what happened to the pod in the API.
+type apiTimes struct {
 	created, marked, removed int64
 	markedAt, removedAt      time.Time
 	grace                    int64
 }
 
-// stay is what its node made of it.
-type stay struct {
+// nodeTimes holds what happened to the pod on its node.
+type nodeTimes struct {
 	stopping, final, mount, umount int64
-	// diedAt is when the last container ended, on the cluster's clock.
-	diedAt time.Time
+	// exitedAt is when the last container ended, in cluster time.
+	exitedAt time.Time
 }
 
-// container is one container's life; 0 for what has not been.
-type container struct {
+// containerTimes holds the instants of one container; 0 if they did not happen.
+type containerTimes struct {
 	id, name               string
 	start, exit            int64
 	hookBegan, hookEnded   int64
@@ -64,7 +64,7 @@ type container struct {
 // row is a row of a lane: bars with marks on them.
 type row struct {
 	Kind rowKind
-	// Name is what stands before it, and Y its top, in pixels.
+	// Name is the label of the row, and Y its top in pixels.
 	Name  string
 	Y     int
 	Bars  []bar
@@ -83,23 +83,23 @@ type mark struct {
 	Kind string
 	X    percent
 	Text string
-	// Label stands beside it; usually empty.
+	// Label is shown beside the mark; usually empty.
 	Label string
 }
 
-// pin is a counter-example's event at its place.
+// pin marks an event of a counter-example at its position.
 type pin struct {
 	ID, Number, Text string
 	X                percent
 }
 
-// Height is a lane's, in pixels.
+// Height returns the height of the lane in pixels.
 func (l *lane) Height() int { return rowTop + len(l.Rows)*rowHeight }
 
-// Name is the pod's, without the namespace that most are in.
+// Name returns the pod's name, with its namespace unless that is default.
 func (l *lane) Name() string { return strings.TrimPrefix(l.Pod, "default/") }
 
-// Short is enough of a uid to tell two incarnations apart.
+// Short returns enough of the UID to tell two incarnations apart.
 func (l *lane) Short() string { return l.UID[:min(8, len(l.UID))] }
 
 const (
@@ -107,8 +107,8 @@ const (
 	rowHeight = 17
 )
 
-// lanesOf are the incarnations, those of one pod beside each other, in the order in which
-// pods were first heard of.
+// lanesOf returns the lanes of all incarnations. Those of one pod are together, and pods are in the
+// order of their first events.
 func lanesOf(events []history.Event) []*lane {
 	lanes, byUID, byCause := incarnations(events)
 	for _, e := range events {
@@ -117,28 +117,28 @@ func lanesOf(events []history.Event) []*lane {
 			l = byCause[e.Cause]
 		}
 		if l != nil {
-			l.hear(e)
+			l.addEvent(e)
 		}
 	}
 	lanes = slices.DeleteFunc(lanes, func(l *lane) bool { return l.Pod == "" })
 	first := map[string]int64{}
 	for _, l := range lanes {
-		if born, known := first[l.Pod]; !known || l.life.born < born {
-			first[l.Pod] = l.life.born
+		if born, known := first[l.Pod]; !known || l.record.firstSeen < born {
+			first[l.Pod] = l.record.firstSeen
 		}
 	}
 	slices.SortStableFunc(lanes, func(a, b *lane) int {
-		return cmp.Or(cmp.Compare(first[a.Pod], first[b.Pod]), cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.life.born, b.life.born))
+		return cmp.Or(cmp.Compare(first[a.Pod], first[b.Pod]), cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.record.firstSeen, b.record.firstSeen))
 	})
 	for i, l := range lanes {
 		l.Again = i > 0 && lanes[i-1].Pod == l.Pod
-		l.conclude()
+		l.setVerdict()
 	}
 	return lanes
 }
 
-// incarnations are lanes that have heard nothing yet, in the order in which they were first
-// heard of, and found by uid and by the operations that have changed them.
+// incarnations returns empty lanes in the order of their first events, indexed by UID and by the
+// operations that changed them.
 func incarnations(events []history.Event) (lanes []*lane, byUID, byCause map[string]*lane) {
 	byUID, byCause = map[string]*lane{}, map[string]*lane{}
 	for _, e := range events {
@@ -159,19 +159,19 @@ func incarnations(events []history.Event) (lanes []*lane, byUID, byCause map[str
 	return lanes, byUID, byCause
 }
 
-// hear takes up an event of the incarnation's.
-func (l *lane) hear(e history.Event) {
-	v := &l.life
+// addEvent adds an event of the incarnation.
+func (l *lane) addEvent(e history.Event) {
+	v := &l.record
 	v.events = append(v.events, e)
-	if v.born == 0 {
-		v.born = e.Ended
+	if v.firstSeen == 0 {
+		v.firstSeen = e.Ended
 	}
-	v.until = max(v.until, e.Ended)
+	v.lastSeen = max(v.lastSeen, e.Ended)
 	if of, ok := containerOf(e.Fact); ok {
 		l.Pod = cmp.Or(l.Pod, of.Pod)
-		l.hearContainer(e, of)
+		l.addContainerEvent(e, of)
 		switch e.Fact.(type) {
-		case history.Start, history.TakeUp:
+		case history.Start, history.Recover:
 			l.Node = cmp.Or(l.Node, nodeOf(e.Process))
 		}
 		return
@@ -179,7 +179,7 @@ func (l *lane) hear(e history.Event) {
 	switch f := e.Fact.(type) {
 	case history.Commit:
 		l.Pod, l.Node = f.Key, cmp.Or(f.Node, l.Node)
-		l.hearCommit(e, f)
+		l.addCommit(e, f)
 	case history.KubeletTerm:
 		v.stopping = cmp.Or(v.stopping, e.Ended)
 	case history.KubeletFinal:
@@ -191,11 +191,11 @@ func (l *lane) hear(e history.Event) {
 	case history.Unmount:
 		v.umount = e.Ended
 	}
-	l.Pod = cmp.Or(l.Pod, field(e.Fact, "Pod"))
+	l.Pod = cmp.Or(l.Pod, textField(e.Fact, "Pod"))
 }
 
-func (l *lane) hearCommit(e history.Event, f history.Commit) {
-	v := &l.life
+func (l *lane) addCommit(e history.Event, f history.Commit) {
+	v := &l.record
 	v.created = cmp.Or(v.created, e.Ended)
 	if f.Deadline != nil && v.marked == 0 {
 		v.marked, v.markedAt, v.grace = e.Ended, e.Wall, seconds(f.Grace)
@@ -205,22 +205,22 @@ func (l *lane) hearCommit(e history.Event, f history.Commit) {
 	}
 }
 
-func (l *lane) hearContainer(e history.Event, of history.Of) {
-	i := slices.IndexFunc(l.life.containers, func(c *container) bool { return c.id == of.Container })
+func (l *lane) addContainerEvent(e history.Event, of history.ContainerRef) {
+	i := slices.IndexFunc(l.record.containers, func(c *containerTimes) bool { return c.id == of.Container })
 	if i < 0 {
-		i = len(l.life.containers)
-		l.life.containers = append(l.life.containers, &container{id: of.Container, name: of.Called})
+		i = len(l.record.containers)
+		l.record.containers = append(l.record.containers, &containerTimes{id: of.Container, name: of.ContainerName})
 	}
-	c := l.life.containers[i]
-	c.name = cmp.Or(c.name, of.Called)
+	c := l.record.containers[i]
+	c.name = cmp.Or(c.name, of.ContainerName)
 	switch f := e.Fact.(type) {
 	case history.Start:
 		c.start = e.Ended
-	case history.TakeUp:
+	case history.Recover:
 		c.start = cmp.Or(c.start, e.Ended)
 	case history.Exit:
 		c.exit, c.exited, c.code = e.Began, true, f.Code
-		l.life.diedAt = e.Wall
+		l.record.exitedAt = e.Wall
 	case history.PreStopBegin:
 		c.hookBegan, c.hooked = e.Ended, true
 	case history.PreStopEnd:
@@ -230,13 +230,13 @@ func (l *lane) hearContainer(e history.Event, of history.Of) {
 	}
 }
 
-// alive reports whether a container runs at the end of the history.
-func (v *life) alive() bool {
-	return slices.ContainsFunc(v.containers, func(c *container) bool { return c.start > 0 && !c.exited })
+// isRunning reports whether a container runs at the end of the history.
+func (v *podRecord) isRunning() bool {
+	return slices.ContainsFunc(v.containers, func(c *containerTimes) bool { return c.start > 0 && !c.exited })
 }
 
-// died is when the last container ended; 0 while one is alive.
-func (v *life) died() int64 {
+// endedAt returns when the last container ended; 0 while one runs.
+func (v *podRecord) endedAt() int64 {
 	last := int64(0)
 	for _, c := range v.containers {
 		if c.start > 0 && !c.exited {
@@ -247,37 +247,37 @@ func (v *life) died() int64 {
 	return last
 }
 
-// conclude says what became of the incarnation, and tells its deletion.
-func (l *lane) conclude() {
-	v := &l.life
+// setVerdict says what happened to the incarnation, and adds the steps of its deletion.
+func (l *lane) setVerdict() {
+	v := &l.record
 	took := v.removedAt.Sub(v.markedAt)
-	outlived := v.removed > 0 && len(v.containers) > 0 && (v.alive() || v.died() > v.removed)
+	outlived := v.removed > 0 && len(v.containers) > 0 && (v.isRunning() || v.endedAt() > v.removed)
 	switch {
-	case v.removed > 0 && v.alive():
+	case v.removed > 0 && v.isRunning():
 		l.Word, l.Verdict = "orphan", "the API has forgotten it, and it runs"
 	case outlived:
-		l.Word, l.Verdict = "forced", "forced, and ran on for "+brief(max(v.diedAt.Sub(v.removedAt), 0))
+		l.Word, l.Verdict = "forced", "forced, and ran on for "+formatBriefly(max(v.exitedAt.Sub(v.removedAt), 0))
 	case v.removed > 0 && v.marked > 0:
-		l.Word, l.Verdict = "gone", fmt.Sprintf("gone in %s, grace %ds", brief(max(took, 0)), v.grace)
+		l.Word, l.Verdict = "gone", fmt.Sprintf("gone in %s, grace %ds", formatBriefly(max(took, 0)), v.grace)
 	case v.removed > 0:
 		l.Word, l.Verdict = "gone", "removed at once"
 	case v.marked > 0:
 		l.Word, l.Verdict = "terminating", fmt.Sprintf("still Terminating, grace %ds", v.grace)
-	case v.alive():
+	case v.isRunning():
 		l.Word, l.Verdict = "running", "runs"
 	default:
 		l.Word, l.Verdict = "running", "there"
 	}
-	if t, deleted := timeline.Of(v.events, l.Pod, l.UID); deleted {
+	if t, deleted := timeline.Find(v.events, l.Pod, l.UID); deleted {
 		l.Steps = t.Steps
 	}
 }
 
-// instants are all that have to be on the axis.
+// instants returns all instants that must be on the axis.
 func instants(lanes []*lane, troubles []*trouble) []int64 {
 	var all []int64
 	for _, l := range lanes {
-		for _, e := range l.life.events {
+		for _, e := range l.record.events {
 			all = append(all, e.Ended)
 		}
 	}

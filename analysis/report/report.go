@@ -1,21 +1,20 @@
-// Package report makes one page of what a cluster has written down: a swim-lane for each
-// incarnation of a pod, what was broken meanwhile, and what became of every promise, with
-// counter-examples at their places in the lanes. The page is one HTML file that needs
-// nothing else. It is pure: the same history makes the same bytes.
+// Package report renders the history of a cluster as one page. It shows a swim-lane for each
+// incarnation of a pod, the troubles meanwhile, and the verdict on every invariant, with the events
+// of counter-examples pinned to the lanes. The page is a single HTML file without external
+// resources. The package is pure: equal histories give equal bytes.
 //
-//	report.go    what goes in, and the page as it is written
-//	axis.go      where an instant is on the page
-//	lanes.go     a pod's incarnation: its bars and marks
-//	facts.go     what an event is about, and how it is said
-//	troubles.go  what was broken, and where that is shown
-//	verdicts.go  what became of the promises
+//	report.go    the input, and the page as it is written
+//	axis.go      the position of an instant on the page
+//	lanes.go     the incarnation of a pod: its bars and marks
+//	facts.go     which pod an event is about, and its text
+//	troubles.go  the troubles, and where they are shown
+//	verdicts.go  the verdicts on the invariants
 //	page.html    the page; page.css and page.js are put into it
 //
 // # Time
 //
-// Things are where the machine's monotonic clock has them, so that their order is true
-// whatever a cluster's clock does; the labels are the cluster's clock. Stretches in which
-// nothing happens are drawn short.
+// Positions use the machine's monotonic clock, so that the order is right whatever a cluster's
+// clock does. Labels show cluster time. Stretches in which nothing happens are drawn short.
 package report
 
 import (
@@ -34,18 +33,18 @@ import (
 // ErrNothing says that a history has nothing to show.
 var ErrNothing = errors.New("there is nothing to show: no process has written down anything about a pod")
 
-// Input is what a page is made of.
+// Input holds what a page is made of.
 type Input struct {
-	// Title is the page's.
+	// Title is the title of the page.
 	Title string
-	// Facts are shown under it: a seed, a command.
+	// Facts are shown under the title, for example a seed or a command.
 	Facts []Fact
-	// Log is what the processes have written down.
+	// Log holds the events that the processes recorded.
 	Log history.Log
-	// Results are what became of the promises; none when Unproven says why.
+	// Results holds the verdicts on the invariants. It is empty if Unproven says why.
 	Results  []guarantees.Result
 	Unproven error
-	// Notes are what a reader has to know, such as a database that could not be read.
+	// Notes are shown to the reader, for example that a database could not be read.
 	Notes []string
 }
 
@@ -63,29 +62,29 @@ type Page struct {
 	Splits   []split
 	Lanes    []*lane
 	Nodes    []string
-	// Compact shows lanes small at first.
+	// Compact shows small lanes at first.
 	Compact bool
 }
 
-// most lanes that are shown large at first.
-const mostLarge = 24
+// maxLargeLanes is how many lanes are shown large at first.
+const maxLargeLanes = 24
 
-// New makes a page; ErrNothing when there is nothing to show.
+// New returns a page, or ErrNothing if there is nothing to show.
 func New(in Input) (Page, error) {
 	lanes := lanesOf(in.Log.Events)
 	if len(lanes) == 0 {
 		return Page{}, ErrNothing
 	}
-	troubles := troublesOf(in.Log.Events, lanes)
+	troubles := findTroubles(in.Log.Events, lanes)
 	at := newAxis(in.Log.Events, instants(lanes, troubles))
-	splits := splitsOf(in.Log.Events, lanes, at)
+	splits := addSplits(in.Log.Events, lanes, at)
 	for _, l := range lanes {
-		l.place(at)
-		l.shade(troubles, at)
+		l.draw(at)
+		l.addTroubleBands(troubles, at)
 	}
 	p := Page{
 		Title: in.Title, Notes: in.Notes, Axis: at.view(), Lanes: lanes, Splits: splits,
-		Troubles: rowsOf(troubles, at), Compact: len(lanes) > mostLarge, Verdicts: verdictsOf(in, lanes, at),
+		Troubles: layOutTroubles(troubles, at), Compact: len(lanes) > maxLargeLanes, Verdicts: verdictsOf(in, lanes, at),
 	}
 	for _, l := range lanes {
 		if l.Node != "" && !slices.Contains(p.Nodes, l.Node) {
@@ -93,12 +92,12 @@ func New(in Input) (Page, error) {
 		}
 	}
 	slices.Sort(p.Nodes)
-	p.Facts = append(factsOf(in, p), in.Facts...)
+	p.Facts = append(summaryOf(in, p), in.Facts...)
 	return p, nil
 }
 
-// factsOf say how much there is.
-func factsOf(in Input, p Page) []Fact {
+// summaryOf returns the facts about the size of the history.
+func summaryOf(in Input, p Page) []Fact {
 	pods := map[string]bool{}
 	for _, l := range p.Lanes {
 		pods[l.Pod] = true
@@ -111,7 +110,7 @@ func factsOf(in Input, p Page) []Fact {
 		{"began", p.Axis.Began},
 		{"lasted", p.Axis.Lasted},
 		{"pods", fmt.Sprintf("%d, in %d incarnations", len(pods), len(p.Lanes))},
-		{"broken on purpose", fmt.Sprint(broken)},
+		{"troubles", fmt.Sprint(broken)},
 		{"split-brain windows", fmt.Sprint(len(p.Splits))},
 		{"events", fmt.Sprint(len(in.Log.Events))},
 	}
@@ -130,7 +129,7 @@ var (
 	scriptText string
 )
 
-// Write writes the page. Whatever names there are, nothing in them is markup.
+// Write writes the page. Names are escaped, so that no name becomes markup.
 func (p Page) Write(out io.Writer) error {
 	page, err := template.New("page").Funcs(template.FuncMap{
 		"percent": func(share float64) float64 { return 100 * share },

@@ -20,18 +20,20 @@ import (
 
 var update = flag.Bool("update", false, "write the golden file")
 
-// tale is a history made by hand: every event a second after the one before it.
-type tale struct {
+// historyBuilder builds a history by hand. Every event is a second after the one before it.
+type historyBuilder struct {
 	events []history.Event
 	at     int64
 	began  time.Time
 }
 
-func newTale() *tale { return &tale{began: time.Date(2030, 5, 1, 12, 0, 0, 0, time.UTC)} }
+func newHistoryBuilder() *historyBuilder {
+	return &historyBuilder{began: time.Date(2030, 5, 1, 12, 0, 0, 0, time.UTC)}
+}
 
-func (h *tale) after(seconds int64) *tale { h.at += seconds; return h }
+func (h *historyBuilder) after(seconds int64) *historyBuilder { h.at += seconds; return h }
 
-func (h *tale) says(process, cause string, fact history.Fact) *tale {
+func (h *historyBuilder) record(process, cause string, fact history.Fact) *historyBuilder {
 	h.at++
 	h.events = append(h.events, history.Event{
 		Sequence: uint64(len(h.events) + 1), Process: process, Cause: cause, Fact: fact,
@@ -40,8 +42,8 @@ func (h *tale) says(process, cause string, fact history.Fact) *tale {
 	return h
 }
 
-// life is a pod's from its creation to the end of its container, marked by the cause.
-func (h *tale) life(name, uid, node, cause string) *tale {
+// deletePod creates a pod, deletes it by the operation `cause`, and ends with its removal.
+func (h *historyBuilder) deletePod(name, uid, node, cause string) *historyBuilder {
 	commit := func(op string, revision int64, grace *int64, phase string) history.Commit {
 		c := history.Commit{Revision: revision, Resource: "pods", Key: "default/" + name, UID: uid, Op: op, Grace: grace, Node: node, Phase: phase}
 		if grace != nil {
@@ -50,70 +52,70 @@ func (h *tale) life(name, uid, node, cause string) *tale {
 		}
 		return c
 	}
-	of := history.Of{Pod: "default/" + name, UID: uid, Container: "c-" + uid, Called: "main"}
+	of := history.ContainerRef{Pod: "default/" + name, UID: uid, Container: "c-" + uid, ContainerName: "main"}
 	kubelet, runtime := "kubelet/"+node, "runtime/"+node
-	return h.says("apiserver", "create-"+uid, commit("ADDED", h.at, nil, "Pending")).
-		says(kubelet, "", history.KubeletSee{Pod: of.Pod, UID: uid, Op: "ADD"}).
-		says(kubelet, "", history.Mount{UID: uid, Volume: "data"}).
-		says(runtime, "", history.Start{Of: of, Scripted: true}).
-		says("apiserver", "", commit("MODIFIED", h.at, nil, "Running")).
+	return h.record("apiserver", "create-"+uid, commit("ADDED", h.at, nil, "Pending")).
+		record(kubelet, "", history.KubeletSee{Pod: of.Pod, UID: uid, Op: "ADD"}).
+		record(kubelet, "", history.Mount{UID: uid, Volume: "data"}).
+		record(runtime, "", history.Start{ContainerRef: of, Scripted: true}).
+		record("apiserver", "", commit("MODIFIED", h.at, nil, "Running")).
 		after(3).
-		says("apiserver", cause, history.OpCall{Who: "client:admin", Verb: "delete", Resource: "pods", Key: of.Pod}).
-		says("apiserver", cause, commit("MODIFIED", h.at, new(int64(9)), "Running")).
-		says(kubelet, "", history.KubeletSee{Pod: of.Pod, UID: uid, Op: "UPDATE", Grace: new(int64(9))}).
-		says(kubelet, "", history.KubeletTerm{Pod: of.Pod, UID: uid, Grace: 9}).
-		says(runtime, "", history.PreStopBegin{Of: of}).
-		says(runtime, "", history.PreStopEnd{Of: of}).
-		says(runtime, "", history.Signal{Of: of, Signal: "SIGTERM"}).
+		record("apiserver", cause, history.OpCall{Identity: "client:admin", Verb: "delete", Resource: "pods", Key: of.Pod}).
+		record("apiserver", cause, commit("MODIFIED", h.at, new(int64(9)), "Running")).
+		record(kubelet, "", history.KubeletSee{Pod: of.Pod, UID: uid, Op: "UPDATE", Grace: new(int64(9))}).
+		record(kubelet, "", history.KubeletTerm{Pod: of.Pod, UID: uid, Grace: 9}).
+		record(runtime, "", history.PreStopBegin{ContainerRef: of}).
+		record(runtime, "", history.PreStopEnd{ContainerRef: of}).
+		record(runtime, "", history.Signal{ContainerRef: of, Signal: "SIGTERM"}).
 		after(6).
-		says(runtime, "", history.Signal{Of: of, Signal: "SIGKILL"}).
-		says(runtime, "", history.Exit{Of: of, Code: 137}).
-		says(kubelet, "", history.KubeletStuck{Pod: of.Pod, UID: uid, Doing: "unmount", Err: "busy"}).
-		says(kubelet, "", history.Unmount{UID: uid, Volume: "data"}).
-		says(runtime, "", history.SandboxStop{Pod: of.Pod, UID: uid}).
-		says(kubelet, "", history.KubeletStatus{Pod: of.Pod, UID: uid, Phase: "Failed"}).
-		says(kubelet, "", history.KubeletFinal{Pod: of.Pod, UID: uid}).
-		says("apiserver", "final-"+uid, commit("DELETED", h.at, new(int64(0)), "Failed"))
+		record(runtime, "", history.Signal{ContainerRef: of, Signal: "SIGKILL"}).
+		record(runtime, "", history.Exit{ContainerRef: of, Code: 137}).
+		record(kubelet, "", history.KubeletStuck{Pod: of.Pod, UID: uid, Doing: "unmount", Err: "busy"}).
+		record(kubelet, "", history.Unmount{UID: uid, Volume: "data"}).
+		record(runtime, "", history.SandboxStop{Pod: of.Pod, UID: uid}).
+		record(kubelet, "", history.KubeletStatus{Pod: of.Pod, UID: uid, Phase: "Failed"}).
+		record(kubelet, "", history.KubeletFinal{Pod: of.Pod, UID: uid}).
+		record("apiserver", "final-"+uid, commit("DELETED", h.at, new(int64(0)), "Failed"))
 }
 
-func (h *tale) input(t *testing.T) Input {
+func (h *historyBuilder) input(t *testing.T) Input {
 	t.Helper()
-	return Input{Title: "A tale", Log: history.Merge(h.events, 1), Facts: []Fact{{"seed", "17"}}, Notes: []string{"the database was not read"}}
+	return Input{Title: "A history", Log: history.Merge(h.events, 1), Facts: []Fact{{"seed", "17"}}, Notes: []string{"the database was not read"}}
 }
 
-// whole is a tale with everything that a page can show.
-func whole(t *testing.T) Input {
+// fullInput is the input of a page that shows everything a page can show.
+func fullInput(t *testing.T) Input {
 	t.Helper()
 	cut := json.RawMessage(`{"name":"n1","spec":{"parties":["node-1"],"direction":"from-node"}}`)
 	hang := json.RawMessage(`{"name":"n2","spec":{"point":"volume.unmount","effect":{"type":"hang"},"where":{"node":"node-1"}}}`)
-	h := newTale()
-	h.life("web", "uid-1", "node-1", "op-1")
-	h.says("bus", "", history.FaultBegin{Trouble: history.Trouble{Kind: history.TroubleCut, What: "n1", Off: []string{"node-1"}, Arguments: cut}}).
-		says("bus", "", history.FaultBegin{Trouble: history.Trouble{Kind: history.TroubleFault, What: "n2", Arguments: hang}}).
-		says("supervisor", "", history.FaultBegin{Trouble: history.Trouble{Kind: history.TroubleDown, What: "kubelet/node-2"}}).
-		says("kubelet/node-1", "", history.FaultHit{Fault: "n2", Point: "volume.unmount"})
-	h.life("web", "uid-2", "node-1", "op-2")
-	h.says("bus", "", history.FaultEnd{Trouble: history.Trouble{Kind: history.TroubleCut, What: "n1"}})
-	// db is forced away, and two of it run.
-	db := func(uid string) history.Of {
-		return history.Of{Pod: "default/db-0", UID: uid, Container: "c-" + uid, Called: "main"}
+	h := newHistoryBuilder()
+	h.deletePod("web", "uid-1", "node-1", "op-1")
+	h.record("bus", "", history.FaultBegin{Trouble: history.Trouble{Kind: history.TroubleCut, What: "n1", CutOff: []string{"node-1"}, Arguments: cut}}).
+		record("bus", "", history.FaultBegin{Trouble: history.Trouble{Kind: history.TroubleFault, What: "n2", Arguments: hang}}).
+		record("supervisor", "", history.FaultBegin{Trouble: history.Trouble{Kind: history.TroubleDown, What: "kubelet/node-2"}}).
+		record("kubelet/node-1", "", history.FaultTrigger{Fault: "n2", Point: "volume.unmount"})
+	h.deletePod("web", "uid-2", "node-1", "op-2")
+	h.record("bus", "", history.FaultEnd{Trouble: history.Trouble{Kind: history.TroubleCut, What: "n1"}})
+	// db is force-deleted, and two incarnations of it run.
+	db := func(uid string) history.ContainerRef {
+		return history.ContainerRef{Pod: "default/db-0", UID: uid, Container: "c-" + uid, ContainerName: "main"}
 	}
 	pod := func(uid, op, node string) history.Commit {
 		return history.Commit{Resource: "pods", Key: "default/db-0", UID: uid, Op: op, Node: node, Revision: h.at}
 	}
-	h.says("apiserver", "", pod("uid-3", "ADDED", "node-1")).says("runtime/node-1", "", history.Start{Of: db("uid-3")}).
-		says("apiserver", "op-3", pod("uid-3", "DELETED", "node-1")).
-		says("apiserver", "", pod("uid-4", "ADDED", "node-2")).says("runtime/node-2", "", history.Start{Of: db("uid-4")}).
-		after(4).says("runtime/node-1", "", history.Exit{Of: db("uid-3")}).
-		after(600).life("late", "uid-5", "node-2", "op-5")
+	h.record("apiserver", "", pod("uid-3", "ADDED", "node-1")).record("runtime/node-1", "", history.Start{ContainerRef: db("uid-3")}).
+		record("apiserver", "op-3", pod("uid-3", "DELETED", "node-1")).
+		record("apiserver", "", pod("uid-4", "ADDED", "node-2")).record("runtime/node-2", "", history.Start{ContainerRef: db("uid-4")}).
+		after(4).record("runtime/node-1", "", history.Exit{ContainerRef: db("uid-3")}).
+		after(600).deletePod("late", "uid-5", "node-2", "op-5")
 	in := h.input(t)
 	in.Results = []guarantees.Result{
-		{Property: guarantees.Property{ID: "A1", Promise: "no acknowledged write is lost"}, Verdict: guarantees.Held, Cases: 7},
+		{Invariant: guarantees.Invariant{ID: "A1", Statement: "no acknowledged write is lost"}, Verdict: guarantees.Held, Cases: 7},
 		{
-			Property: guarantees.Property{ID: "K3", Promise: "SIGKILL never comes early"}, Verdict: guarantees.Broken, Cases: 3, Times: 1,
-			First: &guarantees.Counterexample{What: "SIGKILL came early", Against: []history.Event{h.events[9], h.events[13], {Sequence: 1, Fact: h.events[6].Fact}}},
+			Invariant: guarantees.Invariant{ID: "K3", Statement: "SIGKILL never comes early"}, Verdict: guarantees.Violated, Cases: 3, Violations: 1,
+			First: &guarantees.Counterexample{What: "SIGKILL came early", Events: []history.Event{h.events[9], h.events[13], {Sequence: 1, Fact: h.events[6].Fact}}},
 		},
-		{Property: guarantees.Property{ID: "L11", Promise: "the end is the same"}, Verdict: guarantees.NotCheckable, Why: "needs two runs"},
+		{Invariant: guarantees.Invariant{ID: "L11", Statement: "the end is the same"}, Verdict: guarantees.NotCheckable, Why: "needs two runs"},
 	}
 	return in
 }
@@ -131,17 +133,17 @@ func page(t *testing.T, in Input) string {
 	return out.String()
 }
 
-// body is a page without what is the same in all.
-func body(html string) string {
+// pageBody returns the parts of a page that depend on its input.
+func pageBody(html string) string {
 	html = html[strings.Index(html, "<body"):]
 	from, to := strings.Index(html, "<svg class=\"defs\""), strings.Index(html, "<div class=\"pane\"")
 	return html[:from] + html[to:strings.Index(html, "<script>")]
 }
 
-// TestGolden holds the page of a tale against the one that was looked at. -update writes it.
+// TestGolden compares a page with the golden file. -update rewrites it.
 func TestGolden(t *testing.T) {
-	got := body(page(t, whole(t)))
-	path := filepath.Join("testdata", "tale.html")
+	got := pageBody(page(t, fullInput(t)))
+	path := filepath.Join("testdata", "page.html")
 	if *update {
 		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
 			t.Fatal(err)
@@ -154,7 +156,7 @@ func TestGolden(t *testing.T) {
 	if got != string(want) {
 		t.Errorf("the page differs from %s:\n%s", path, firstDifference(got, string(want)))
 	}
-	if again := body(page(t, whole(t))); again != got {
+	if again := pageBody(page(t, fullInput(t))); again != got {
 		t.Error("the same history made two pages")
 	}
 }
@@ -168,10 +170,9 @@ func firstDifference(got, want string) string {
 	return "it ends early"
 }
 
-// TestFlagsAreInTheLanes: every event of a counter-example that is about a pod has a place to
-// go to.
-func TestFlagsAreInTheLanes(t *testing.T) {
-	html := page(t, whole(t))
+// TestPinsAreInLanes: every event of a counter-example that is about a pod links to a pin.
+func TestPinsAreInLanes(t *testing.T) {
+	html := page(t, fullInput(t))
 	for _, anchor := range []string{"K3-1", "K3-2", "K3-3"} {
 		if !strings.Contains(html, `href="#`+anchor+`"`) || !strings.Contains(html, `id="`+anchor+`"`) {
 			t.Errorf("%s leads nowhere", anchor)
@@ -179,8 +180,7 @@ func TestFlagsAreInTheLanes(t *testing.T) {
 	}
 }
 
-// TestAbsurdTimes: a history whose times are further apart than a number can tell, or a duration,
-// has a page.
+// TestAbsurdTimes renders histories with times farther apart than an int64 or a duration holds.
 func TestAbsurdTimes(t *testing.T) {
 	first, last := time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
 	for what, change := range map[string]func(begin, end *history.Event){
@@ -193,7 +193,7 @@ func TestAbsurdTimes(t *testing.T) {
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
-			h := newTale().life("web", "uid-1", "node-1", "op-1")
+			h := newHistoryBuilder().deletePod("web", "uid-1", "node-1", "op-1")
 			change(&h.events[0], &h.events[len(h.events)-1])
 			if html := page(t, h.input(t)); strings.Contains(html, "NaN") || strings.Contains(html, "Inf") {
 				t.Error("a place on the page is no number")
@@ -202,19 +202,20 @@ func TestAbsurdTimes(t *testing.T) {
 	}
 }
 
-// TestNoClockIsRight: a history in which every clock was set wrong is drawn by what they showed.
+// TestNoClockIsRight renders a history in which every clock was skewed by the times that they
+// showed.
 func TestNoClockIsRight(t *testing.T) {
 	skew := json.RawMessage(`{"name":"s","spec":{"point":"clock.skew","effect":{"type":"value","value":"1h"},"where":{"process":"*"}}}`)
-	h := newTale().says("bus", "", history.FaultBegin{Trouble: history.Trouble{Kind: history.TroubleFault, What: "s", Arguments: skew}}).
-		life("web", "uid-1", "node-1", "op-1")
+	h := newHistoryBuilder().record("bus", "", history.FaultBegin{Trouble: history.Trouble{Kind: history.TroubleFault, What: "s", Arguments: skew}}).
+		deletePod("web", "uid-1", "node-1", "op-1")
 	if html := page(t, h.input(t)); !strings.Contains(html, "2030-05-01") {
 		t.Error("want what the clocks showed")
 	}
 }
 
-// TestNothingFromElsewhere: the page loads nothing.
-func TestNothingFromElsewhere(t *testing.T) {
-	html := page(t, whole(t))
+// TestNoExternalResources: the page loads nothing.
+func TestNoExternalResources(t *testing.T) {
+	html := page(t, fullInput(t))
 	for _, word := range []string{"http:", "https:", "src=", "@import", "url(http", "<link"} {
 		if strings.Contains(html, word) {
 			t.Errorf("the page holds %q", word)
@@ -222,17 +223,17 @@ func TestNothingFromElsewhere(t *testing.T) {
 	}
 }
 
-// TestHostileNames: a name that is markup stays a name.
+// TestHostileNames: a name with markup is shown as text.
 func TestHostileNames(t *testing.T) {
 	const evil = `"><script>alert(1)</script><svg onload='x'>`
-	h := newTale().life(evil, evil, evil, evil)
-	h.says("bus", "", history.FaultBegin{Trouble: history.Trouble{Kind: history.TroubleKind(evil), What: evil}})
-	h.life("other", "uid-2", "node-1", "op-2")
+	h := newHistoryBuilder().deletePod(evil, evil, evil, evil)
+	h.record("bus", "", history.FaultBegin{Trouble: history.Trouble{Kind: history.TroubleKind(evil), What: evil}})
+	h.deletePod("other", "uid-2", "node-1", "op-2")
 	in := h.input(t)
 	in.Title, in.Facts, in.Notes, in.Unproven = evil, []Fact{{evil, evil}}, []string{evil}, errors.New(evil)
 	in.Results = []guarantees.Result{{
-		Property: guarantees.Property{ID: evil, Promise: evil}, Verdict: guarantees.Broken, Cases: 1, Times: 1,
-		First: &guarantees.Counterexample{What: evil, Against: h.events[:3]},
+		Invariant: guarantees.Invariant{ID: evil, Statement: evil}, Verdict: guarantees.Violated, Cases: 1, Violations: 1,
+		First: &guarantees.Counterexample{What: evil, Events: h.events[:3]},
 	}}
 	html := page(t, in)
 	for _, word := range []string{"<script>alert", "<svg onload", `"><` + "script"} {
@@ -246,15 +247,15 @@ func TestHostileNames(t *testing.T) {
 }
 
 func TestNothingToShow(t *testing.T) {
-	_, err := New(Input{Log: history.Merge(newTale().says("bus", "", history.KubeletBoot{Node: "node-1"}).events, 0)})
+	_, err := New(Input{Log: history.Merge(newHistoryBuilder().record("bus", "", history.KubeletBoot{Node: "node-1"}).events, 0)})
 	if !errors.Is(err, ErrNothing) {
 		t.Errorf("%v, want %v", err, ErrNothing)
 	}
 }
 
-// TestVerdictsOfLanes: what is said of an incarnation is what became of it.
+// TestVerdictsOfLanes checks what each lane says of its pod.
 func TestVerdictsOfLanes(t *testing.T) {
-	p, err := New(whole(t))
+	p, err := New(fullInput(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -272,43 +273,43 @@ func TestVerdictsOfLanes(t *testing.T) {
 	}
 }
 
-// TestAxis: what comes later is never further left, and a tick is where its time is.
+// TestAxis: later instants are never further left, and ticks are at the position of their time.
 func TestAxis(t *testing.T) {
-	in := whole(t)
+	in := fullInput(t)
 	lanes := lanesOf(in.Log.Events)
 	a := newAxis(in.Log.Events, instants(lanes, nil))
 	last := percent(0)
 	for _, e := range in.Log.Events {
-		x := a.x(e.Ended)
+		x := a.position(e.Ended)
 		if x < last || x < 0 || x > 100 {
 			t.Fatalf("%d is at %v, behind %v", e.Ended, x, last)
 		}
-		if off := a.shows(a.when(e.Wall)).Sub(e.Wall).Abs(); off > time.Second {
+		if off := a.clusterTime(a.instantOf(e.Wall)).Sub(e.Wall).Abs(); off > time.Second {
 			t.Fatalf("%v is found %v away", e.Wall, off)
 		}
 		last = x
 	}
 }
 
-// TestStalls shows a process that stood still, and one that was paused for as long only as that.
+// TestStalls shows a pause only once if it was requested and also noticed by its process.
 func TestStalls(t *testing.T) {
 	paused := history.Trouble{Kind: history.TroublePaused, What: "kubelet/node-1"}
-	h := newTale().life("web", "uid-1", "node-1", "op-1")
-	h.after(5).says("apiserver", "", history.Stall{})
+	h := newHistoryBuilder().deletePod("web", "uid-1", "node-1", "op-1")
+	h.after(5).record("apiserver", "", history.Stall{})
 	h.events[len(h.events)-1].Began -= 4 * int64(time.Second)
-	h.says("supervisor", "", history.FaultBegin{Trouble: paused}).after(5).says("supervisor", "", history.FaultEnd{Trouble: paused})
-	h.says("kubelet/node-1", "", history.Stall{})
+	h.record("supervisor", "", history.FaultBegin{Trouble: paused}).after(5).record("supervisor", "", history.FaultEnd{Trouble: paused})
+	h.record("kubelet/node-1", "", history.Stall{})
 	h.events[len(h.events)-1].Began -= 7 * int64(time.Second)
 	h.events[len(h.events)-1].Ended -= int64(time.Second) / 2
-	h.says("supervisor", "", history.FaultBegin{Trouble: paused}).says("supervisor", "", history.FaultEnd{Trouble: paused})
-	h.after(9).says("kubelet/node-1", "", history.Stall{})
+	h.record("supervisor", "", history.FaultBegin{Trouble: paused}).record("supervisor", "", history.FaultEnd{Trouble: paused})
+	h.after(9).record("kubelet/node-1", "", history.Stall{})
 	h.events[len(h.events)-1].Began -= 20 * int64(time.Second)
-	h.life("web", "uid-2", "node-1", "op-2")
-	var told []string
-	for _, trouble := range troublesOf(h.input(t).Log.Events, lanesOf(h.input(t).Log.Events)) {
-		told = append(told, trouble.text)
+	h.deletePod("web", "uid-2", "node-1", "op-2")
+	var texts []string
+	for _, trouble := range findTroubles(h.input(t).Log.Events, lanesOf(h.input(t).Log.Events)) {
+		texts = append(texts, trouble.text)
 	}
-	if want := []string{"apiserver stood still", "kubelet/node-1 stood still", "kubelet/node-1 paused", "kubelet/node-1 paused"}; !slices.Equal(told, want) {
-		t.Errorf("told %q, want %q", told, want)
+	if want := []string{"apiserver stood still", "kubelet/node-1 stood still", "kubelet/node-1 paused", "kubelet/node-1 paused"}; !slices.Equal(texts, want) {
+		t.Errorf("troubles %q, want %q", texts, want)
 	}
 }

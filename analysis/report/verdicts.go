@@ -8,31 +8,31 @@ import (
 	"github.com/podfall/podfall/internal/history"
 )
 
-// verdicts are what became of the promises.
+// verdicts holds the invariants by verdict.
 type verdicts struct {
-	// Unproven says why nothing was checked; empty when it was.
+	// Unproven says why nothing was checked; empty if it was.
 	Unproven                   string
-	Held, Broken, NotCheckable []promise
+	Held, Broken, NotCheckable []invariantRow
 }
 
-// promise is one of them.
-type promise struct {
-	ID, Promise  string
-	Cases, Times int
-	Why, What    string
-	Against      []evidence
-	Left         int
+// invariantRow is the verdict on one invariant.
+type invariantRow struct {
+	ID, Statement     string
+	Cases, Violations int
+	Why, What         string
+	Events            []eventRow
+	Left              int
 }
 
-// evidence is an event of a counter-example.
-type evidence struct {
-	// Anchor is where it is on the page; empty for nowhere.
+// eventRow is an event of a counter-example.
+type eventRow struct {
+	// Anchor is the id of the event's pin on the page; empty if it has none.
 	Anchor, Number        string
 	When, Who, Name, Text string
 }
 
-// mostEvidence is how many events of a counter-example are shown.
-const mostEvidence = 12
+// maxEvents limits the events that are shown of a counter-example.
+const maxEvents = 12
 
 func verdictsOf(in Input, lanes []*lane, a axis) verdicts {
 	var v verdicts
@@ -40,17 +40,17 @@ func verdictsOf(in Input, lanes []*lane, a axis) verdicts {
 		v.Unproven = in.Unproven.Error()
 	}
 	for _, r := range in.Results {
-		p := promise{ID: r.ID, Promise: r.Promise, Cases: r.Cases, Times: r.Times, Why: r.Why}
+		p := invariantRow{ID: r.ID, Statement: r.Statement, Cases: r.Cases, Violations: r.Violations, Why: r.Why}
 		switch r.Verdict {
-		case guarantees.Broken:
+		case guarantees.Violated:
 			p.What = r.First.What
-			p.Left = max(0, len(r.First.Against)-mostEvidence)
-			for i, e := range r.First.Against[:min(mostEvidence, len(r.First.Against))] {
-				p.Against = append(p.Against, show(r.ID, i+1, e, in.Log.Events, lanes, a))
+			p.Left = max(0, len(r.First.Events)-maxEvents)
+			for i, e := range r.First.Events[:min(maxEvents, len(r.First.Events))] {
+				p.Events = append(p.Events, pinEvent(r.ID, i+1, e, in.Log.Events, lanes, a))
 			}
 			v.Broken = append(v.Broken, p)
 		case guarantees.Held:
-			p.Why = r.Partly
+			p.Why = r.Limits
 			v.Held = append(v.Held, p)
 		case guarantees.NotCheckable:
 			v.NotCheckable = append(v.NotCheckable, p)
@@ -59,27 +59,27 @@ func verdictsOf(in Input, lanes []*lane, a axis) verdicts {
 	return v
 }
 
-// show sets a flag where an event is, if it is of a pod that has a lane.
-func show(id string, number int, e history.Event, events []history.Event, lanes []*lane, a axis) evidence { //nolint:revive // all that a flag is of
-	shown := evidence{Number: fmt.Sprint(number), Who: e.Process, Name: string(e.Fact.Name()), When: e.Wall.UTC().Format("15:04:05.000"), Text: fields(e)}
+// pinEvent pins an event to the lane of its pod, if there is one.
+func pinEvent(id string, number int, e history.Event, events []history.Event, lanes []*lane, a axis) eventRow { //nolint:revive // a pin needs all of these
+	row := eventRow{Number: fmt.Sprint(number), Who: e.Process, Name: string(e.Fact.Name()), When: e.Wall.UTC().Format("15:04:05.000"), Text: formatFields(e)}
 	if e.Process == "" {
-		shown.Who = "database"
+		row.Who = "database"
 	}
 	at, uid := e.Ended, uidOf(e.Fact)
-	if i := slices.IndexFunc(events, func(other history.Event) bool { return ofSame(e, other) }); i >= 0 {
+	if i := slices.IndexFunc(events, func(other history.Event) bool { return describesSame(e, other) }); i >= 0 {
 		at = events[i].Ended
 		uid = uidOf(events[i].Fact)
 	}
 	if l := laneOf(lanes, uid); l != nil && at > 0 {
-		shown.Anchor = fmt.Sprintf("%s-%d", id, number)
-		l.Pins = append(l.Pins, pin{ID: shown.Anchor, Number: shown.Number, X: a.x(at), Text: fmt.Sprintf("%s, event %d: %s %s", id, number, shown.Name, shown.Text)})
+		row.Anchor = fmt.Sprintf("%s-%d", id, number)
+		l.Pins = append(l.Pins, pin{ID: row.Anchor, Number: row.Number, X: a.position(at), Text: fmt.Sprintf("%s, event %d: %s %s", id, number, row.Name, row.Text)})
 	}
-	return shown
+	return row
 }
 
-// ofSame reports whether the other event says with a time and an object what this one says
-// without: a commit of the database, or a request whose commits are known.
-func ofSame(e, other history.Event) bool {
+// describesSame reports whether the other event adds a time and a pod to an event without them: a
+// commit of the database, or a request with known commits.
+func describesSame(e, other history.Event) bool {
 	commit, ok := other.Fact.(history.Commit)
 	if !ok || other.Ended == 0 {
 		return false

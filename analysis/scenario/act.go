@@ -18,11 +18,11 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// manager is who applies, in managedFields.
-const manager = "podfall-scenario"
+// fieldManager is the scenario's field manager in managedFields.
+const fieldManager = "podfall-scenario"
 
-// apply makes the objects of a manifest what it says, one after the other.
-func (p *Player) apply(ctx context.Context, manifest string) error {
+// apply applies the objects of a manifest one after the other.
+func (p *Runner) apply(ctx context.Context, manifest string) error {
 	documents := yaml.NewYAMLOrJSONDecoder(strings.NewReader(manifest), len(manifest))
 	for {
 		var obj unstructured.Unstructured
@@ -42,11 +42,11 @@ func (p *Player) apply(ctx context.Context, manifest string) error {
 	}
 }
 
-func (p *Player) applyOne(ctx context.Context, obj *unstructured.Unstructured) error {
+func (p *Runner) applyOne(ctx context.Context, obj *unstructured.Unstructured) error {
 	gvk := obj.GroupVersionKind()
 	kind, ok := p.kinds.ByGVK(gvk)
 	if !ok {
-		if err := p.kinds.Load(ctx, p.cfg.World); err != nil {
+		if err := p.kinds.Load(ctx, p.cfg.Cluster); err != nil {
 			return err
 		}
 		if kind, ok = p.kinds.ByGVK(gvk); !ok {
@@ -64,12 +64,12 @@ func (p *Player) applyOne(ctx context.Context, obj *unstructured.Unstructured) e
 		return err
 	}
 	force := true
-	_, err = p.cfg.World.Patch(ctx, target, types.ApplyPatchType, body, metav1.PatchOptions{FieldManager: manager, Force: &force})
+	_, err = p.cfg.Cluster.Patch(ctx, target, types.ApplyPatchType, body, metav1.PatchOptions{FieldManager: fieldManager, Force: &force})
 	return err
 }
 
-func (p *Player) delete(ctx context.Context, d Delete) error {
-	target, err := p.target(ctx, d.Object)
+func (p *Runner) delete(ctx context.Context, d Delete) error {
+	target, err := p.resolve(ctx, d.Object)
 	if err != nil {
 		return err
 	}
@@ -78,36 +78,36 @@ func (p *Player) delete(ctx context.Context, d Delete) error {
 		opts.PropagationPolicy = &d.Propagation
 	}
 	if d.Background {
-		p.behind.Go(func() { _, _ = p.cfg.World.Delete(ctx, target, opts) })
+		p.background.Go(func() { _, _ = p.cfg.Cluster.Delete(ctx, target, opts) })
 		return nil
 	}
-	_, err = p.cfg.World.Delete(ctx, target, opts)
-	return wantedRefusal(d.Refused, err)
+	_, err = p.cfg.Cluster.Delete(ctx, target, opts)
+	return checkRefusal(d.Refused, err)
 }
 
-func (p *Player) evict(ctx context.Context, e Evict) error {
-	target, err := p.target(ctx, e.Object)
+func (p *Runner) evict(ctx context.Context, e Evict) error {
+	target, err := p.resolve(ctx, e.Object)
 	if err != nil {
 		return err
 	}
 	target.Subresource = "eviction"
 	body := fmt.Appendf(nil, `{"apiVersion":"policy/v1","kind":"Eviction","metadata":{"name":%q}}`, target.Name)
-	_, err = p.cfg.World.CreateRaw(ctx, target, kinds.ContentTypeJSON, body, metav1.CreateOptions{})
-	return wantedRefusal(e.Refused, err)
+	_, err = p.cfg.Cluster.CreateRaw(ctx, target, kinds.ContentTypeJSON, body, metav1.CreateOptions{})
+	return checkRefusal(e.Refused, err)
 }
 
-func (p *Player) patch(ctx context.Context, what Patch) error {
-	target, err := p.target(ctx, what.Object)
+func (p *Runner) patch(ctx context.Context, what Patch) error {
+	target, err := p.resolve(ctx, what.Object)
 	if err != nil {
 		return err
 	}
 	target.Subresource = what.Subresource
-	_, err = p.cfg.World.Patch(ctx, target, types.MergePatchType, bytes.TrimSpace(what.Merge), metav1.PatchOptions{FieldManager: manager})
-	return wantedRefusal(what.Refused, err)
+	_, err = p.cfg.Cluster.Patch(ctx, target, types.MergePatchType, bytes.TrimSpace(what.Merge), metav1.PatchOptions{FieldManager: fieldManager})
+	return checkRefusal(what.Refused, err)
 }
 
-// wantedRefusal compares what came of a request with the refusal that was wanted, if one was.
-func wantedRefusal(part string, err error) error {
+// checkRefusal compares a request's error with the wanted refusal. An empty part wants success.
+func checkRefusal(part string, err error) error {
 	switch {
 	case part == "":
 		return err
@@ -119,14 +119,14 @@ func wantedRefusal(part string, err error) error {
 	return nil
 }
 
-// remember keeps the UIDs of objects.
-func (p *Player) remember(ctx context.Context, names map[Ref]string) error {
+// rememberUIDs stores the UIDs of objects under names.
+func (p *Runner) rememberUIDs(ctx context.Context, names map[Ref]string) error {
 	for ref, name := range names {
-		target, err := p.target(ctx, ref)
+		target, err := p.resolve(ctx, ref)
 		if err != nil {
 			return err
 		}
-		obj, err := p.cfg.World.Get(ctx, target, metav1.GetOptions{})
+		obj, err := p.cfg.Cluster.Get(ctx, target, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}

@@ -19,55 +19,55 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// expect waits until everything is as expected, and sees to it that it stays so.
-func (p *Player) expect(ctx context.Context, e Expect) error {
+// checkExpect waits until everything is as expected, and then checks that it stays so.
+func (p *Runner) checkExpect(ctx context.Context, e Expect) error {
 	within := e.Within.Duration
 	if within == 0 {
-		within = usualWithin
+		within = defaultWithin
 	}
-	look := func(ctx context.Context) error { return p.look(ctx, e) }
-	if err := p.until(ctx, within, look); err != nil {
+	look := func(ctx context.Context) error { return p.checkNow(ctx, e) }
+	if err := p.pollUntil(ctx, within, look); err != nil {
 		return err
 	}
-	return p.throughout(ctx, e.Stays.Duration, look)
+	return p.pollThroughout(ctx, e.Stays.Duration, look)
 }
 
-// look is what is not as expected now.
-func (p *Player) look(ctx context.Context, e Expect) error {
+// checkNow returns what differs from the expectation now.
+func (p *Runner) checkNow(ctx context.Context, e Expect) error {
 	var wrong []error
 	if e.Object != "" {
-		wrong = append(wrong, p.lookAtObject(ctx, e))
+		wrong = append(wrong, p.checkObject(ctx, e))
 	}
 	if e.Node != nil {
-		wrong = append(wrong, p.lookAtNodes(ctx, *e.Node))
+		wrong = append(wrong, p.checkNodes(ctx, *e.Node))
 	}
 	return errors.Join(wrong...)
 }
 
-func (p *Player) lookAtObject(ctx context.Context, e Expect) error {
-	target, err := p.target(ctx, e.Object)
+func (p *Runner) checkObject(ctx context.Context, e Expect) error {
+	target, err := p.resolve(ctx, e.Object)
 	if err != nil {
 		return err
 	}
-	obj, err := p.cfg.World.Get(ctx, target, metav1.GetOptions{})
+	obj, err := p.cfg.Cluster.Get(ctx, target, metav1.GetOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return err
 	}
-	wrong := []error{p.identity(e, obj)}
+	wrong := []error{p.checkIdentity(e, obj)}
 	if obj != nil && !e.Gone {
-		wrong = append(wrong, p.unlike(e, obj), p.unshown(e, target.Kind, obj))
+		wrong = append(wrong, p.checkFields(e, obj), p.checkColumns(e, target.Kind, obj))
 	}
 	if e.Event != nil {
-		wrong = append(wrong, p.untold(ctx, *e.Event, target))
+		wrong = append(wrong, p.checkEvent(ctx, *e.Event, target))
 	}
 	if e.Why != nil {
-		wrong = append(wrong, p.unexplained(ctx, *e.Why, target))
+		wrong = append(wrong, p.checkWhy(ctx, *e.Why, target))
 	}
 	return errors.Join(wrong...)
 }
 
-// identity is whether there is an object, and whether it is the one.
-func (p *Player) identity(e Expect, obj kinds.Object) error {
+// checkIdentity checks whether the object exists, and whether it has the expected UID.
+func (p *Runner) checkIdentity(e Expect, obj kinds.Object) error {
 	other, not := strings.CutPrefix(e.UID, "!")
 	if e.UID == "" {
 		switch needed := e.Gone || len(e.Like) > 0 || len(e.Shows) > 0; {
@@ -78,7 +78,7 @@ func (p *Player) identity(e Expect, obj kinds.Object) error {
 		}
 		return fmt.Errorf("%s is not there", e.Object)
 	}
-	uid, err := p.uid(other)
+	uid, err := p.rememberedUID(other)
 	if err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func (p *Player) identity(e Expect, obj kinds.Object) error {
 	return nil
 }
 
-func (p *Player) unlike(e Expect, obj kinds.Object) error {
+func (p *Runner) checkFields(e Expect, obj kinds.Object) error {
 	if len(e.Like) == 0 {
 		return nil
 	}
@@ -106,11 +106,11 @@ func (p *Player) unlike(e Expect, obj kinds.Object) error {
 	if err != nil {
 		return err
 	}
-	return join(e.Object, Like(e.Like, got))
+	return joinMismatches(e.Object, Mismatches(e.Like, got))
 }
 
-// unshown compares columns with what kubectl get would print.
-func (p *Player) unshown(e Expect, kind kinds.Kind, obj kinds.Object) error {
+// checkColumns compares columns with what kubectl get would print.
+func (p *Runner) checkColumns(e Expect, kind kinds.Kind, obj kinds.Object) error {
 	if len(e.Shows) == 0 {
 		return nil
 	}
@@ -121,33 +121,33 @@ func (p *Player) unshown(e Expect, kind kinds.Kind, obj kinds.Object) error {
 		if at < 0 {
 			return fmt.Errorf("shows: %s has no column %s", kind.Kind, title)
 		}
-		if got := fmt.Sprint(table.Rows[0].Cells[at]); len(Like(want, got)) > 0 {
+		if got := fmt.Sprint(table.Rows[0].Cells[at]); len(Mismatches(want, got)) > 0 {
 			wrong = append(wrong, fmt.Sprintf("%s shows %s, want %s", title, got, want))
 		}
 	}
 	slices.Sort(wrong)
-	return join(e.Object, wrong)
+	return joinMismatches(e.Object, wrong)
 }
 
-func join(ref Ref, wrong []string) error {
+func joinMismatches(ref Ref, wrong []string) error {
 	if len(wrong) == 0 {
 		return nil
 	}
 	return fmt.Errorf("%s: %s", ref, strings.Join(wrong, "; "))
 }
 
-// untold is whether there is no such event.
-func (p *Player) untold(ctx context.Context, want Event, about podapi.Target) error {
+// checkEvent checks that the expected event exists.
+func (p *Runner) checkEvent(ctx context.Context, want Event, about podapi.Target) error {
 	kind, _ := kinds.ByResource("events")
 	namespace := about.Namespace
 	if namespace == "" {
 		namespace = metav1.NamespaceDefault
 	}
-	list, err := p.cfg.World.List(ctx, podapi.Target{Kind: kind, Namespace: namespace}, metav1.ListOptions{})
+	list, err := p.cfg.Cluster.List(ctx, podapi.Target{Kind: kind, Namespace: namespace}, metav1.ListOptions{})
 	if err != nil {
 		return err
 	}
-	var told []string
+	var events []string
 	for _, item := range list.Items {
 		event, ok := item.(*corev1.Event)
 		if !ok || event.InvolvedObject.Kind != about.Kind.Kind || event.InvolvedObject.Name != about.Name {
@@ -156,14 +156,14 @@ func (p *Player) untold(ctx context.Context, want Event, about podapi.Target) er
 		if event.Reason == want.Reason && strings.Contains(event.Message, want.Message) {
 			return nil
 		}
-		told = append(told, event.Reason+": "+event.Message)
+		events = append(events, event.Reason+": "+event.Message)
 	}
-	return fmt.Errorf("%s %s has no event %s %q; it has %q", about.Kind.Kind, about.Name, want.Reason, want.Message, told)
+	return fmt.Errorf("%s %s has no event %s %q; it has %q", about.Kind.Kind, about.Name, want.Reason, want.Message, events)
 }
 
-// unexplained compares the blockers that are named.
-func (p *Player) unexplained(ctx context.Context, want []string, about podapi.Target) error {
-	got, err := p.cfg.World.Why(ctx, about)
+// checkWhy compares the reported blockers.
+func (p *Runner) checkWhy(ctx context.Context, want []string, about podapi.Target) error {
+	got, err := p.cfg.Cluster.Why(ctx, about)
 	if err != nil {
 		return fmt.Errorf("why: %w", err)
 	}
@@ -174,13 +174,13 @@ func (p *Player) unexplained(ctx context.Context, want []string, about podapi.Ta
 	return nil
 }
 
-func (p *Player) lookAtNodes(ctx context.Context, want Node) error {
-	uid, err := p.uid(want.Pod)
+func (p *Runner) checkNodes(ctx context.Context, want Node) error {
+	uid, err := p.rememberedUID(want.Pod)
 	if err != nil {
 		return err
 	}
 	if want.Alive != nil {
-		alive, err := p.cfg.World.Alive(ctx, uid)
+		alive, err := p.cfg.Cluster.CountRunning(ctx, uid)
 		if err != nil {
 			return err
 		}
@@ -191,18 +191,19 @@ func (p *Player) lookAtNodes(ctx context.Context, want Node) error {
 	if want.Signals == nil && want.KilledAfter == nil {
 		return nil
 	}
-	sent, err := p.cfg.World.Signals(ctx, uid)
+	sent, err := p.cfg.Cluster.Signals(ctx, uid)
 	if err != nil {
 		return err
 	}
-	return wrongSignals(want, sent, p.cfg.Clock.Ahead(p.cfg.Late))
+	return checkSignals(want, sent, p.cfg.Clock.ClusterDuration(p.cfg.Late))
 }
 
-// sigkill is the signal that no program survives.
+// sigkill is the signal that no program can handle.
 const sigkill = "SIGKILL"
 
-// wrongSignals compares what was sent to a pod's containers, so late at most, with what was wanted.
-func wrongSignals(want Node, sent []history.Event, late time.Duration) error {
+// checkSignals compares the signals sent to a pod's containers with the expected ones. Times may be
+// later by late.
+func checkSignals(want Node, sent []history.Event, late time.Duration) error {
 	var names []string
 	var first, kill time.Time
 	for _, event := range sent {

@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// contains is how a wanted text begins that need only be a part of what is.
-const contains = "~"
+// containsPrefix marks a wanted text that must only be contained in the actual one.
+const containsPrefix = "~"
 
-// Like is what keeps got from being like want; nothing when it is. A mapping is like
-// another when each of its fields is; a list, when each of its items is like one of the
-// other's; null, when there is nothing; a text that begins with ~, when the rest is a part
-// of the other. Everything else must be the same. Both come from JSON.
-func Like(want, got any) []string { return unlike("", want, got) }
+// Mismatches returns how got differs from want; nothing if it matches. A mapping matches if each
+// wanted field matches. A list matches if each wanted item matches some item. Null matches an
+// absent value. A text with the prefix ~ matches if the rest is contained in the actual text.
+// Everything else must be equal. Both values come from JSON.
+func Mismatches(want, got any) []string { return mismatches("", want, got) }
 
-func unlike(at string, want, got any) []string {
+func mismatches(at string, want, got any) []string {
 	switch want := want.(type) {
 	case nil:
 		if got == nil {
@@ -23,54 +23,54 @@ func unlike(at string, want, got any) []string {
 		}
 	case map[string]any:
 		if fields, ok := got.(map[string]any); ok {
-			return unlikeFields(at, want, fields)
+			return fieldMismatches(at, want, fields)
 		}
 	case []any:
 		if items, ok := got.([]any); ok || got == nil {
-			return unlikeItems(at, want, items)
+			return itemMismatches(at, want, items)
 		}
 	case string:
 		text, ok := got.(string)
-		if part, partly := strings.CutPrefix(want, contains); ok && partly && strings.Contains(text, part) {
+		if part, partly := strings.CutPrefix(want, containsPrefix); ok && partly && strings.Contains(text, part) {
 			return nil
 		}
 		if ok && text == want {
 			return nil
 		}
 	default:
-		if fmt.Sprint(want) == fmt.Sprint(got) { // numbers come as int64 and as float64
+		if fmt.Sprint(want) == fmt.Sprint(got) { // numbers may be int64 or float64
 			return nil
 		}
 	}
-	return []string{fmt.Sprintf("%s is %s, want %s", at, shown(got), shown(want))}
+	return []string{fmt.Sprintf("%s is %s, want %s", at, formatValue(got), formatValue(want))}
 }
 
-func unlikeFields(at string, want, got map[string]any) (wrong []string) {
+func fieldMismatches(at string, want, got map[string]any) (wrong []string) {
 	names := make([]string, 0, len(want))
 	for name := range want {
 		names = append(names, name)
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		wrong = append(wrong, unlike(strings.TrimPrefix(at+"."+name, "."), want[name], got[name])...)
+		wrong = append(wrong, mismatches(strings.TrimPrefix(at+"."+name, "."), want[name], got[name])...)
 	}
 	return wrong
 }
 
-func unlikeItems(at string, want, got []any) (wrong []string) {
+func itemMismatches(at string, want, got []any) (wrong []string) {
 	if len(want) == 0 && len(got) > 0 {
 		return []string{fmt.Sprintf("%s has %d items, want none", at, len(got))}
 	}
 	for i, item := range want {
-		if !slices.ContainsFunc(got, func(have any) bool { return len(Like(item, have)) == 0 }) {
-			wrong = append(wrong, fmt.Sprintf("%s has nothing like item %d, %s, in %s", at, i, shown(item), shown(got)))
+		if !slices.ContainsFunc(got, func(have any) bool { return len(Mismatches(item, have)) == 0 }) {
+			wrong = append(wrong, fmt.Sprintf("%s has nothing like item %d, %s, in %s", at, i, formatValue(item), formatValue(got)))
 		}
 	}
 	return wrong
 }
 
-// shown is a value for a message.
-func shown(value any) string {
+// formatValue formats a value for a message.
+func formatValue(value any) string {
 	switch value := value.(type) {
 	case nil:
 		return "absent"

@@ -37,7 +37,7 @@ func TestLike(t *testing.T) {
 		{`{status: {phase: {a: b}}}`, "status.phase is"},
 		{`{status: {phase: Failed}, metadata: {name: other}}`, "metadata.name is"},
 	} {
-		got := strings.Join(Like(document(t, row.want), document(t, pod)), "; ")
+		got := strings.Join(Mismatches(document(t, row.want), document(t, pod)), "; ")
 		if (row.wrong == "") != (got == "") || !strings.Contains(got, row.wrong) {
 			t.Errorf("like %s: %q, want %q", row.want, got, row.wrong)
 		}

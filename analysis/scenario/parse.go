@@ -16,11 +16,11 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// maxFile is how many bytes a scenario may have, also with its aliases written out.
+// maxFile is the maximum size of a scenario in bytes, also after expanding its aliases.
 const maxFile = 1 << 20
 
-// Parse reads a scenario. Fields that do not exist, and values that cannot be, are errors
-// that name the step and the field.
+// Parse parses a scenario. Unknown fields and invalid values are errors that name the step and the
+// field.
 func Parse(file []byte) (Scenario, error) {
 	var s Scenario
 	if len(file) > maxFile {
@@ -37,10 +37,10 @@ func Parse(file []byte) (Scenario, error) {
 	if err := errors.Join(append(unknown, err)...); err != nil {
 		return s, err
 	}
-	return s, s.check()
+	return s, s.validate()
 }
 
-func (s Scenario) check() error {
+func (s Scenario) validate() error {
 	var wrong []error
 	for _, text := range validation.IsDNS1123Label(s.Name) {
 		wrong = append(wrong, fmt.Errorf("scenario %q: %s", s.Name, text))
@@ -60,21 +60,21 @@ func (s Scenario) check() error {
 		wrong = append(wrong, errors.New("steps: want at least one that expects something"))
 	}
 	for i, step := range s.Steps {
-		if err := step.check(); err != nil {
+		if err := step.validate(); err != nil {
 			wrong = append(wrong, fmt.Errorf("steps[%d]: %w", i, err))
 		}
 	}
 	return errors.Join(wrong...)
 }
 
-// chosen is one of several fields, of which one is to be set.
-type chosen struct {
+// alternative is one of several fields, of which exactly one must be set.
+type alternative struct {
 	name string
 	set  bool
 }
 
-// oneOf refuses none and several.
-func oneOf(fields ...chosen) error {
+// oneOf fails unless exactly one field is set.
+func oneOf(fields ...alternative) error {
 	var set, all []string
 	for _, f := range fields {
 		all = append(all, f.name)
@@ -83,20 +83,20 @@ func oneOf(fields ...chosen) error {
 		}
 	}
 	if len(set) != 1 {
-		return fmt.Errorf("has %s, want exactly one of %s", listed(set), strings.Join(all, ", "))
+		return fmt.Errorf("has %s, want exactly one of %s", joinNames(set), strings.Join(all, ", "))
 	}
 	return nil
 }
 
-func listed(names []string) string {
+func joinNames(names []string) string {
 	if len(names) == 0 {
 		return "none"
 	}
 	return strings.Join(names, " and ")
 }
 
-func (s Step) fields() []chosen {
-	return []chosen{
+func (s Step) alternatives() []alternative {
+	return []alternative{
 		{"apply", s.Apply != ""},
 		{"delete", s.Delete != nil},
 		{"evict", s.Evict != nil},
@@ -109,9 +109,9 @@ func (s Step) fields() []chosen {
 	}
 }
 
-// kind is which step it is.
-func (s Step) kind() string {
-	for _, f := range s.fields() {
+// name returns the name of the step's field.
+func (s Step) name() string {
+	for _, f := range s.alternatives() {
 		if f.set {
 			return f.name
 		}
@@ -119,8 +119,8 @@ func (s Step) kind() string {
 	return ""
 }
 
-func (s Step) check() error {
-	if err := oneOf(s.fields()...); err != nil {
+func (s Step) validate() error {
+	if err := oneOf(s.alternatives()...); err != nil {
 		return err
 	}
 	var err error
@@ -128,56 +128,56 @@ func (s Step) check() error {
 	case s.Unbroken != "" && s.Apply == "":
 		err = errors.New("unbroken: is for apply alone")
 	case s.Delete != nil:
-		err = s.Delete.check()
+		err = s.Delete.validate()
 	case s.Evict != nil:
-		err = s.Evict.Object.check()
+		err = s.Evict.Object.validate()
 	case s.Patch != nil:
-		err = s.Patch.Object.check()
+		err = s.Patch.Object.validate()
 		if len(s.Patch.Merge) == 0 {
 			err = errors.Join(err, errors.New("merge: want what is to become different"))
 		}
 	case s.Break != nil:
-		err = s.Break.check()
+		err = s.Break.validate()
 	case s.Mend != nil:
-		err = s.Mend.check()
+		err = s.Mend.validate()
 	case s.Remember != nil:
 		for ref := range s.Remember {
-			err = errors.Join(err, ref.check())
+			err = errors.Join(err, ref.validate())
 		}
 	case s.Wait != nil && s.Wait.Duration <= 0:
 		err = fmt.Errorf("%s: must be more than 0", s.Wait.Duration)
 	case s.Expect != nil:
-		err = s.Expect.check()
+		err = s.Expect.validate()
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", s.kind(), err)
+		return fmt.Errorf("%s: %w", s.name(), err)
 	}
 	return nil
 }
 
-// check refuses what names no object, whatever kinds there are.
-func (r Ref) check() error {
-	_, err := r.target(func(string) (kinds.Kind, bool) { return kinds.Kind{}, true })
+// validate checks the syntax of the reference, not whether the kind exists.
+func (r Ref) validate() error {
+	_, err := r.parse(func(string) (kinds.Kind, bool) { return kinds.Kind{}, true })
 	return err
 }
 
-func (d Delete) check() error {
+func (d Delete) validate() error {
 	if d.Background && d.Refused != "" {
 		return errors.New("refused: nobody waits for the answer of a delete in the background")
 	}
 	switch d.Propagation {
 	case "", metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan:
-		return d.Object.check()
+		return d.Object.validate()
 	}
 	return fmt.Errorf("propagation %q: want Background, Foreground or Orphan", d.Propagation)
 }
 
-func (b Break) check() error {
-	err := oneOf(chosen{"cut", b.Cut != nil}, chosen{"fault", b.Fault != nil}, chosen{"crash", b.Crash != ""}, chosen{"pause", b.Pause != ""})
+func (b Break) validate() error {
+	err := oneOf(alternative{"cut", b.Cut != nil}, alternative{"fault", b.Fault != nil}, alternative{"crash", b.Crash != ""}, alternative{"pause", b.Pause != ""})
 	if err != nil {
 		return err
 	}
-	if b.Cut != nil && len(b.Cut.Parties) == 0 {
+	if b.Cut != nil && len(b.Cut.Members) == 0 {
 		return errors.New("cut.parties: want at least one")
 	}
 	if b.Fault != nil {
@@ -186,11 +186,11 @@ func (b Break) check() error {
 	return nil
 }
 
-func (m Mend) check() error {
-	return oneOf(chosen{"heal", len(m.Heal) > 0}, chosen{"clear", m.Clear != ""}, chosen{"start", m.Start != ""}, chosen{"resume", m.Resume != ""})
+func (m Mend) validate() error {
+	return oneOf(alternative{"heal", len(m.Heal) > 0}, alternative{"clear", m.Clear != ""}, alternative{"start", m.Start != ""}, alternative{"resume", m.Resume != ""})
 }
 
-func (e Expect) check() error {
+func (e Expect) validate() error {
 	var wrong []error
 	if e.Within.Duration < 0 || e.Stays.Duration < 0 {
 		wrong = append(wrong, errors.New("within and stays: must not be negative"))
@@ -200,7 +200,7 @@ func (e Expect) check() error {
 	case e.Object == "" && aboutObject:
 		wrong = append(wrong, errors.New("object: say which"))
 	case e.Object != "":
-		wrong = append(wrong, e.Object.check())
+		wrong = append(wrong, e.Object.validate())
 	case e.Node == nil:
 		wrong = append(wrong, errors.New("want an object or a node's view of a pod"))
 	}

@@ -14,63 +14,64 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// Config is how a scenario is played.
+// Config configures the run of a scenario.
 type Config struct {
-	World World
-	Clock clock.Clock
-	// Compat is the release whose columns are shown.
+	// Cluster is the running cluster.
+	Cluster Environment
+	Clock   clock.Clock
+	// Compat is the release that defines the columns.
 	Compat proto.Compat
-	// Harmless leaves out all that is wrong, and so what mends it: a scenario that then
-	// still goes as told shows nothing.
+	// Harmless skips every fault, and what ends it. A scenario that then still succeeds shows
+	// nothing.
 	Harmless bool
-	// Seed is that of faults that name none.
+	// Seed is the seed of faults without one.
 	Seed uint64
-	// Late is how late, on the wall, the machine may make what is to happen within a time: other
-	// processes than this one stand still sometimes, and nobody has broken anything.
+	// Late is how late in wall time the machine may make what is expected within a time. Other
+	// processes may stall without an injected fault.
 	Late time.Duration
-	// Told is told of each step before it is played; it may be nil.
-	Told func(number int, step Step)
+	// OnStep is called before each step; may be nil.
+	OnStep func(number int, step Step)
 }
 
-// Player plays one scenario once.
-type Player struct {
+// Runner runs one scenario once.
+type Runner struct {
 	cfg   Config
 	kinds *directory.Directory
-	// uids are what was remembered.
+	// uids holds the remembered UIDs by name.
 	uids map[string]types.UID
-	// names are those of objects that were spoken of by a label.
+	// names holds the names of objects that were referenced by a label.
 	names map[Ref]string
-	// behind are requests whose answers no step waits for.
-	behind sync.WaitGroup
+	// background waits for requests that no step waits for.
+	background sync.WaitGroup
 }
 
-// Play plays the steps until one fails or ctx ends.
-func Play(ctx context.Context, s Scenario, cfg Config) Report {
-	p := &Player{cfg: cfg, kinds: directory.New(), uids: map[string]types.UID{}, names: map[Ref]string{}}
+// Run runs the steps until one fails or ctx ends.
+func Run(ctx context.Context, s Scenario, cfg Config) Report {
+	p := &Runner{cfg: cfg, kinds: directory.New(), uids: map[string]types.UID{}, names: map[Ref]string{}}
 	report := Report{Scenario: s}
 	ctx, cancel := context.WithCancel(ctx)
-	defer p.behind.Wait()
+	defer p.background.Wait()
 	defer cancel()
-	begun := cfg.Clock.Now()
+	started := cfg.Clock.Now()
 	for i, step := range s.Steps {
-		if cfg.Told != nil {
-			cfg.Told(i, step)
+		if cfg.OnStep != nil {
+			cfg.OnStep(i, step)
 		}
 		at := cfg.Clock.Now()
-		err := p.play(ctx, step)
-		report.Steps = append(report.Steps, Played{Step: step, Took: cfg.Clock.Since(at), Err: err})
+		err := p.runStep(ctx, step)
+		report.Steps = append(report.Steps, StepResult{Step: step, Took: cfg.Clock.Since(at), Err: err})
 		if err != nil {
-			report.Err = fmt.Errorf("steps[%d] (%s): %w", i, step.kind(), err)
+			report.Err = fmt.Errorf("steps[%d] (%s): %w", i, step.name(), err)
 			break
 		}
 	}
-	report.Took = cfg.Clock.Since(begun)
+	report.Took = cfg.Clock.Since(started)
 	return report
 }
 
-func (p *Player) play(ctx context.Context, step Step) error {
+func (p *Runner) runStep(ctx context.Context, step Step) error {
 	if p.cfg.Harmless {
-		step = step.harmless()
+		step = step.withoutFaults()
 	}
 	switch {
 	case step.Apply != "":
@@ -82,21 +83,21 @@ func (p *Player) play(ctx context.Context, step Step) error {
 	case step.Patch != nil:
 		return p.patch(ctx, *step.Patch)
 	case step.Break != nil:
-		return p.cfg.World.Break(ctx, step.Break.seeded(p.cfg.Seed))
+		return p.cfg.Cluster.Break(ctx, step.Break.withSeed(p.cfg.Seed))
 	case step.Mend != nil:
-		return p.cfg.World.Mend(ctx, *step.Mend)
+		return p.cfg.Cluster.Mend(ctx, *step.Mend)
 	case step.Remember != nil:
-		return p.remember(ctx, step.Remember)
+		return p.rememberUIDs(ctx, step.Remember)
 	case step.Wait != nil:
 		return p.cfg.Clock.Sleep(ctx, step.Wait.Duration)
 	case step.Expect != nil:
-		return p.expect(ctx, *step.Expect)
+		return p.checkExpect(ctx, *step.Expect)
 	}
 	return nil
 }
 
-// harmless is the step where nothing is to be wrong; the zero step when nothing is left.
-func (s Step) harmless() Step {
+// withoutFaults returns the step without faults; the zero step if nothing is left.
+func (s Step) withoutFaults() Step {
 	if s.Breaks || s.Break != nil || s.Mend != nil {
 		return Step{}
 	}
@@ -106,8 +107,8 @@ func (s Step) harmless() Step {
 	return s
 }
 
-// seeded is what breaks with a seed, if it has none of its own.
-func (b Break) seeded(seed uint64) Break {
+// withSeed returns b with a seed, if its fault has none.
+func (b Break) withSeed(seed uint64) Break {
 	if b.Fault != nil && b.Fault.Spec.Seed == 0 {
 		seeded := *b.Fault
 		seeded.Spec.Seed = seed
@@ -116,21 +117,22 @@ func (b Break) seeded(seed uint64) Break {
 	return b
 }
 
-// kind finds a kind by any of its names, the ones that were defined meanwhile included.
-func (p *Player) kind(ctx context.Context) func(string) (kinds.Kind, bool) {
+// kindFinder returns a function that finds a kind by any of its names, including kinds defined
+// during the scenario.
+func (p *Runner) kindFinder(ctx context.Context) func(string) (kinds.Kind, bool) {
 	return func(alias string) (kinds.Kind, bool) {
 		if kind, ok := p.kinds.ByAlias(alias); ok {
 			return kind, true
 		}
-		if p.kinds.Load(ctx, p.cfg.World) != nil {
+		if p.kinds.Load(ctx, p.cfg.Cluster) != nil {
 			return kinds.Kind{}, false
 		}
 		return p.kinds.ByAlias(alias)
 	}
 }
 
-// uid is what was remembered under a name.
-func (p *Player) uid(name string) (types.UID, error) {
+// rememberedUID returns the UID remembered under a name.
+func (p *Runner) rememberedUID(name string) (types.UID, error) {
 	uid, ok := p.uids[name]
 	if !ok {
 		return "", fmt.Errorf("%q: no step has remembered that", name)
@@ -138,18 +140,17 @@ func (p *Player) uid(name string) (types.UID, error) {
 	return uid, nil
 }
 
-// The waits of expectations, in the cluster's time: how long a thing may take that says
-// nothing else, and how often to look.
+// Waits in cluster time: the default of Expect.Within, and the poll interval.
 const (
-	usualWithin = time.Minute
-	lookEvery   = time.Second
-	// lookAtMost is how often to look at most, on the wall.
-	lookAtMost = 20 * time.Millisecond
+	defaultWithin = time.Minute
+	pollInterval  = time.Second
+	// minPollInterval is the minimum of the poll interval in wall time.
+	minPollInterval = 20 * time.Millisecond
 )
 
-// until calls look again and again until it returns nil, or for so long.
-func (p *Player) until(ctx context.Context, within time.Duration, look func(context.Context) error) error {
-	deadline := p.cfg.Clock.Now().Add(within + p.cfg.Clock.Ahead(p.cfg.Late))
+// pollUntil calls check until it returns nil, or until within has passed.
+func (p *Runner) pollUntil(ctx context.Context, within time.Duration, look func(context.Context) error) error {
+	deadline := p.cfg.Clock.Now().Add(within + p.cfg.Clock.ClusterDuration(p.cfg.Late))
 	for {
 		err := look(ctx)
 		if err == nil {
@@ -158,32 +159,32 @@ func (p *Player) until(ctx context.Context, within time.Duration, look func(cont
 		if !p.cfg.Clock.Now().Before(deadline) {
 			return fmt.Errorf("after %s: %w", within, err)
 		}
-		if p.pause(ctx) != nil {
+		if p.sleepPoll(ctx) != nil {
 			return err
 		}
 	}
 }
 
-// throughout calls look again and again for so long, and returns its first error; on a machine
-// that may be late, the first that a second look confirms.
-func (p *Player) throughout(ctx context.Context, stays time.Duration, look func(context.Context) error) error {
-	begun := p.cfg.Clock.Now()
-	for p.cfg.Clock.Since(begun) < stays {
-		if err := p.pause(ctx); err != nil {
+// pollThroughout calls check repeatedly for the duration stays and returns its first error. On a
+// machine that may be late, the error counts only if a second check confirms it.
+func (p *Runner) pollThroughout(ctx context.Context, stays time.Duration, look func(context.Context) error) error {
+	started := p.cfg.Clock.Now()
+	for p.cfg.Clock.Since(started) < stays {
+		if err := p.sleepPoll(ctx); err != nil {
 			return err
 		}
 		err := look(ctx)
 		if err != nil && p.cfg.Late > 0 {
-			err = look(ctx) // it may have stood still while it was looked at
+			err = look(ctx) // the machine may have stalled during the first check
 		}
 		if err != nil {
-			return fmt.Errorf("it was so, but not for %s: after %s %w", stays, p.cfg.Clock.Since(begun).Round(time.Millisecond), err)
+			return fmt.Errorf("it was so, but not for %s: after %s %w", stays, p.cfg.Clock.Since(started).Round(time.Millisecond), err)
 		}
 	}
 	return nil
 }
 
-func (p *Player) pause(ctx context.Context) error {
-	wall := p.cfg.Clock.WallWithin(lookAtMost, lookEvery)
+func (p *Runner) sleepPoll(ctx context.Context) error {
+	wall := p.cfg.Clock.ClampWallDuration(minPollInterval, pollInterval)
 	return clock.Clock{}.Sleep(ctx, wall)
 }

@@ -23,8 +23,9 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// toy is a world of one pod that takes two seconds to go, unless something is broken.
-type toy struct {
+// fakeCluster is a cluster of one pod that takes two seconds to terminate, unless a fault is
+// injected.
+type fakeCluster struct {
 	mu      sync.Mutex
 	pod     *corev1.Pod
 	uid     int
@@ -35,23 +36,23 @@ type toy struct {
 
 const lifetime = 2 * time.Second
 
-func (w *toy) settle() {
+func (w *fakeCluster) finishDeletion() {
 	if w.pod != nil && !w.deleted.IsZero() && !w.broken && time.Since(w.deleted) >= lifetime {
 		w.pod, w.deleted = nil, time.Time{}
 	}
 }
 
-func (w *toy) Get(_ context.Context, t podapi.Target, _ metav1.GetOptions) (kinds.Object, error) {
+func (w *fakeCluster) Get(_ context.Context, t podapi.Target, _ metav1.GetOptions) (kinds.Object, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.settle()
+	w.finishDeletion()
 	if w.pod == nil {
 		return nil, apierrors.NewNotFound(t.Kind.GroupResource(), t.Name)
 	}
 	return w.pod.DeepCopy(), nil
 }
 
-func (w *toy) Patch(_ context.Context, _ podapi.Target, _ types.PatchType, patch []byte, _ metav1.PatchOptions) (kinds.Object, error) {
+func (w *fakeCluster) Patch(_ context.Context, _ podapi.Target, _ types.PatchType, patch []byte, _ metav1.PatchOptions) (kinds.Object, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.pod = &corev1.Pod{}
@@ -61,10 +62,10 @@ func (w *toy) Patch(_ context.Context, _ podapi.Target, _ types.PatchType, patch
 	return w.pod, err
 }
 
-func (w *toy) Delete(_ context.Context, t podapi.Target, _ metav1.DeleteOptions) (runtime.Object, error) {
+func (w *fakeCluster) Delete(_ context.Context, t podapi.Target, _ metav1.DeleteOptions) (runtime.Object, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.settle(); w.pod == nil {
+	if w.finishDeletion(); w.pod == nil {
 		return nil, apierrors.NewNotFound(t.Kind.GroupResource(), t.Name)
 	}
 	w.deleted = time.Now()
@@ -75,27 +76,27 @@ func (w *toy) Delete(_ context.Context, t podapi.Target, _ metav1.DeleteOptions)
 	return w.pod, nil
 }
 
-func (w *toy) List(context.Context, podapi.Target, metav1.ListOptions) (*podapi.List, error) {
+func (w *fakeCluster) List(context.Context, podapi.Target, metav1.ListOptions) (*podapi.List, error) {
 	return &podapi.List{Items: []kinds.Object{&corev1.Event{
 		InvolvedObject: corev1.ObjectReference{Kind: "Pod", Name: "web"}, Reason: "Killing", Message: "Stopping container main",
 	}}}, nil
 }
 
-func (w *toy) CreateRaw(context.Context, podapi.Target, string, []byte, metav1.CreateOptions) (kinds.Object, error) {
+func (w *fakeCluster) CreateRaw(context.Context, podapi.Target, string, []byte, metav1.CreateOptions) (kinds.Object, error) {
 	return nil, apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
 }
 
-func (w *toy) Break(context.Context, scenario.Break) error { return w.set(true) }
-func (w *toy) Mend(context.Context, scenario.Mend) error   { return w.set(false) }
+func (w *fakeCluster) Break(context.Context, scenario.Break) error { return w.set(true) }
+func (w *fakeCluster) Mend(context.Context, scenario.Mend) error   { return w.set(false) }
 
-func (w *toy) set(broken bool) error {
+func (w *fakeCluster) set(broken bool) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.broken = broken
 	return nil
 }
 
-func (w *toy) Why(context.Context, podapi.Target) ([]string, error) {
+func (w *fakeCluster) Why(context.Context, podapi.Target) ([]string, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.broken && !w.deleted.IsZero() {
@@ -104,22 +105,22 @@ func (w *toy) Why(context.Context, podapi.Target) ([]string, error) {
 	return nil, nil
 }
 
-func (w *toy) Alive(context.Context, types.UID) (int, error) {
+func (w *fakeCluster) CountRunning(context.Context, types.UID) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.settle(); w.pod == nil {
+	if w.finishDeletion(); w.pod == nil {
 		return 0, nil
 	}
 	return 1, nil
 }
 
-func (w *toy) Signals(context.Context, types.UID) ([]history.Event, error) {
+func (w *fakeCluster) Signals(context.Context, types.UID) ([]history.Event, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.sent, nil
 }
 
-var errNot = errors.New("not as told")
+var errWrong = errors.New("not as told")
 
 const beginning = `
 scenario: toy
@@ -133,18 +134,18 @@ steps:
 - delete: {object: pod/web}
 `
 
-func play(t *testing.T, steps string, harmless bool) scenario.Report {
+func runScenario(t *testing.T, steps string, harmless bool) scenario.Report {
 	t.Helper()
 	story, err := scenario.Parse([]byte(beginning + steps))
 	if err != nil {
 		t.Fatal(err)
 	}
-	told := 0
-	report := scenario.Play(t.Context(), story, scenario.Config{
-		World: &toy{}, Harmless: harmless, Clock: clock.Clock{}, Told: func(int, scenario.Step) { told++ },
+	events := 0
+	report := scenario.Run(t.Context(), story, scenario.Config{
+		Cluster: &fakeCluster{}, Harmless: harmless, Clock: clock.Clock{}, OnStep: func(int, scenario.Step) { events++ },
 	})
-	if told != len(report.Steps) {
-		t.Errorf("told of %d steps, played %d", told, len(report.Steps))
+	if events != len(report.Steps) {
+		t.Errorf("told of %d steps, played %d", events, len(report.Steps))
 	}
 	return report
 }
@@ -176,7 +177,7 @@ func TestPlay(t *testing.T) {
 		"a column unheard of": {"- expect: {object: pod/web, within: 1s, shows: {COLOUR: red}}\n", false, "has no column COLOUR"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			report := play(t, row.steps, row.harmless)
+			report := runScenario(t, row.steps, row.harmless)
 			if got := report.Err; (row.want == "") != (got == nil) || got != nil && !strings.Contains(got.Error(), row.want) {
 				t.Errorf("%s: %v, want %q", name, got, row.want)
 			}
@@ -184,7 +185,7 @@ func TestPlay(t *testing.T) {
 	}
 }
 
-// TestLate forgives a machine so much, and nobody else.
+// TestLate accepts delays up to Late, and no longer ones.
 func TestLate(t *testing.T) {
 	const steps = "- mend: {heal: [node-1]}\n- expect: {object: pod/web, gone: true, within: 1s}\n" +
 		"- expect: {node: {pod: first, killedAfter: {from: 0s, to: 1s}}}\n"
@@ -193,14 +194,14 @@ func TestLate(t *testing.T) {
 		t.Fatal(err)
 	}
 	for late, wrong := range map[time.Duration]bool{0: true, 500 * time.Millisecond: true, lifetime: false} {
-		for _, speed := range []float64{1, 8} { // a machine is as late as it is, however fast the cluster runs
+		for _, speed := range []float64{1, 8} { // Late is wall time, whatever the speed
 			synctest.Test(t, func(t *testing.T) {
-				face, err := clock.NewFace(time.Now(), speed)
+				schedule, err := clock.NewSchedule(time.Now(), speed)
 				if err != nil {
 					t.Fatal(err)
 				}
-				cfg := scenario.Config{World: &toy{}, Clock: clock.NewMovement(face).Clock(), Late: late}
-				if report := scenario.Play(t.Context(), story, cfg); wrong != (report.Err != nil) {
+				cfg := scenario.Config{Cluster: &fakeCluster{}, Clock: clock.NewDriver(schedule).Clock(), Late: late}
+				if report := scenario.Run(t.Context(), story, cfg); wrong != (report.Err != nil) {
 					t.Errorf("late by %v at speed %v: %v", late, speed, report.Err)
 				}
 			})
@@ -208,21 +209,23 @@ func TestLate(t *testing.T) {
 	}
 }
 
-// halting is a world that stands still while its fifth and the next answers are on the way.
-type halting struct {
-	*toy
+// stallingCluster gives wrong answers to the fifth and some more queries, as if the machine had
+// stalled meanwhile.
+type stallingCluster struct {
+	*fakeCluster
 	asked, wrong int
 }
 
-func (h *halting) Why(ctx context.Context, t podapi.Target) ([]string, error) {
+func (h *stallingCluster) Why(ctx context.Context, t podapi.Target) ([]string, error) {
 	if h.asked++; h.asked >= 5 && h.asked < 5+h.wrong {
 		return nil, nil
 	}
-	return h.toy.Why(ctx, t)
+	return h.fakeCluster.Why(ctx, t)
 }
 
-// TestLateLook forgives one look at what is to stay so, and only a machine that may be late.
-func TestLateLook(t *testing.T) {
+// TestLateRecheck accepts one wrong check of a lasting expectation, and only on a machine that may
+// be late.
+func TestLateRecheck(t *testing.T) {
 	story, err := scenario.Parse([]byte(beginning + "- expect: {object: pod/web, stays: 1m, why: [stk-06]}\n"))
 	if err != nil {
 		t.Fatal(err)
@@ -233,8 +236,8 @@ func TestLateLook(t *testing.T) {
 		holds bool
 	}{{0, 0, true}, {0, 1, false}, {time.Second, 1, true}, {time.Second, 2, false}} {
 		synctest.Test(t, func(t *testing.T) {
-			cfg := scenario.Config{World: &halting{toy: &toy{}, wrong: row.wrong}, Clock: clock.Clock{}, Late: row.late}
-			if report := scenario.Play(t.Context(), story, cfg); row.holds != (report.Err == nil) {
+			cfg := scenario.Config{Cluster: &stallingCluster{fakeCluster: &fakeCluster{}, wrong: row.wrong}, Clock: clock.Clock{}, Late: row.late}
+			if report := scenario.Run(t.Context(), story, cfg); row.holds != (report.Err == nil) {
 				t.Errorf("%d wrong answers on a machine that is late by %v: %v", row.wrong, row.late, report.Err)
 			}
 		})
@@ -244,7 +247,7 @@ func TestLateLook(t *testing.T) {
 func TestJUnit(t *testing.T) {
 	good := scenario.Scenario{Name: "stk-01", Title: "A finalizer & more"}
 	data, err := scenario.JUnit([]scenario.Report{
-		{Scenario: good, Took: 1500 * time.Millisecond}, {Scenario: good, Err: errors.Join(errNot, errNot)},
+		{Scenario: good, Took: 1500 * time.Millisecond}, {Scenario: good, Err: errors.Join(errWrong, errWrong)},
 	})
 	if err != nil {
 		t.Fatal(err)

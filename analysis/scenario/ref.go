@@ -11,20 +11,20 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// Ref names an object: pod/web, or other/pod/web in the namespace other. A label in place of
-// the name, pod/app=web, is the one object that has it when it is first spoken of.
+// Ref names an object: pod/web, or other/pod/web in the namespace other. A label instead of the
+// name, pod/app=web, means the one object with that label when the Ref is first used.
 type Ref string
 
-// target is what a reference is to.
-func (p *Player) target(ctx context.Context, ref Ref) (podapi.Target, error) {
-	target, err := ref.target(p.kind(ctx))
+// resolve returns the object of a reference.
+func (p *Runner) resolve(ctx context.Context, ref Ref) (podapi.Target, error) {
+	target, err := ref.parse(p.kindFinder(ctx))
 	if err != nil || !strings.Contains(target.Name, "=") {
 		return target, err
 	}
 	if p.names[ref] == "" {
 		label := target.Name
 		target.Name = ""
-		list, err := p.cfg.World.List(ctx, target, metav1.ListOptions{LabelSelector: label})
+		list, err := p.cfg.Cluster.List(ctx, target, metav1.ListOptions{LabelSelector: label})
 		if err != nil {
 			return target, err
 		}
@@ -37,8 +37,8 @@ func (p *Player) target(ctx context.Context, ref Ref) (podapi.Target, error) {
 	return target, nil
 }
 
-// target is what a reference is to, of the kinds that find knows.
-func (r Ref) target(find func(alias string) (kinds.Kind, bool)) (podapi.Target, error) {
+// parse returns the object of a reference, looking its kind up with find.
+func (r Ref) parse(find func(alias string) (kinds.Kind, bool)) (podapi.Target, error) {
 	namespace, rest := metav1.NamespaceDefault, string(r)
 	parts := strings.Split(rest, "/")
 	if len(parts) == 3 {

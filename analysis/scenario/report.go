@@ -6,25 +6,25 @@ import (
 	"time"
 )
 
-// Report is what became of a scenario.
+// Report is the result of a scenario.
 type Report struct {
 	Scenario Scenario
-	// Steps are those that were played, the one that failed last.
-	Steps []Played
-	// Took is how long it was played, in the cluster's time.
+	// Steps are the steps that were run. If one failed, it is the last.
+	Steps []StepResult
+	// Took is the duration in cluster time.
 	Took time.Duration
-	// Err is why the scenario did not go as told; nil when it did.
+	// Err is the failure; nil if the scenario succeeded.
 	Err error
 }
 
-// Played is a step that was played.
-type Played struct {
+// StepResult is the result of a step.
+type StepResult struct {
 	Step Step
 	Took time.Duration
 	Err  error
 }
 
-// Title is what a step does, in one line.
+// Title describes a step in one line.
 func (s Step) Title() string {
 	if s.Say != "" {
 		return s.Say
@@ -41,39 +41,39 @@ func (s Step) Title() string {
 	case s.Expect != nil && s.Expect.Object != "":
 		return "expect of " + string(s.Expect.Object)
 	}
-	return s.kind()
+	return s.name()
 }
 
-// suite is a JUnit file, as CI systems read it.
-type suite struct {
-	XMLName  xml.Name `xml:"testsuite"`
-	Name     string   `xml:"name,attr"`
-	Tests    int      `xml:"tests,attr"`
-	Failures int      `xml:"failures,attr"`
-	Seconds  string   `xml:"time,attr"`
-	Cases    []test   `xml:"testcase"`
+// junitSuite is a JUnit file, as CI systems read it.
+type junitSuite struct {
+	XMLName  xml.Name    `xml:"testsuite"`
+	Name     string      `xml:"name,attr"`
+	Tests    int         `xml:"tests,attr"`
+	Failures int         `xml:"failures,attr"`
+	Seconds  string      `xml:"time,attr"`
+	Cases    []junitCase `xml:"testcase"`
 }
 
-type test struct {
-	Suite   string   `xml:"classname,attr"`
-	Name    string   `xml:"name,attr"`
-	Seconds string   `xml:"time,attr"`
-	Failure *failure `xml:"failure"`
+type junitCase struct {
+	Suite   string        `xml:"classname,attr"`
+	Name    string        `xml:"name,attr"`
+	Seconds string        `xml:"time,attr"`
+	Failure *junitFailure `xml:"failure"`
 }
 
-type failure struct {
+type junitFailure struct {
 	Message string `xml:"message,attr"`
 	Text    string `xml:",chardata"`
 }
 
-// JUnit is reports as a JUnit file: a test case for each scenario.
+// JUnit formats reports as a JUnit file, with a test case for each scenario.
 func JUnit(reports []Report) ([]byte, error) {
-	all := suite{Name: "podfall"}
+	all := junitSuite{Name: "podfall"}
 	var took time.Duration
 	for _, r := range reports {
-		one := test{Suite: "podfall", Name: r.Scenario.Name + ": " + r.Scenario.Title, Seconds: seconds(r.Took)}
+		one := junitCase{Suite: "podfall", Name: r.Scenario.Name + ": " + r.Scenario.Title, Seconds: seconds(r.Took)}
 		if r.Err != nil {
-			one.Failure = &failure{Message: firstLine(r.Err.Error()), Text: r.Err.Error()}
+			one.Failure = &junitFailure{Message: firstLine(r.Err.Error()), Text: r.Err.Error()}
 			all.Failures++
 		}
 		all.Cases = append(all.Cases, one)

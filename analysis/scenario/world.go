@@ -12,14 +12,14 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// World is the cluster that a scenario plays in: one of processes, or one in a test.
-type World interface {
+// Environment is the cluster in which a scenario runs: processes, or a cluster in a test.
+type Environment interface {
 	API
-	Breaker
-	Witness
+	FaultInjector
+	Observer
 }
 
-// API is what a scenario asks of the apiserver; *podapi.Client is one.
+// API is the part of the apiserver that scenarios use; *podapi.Client implements it.
 type API interface {
 	CreateRaw(ctx context.Context, t podapi.Target, contentType string, body []byte, opts metav1.CreateOptions) (kinds.Object, error)
 	Get(ctx context.Context, t podapi.Target, opts metav1.GetOptions) (kinds.Object, error)
@@ -28,18 +28,19 @@ type API interface {
 	Delete(ctx context.Context, t podapi.Target, opts metav1.DeleteOptions) (runtime.Object, error)
 }
 
-// Breaker breaks and mends. Each method returns when what it did is in force everywhere.
-type Breaker interface {
+// FaultInjector injects and ends faults. Each method returns when its change is in force
+// everywhere.
+type FaultInjector interface {
 	Break(ctx context.Context, what Break) error
 	Mend(ctx context.Context, what Mend) error
 }
 
-// Witness tells what the API does not.
-type Witness interface {
-	// Why are the blockers that are named for an object, by their names, such as stk-06.
+// Observer reports what the API does not show.
+type Observer interface {
+	// Why returns the ids of the blockers of an object, for example stk-06.
 	Why(ctx context.Context, t podapi.Target) ([]string, error)
-	// Alive is how many containers of the pod with the UID run, on all nodes.
-	Alive(ctx context.Context, uid types.UID) (int, error)
-	// Signals are those that containers of the pod were sent, in order.
+	// CountRunning returns how many containers of the pod with the UID run on all nodes.
+	CountRunning(ctx context.Context, uid types.UID) (int, error)
+	// Signals returns the signals sent to the pod's containers, in order.
 	Signals(ctx context.Context, uid types.UID) ([]history.Event, error)
 }

@@ -13,8 +13,8 @@ import (
 
 var begin = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// script makes events a second apart.
-func script(facts ...any) []history.Event {
+// eventsOf returns events a second apart.
+func eventsOf(facts ...any) []history.Event {
 	var events []history.Event
 	for i, fact := range facts {
 		e := history.Event{Sequence: uint64(i + 1), Process: "p", Wall: begin.Add(time.Duration(i) * time.Second)}
@@ -45,27 +45,28 @@ func (t Timeline) text() string {
 	return out.String()
 }
 
-// TestGraceful tells a graceful deletion, and nothing of other pods or of before.
+// TestGraceful: the timeline has the steps of a graceful deletion, and none of other pods or of
+// earlier events.
 func TestGraceful(t *testing.T) {
-	of := history.Of{Pod: "default/web", UID: "u1", Container: "c1", Called: "main"}
-	other := history.Of{Pod: "default/web", UID: "u0", Container: "c0", Called: "main"}
-	events := script(
+	of := history.ContainerRef{Pod: "default/web", UID: "u1", Container: "c1", ContainerName: "main"}
+	other := history.ContainerRef{Pod: "default/web", UID: "u0", Container: "c0", ContainerName: "main"}
+	events := eventsOf(
 		commit("ADDED", 1, -1, "Pending"),
-		history.Start{Of: of},
-		history.Entry{Cause: "op1", Fact: history.OpCall{Who: "client:admin", Verb: "delete", Resource: "pods", Key: "default/web"}},
+		history.Start{ContainerRef: of},
+		history.Entry{Cause: "op1", Fact: history.OpCall{Identity: "client:admin", Verb: "delete", Resource: "pods", Key: "default/web"}},
 		history.Entry{Cause: "op1", Fact: commit("MODIFIED", 2, 10, "Running")},
 		history.KubeletSee{Pod: "default/web", UID: "u1", Op: "DELETE", Revision: "2", Grace: new(int64(10))},
 		history.KubeletTerm{Pod: "default/web", UID: "u1", Grace: 10},
-		history.Signal{Of: other, Signal: "SIGTERM"},
-		history.Signal{Of: of, Signal: "SIGTERM"},
-		history.Exit{Of: of, Code: 0},
+		history.Signal{ContainerRef: other, Signal: "SIGTERM"},
+		history.Signal{ContainerRef: of, Signal: "SIGTERM"},
+		history.Exit{ContainerRef: of, Code: 0},
 		commit("MODIFIED", 3, 10, "Succeeded"),
-		history.Entry{Cause: "op2", Fact: history.OpCall{Who: "node:node-1", Verb: "delete", Resource: "pods", Key: "default/web", PreUID: "u1", Grace: new(int64(0))}},
+		history.Entry{Cause: "op2", Fact: history.OpCall{Identity: "node:node-1", Verb: "delete", Resource: "pods", Key: "default/web", PreUID: "u1", Grace: new(int64(0))}},
 		history.Entry{Cause: "op2", Fact: commit("DELETED", 4, 0, "Succeeded")},
 	)
-	told, found := Of(events, "default/web", "")
-	if !found || !told.Over || told.UID != "u1" || told.Node != "node-1" || told.GraceSeconds != 10 {
-		t.Fatalf("found %v: %+v", found, told)
+	timeline, found := Find(events, "default/web", "")
+	if !found || !timeline.Over || timeline.UID != "u1" || timeline.Node != "node-1" || timeline.GraceSeconds != 10 {
+		t.Fatalf("found %v: %+v", found, timeline)
 	}
 	want := `+0s 0% client API-01 client:admin asks for the deletion, with its own grace
 +1s 10% apiserver API-12 marks the pod: deadline 12:00:10, grace 10s (rv 2)
@@ -77,46 +78,46 @@ func TestGraceful(t *testing.T) {
 +8s 80% kubelet KBL-64 asks for the object to go: nothing is left on the node
 +9s 90% apiserver API-40 the object is removed (rv 4)
 `
-	if diff := cmp.Diff(want, told.text()); diff != "" {
+	if diff := cmp.Diff(want, timeline.text()); diff != "" {
 		t.Error(diff)
 	}
 }
 
-// TestForced goes on until the container has ended, with the object long gone.
+// TestForced: a forced deletion is over only when the container has ended.
 func TestForced(t *testing.T) {
-	of := history.Of{Pod: "default/web", UID: "u1", Container: "c1", Called: "main"}
-	events := script(
-		history.Start{Of: of}, commit("MODIFIED", 1, -1, "Running"),
+	of := history.ContainerRef{Pod: "default/web", UID: "u1", Container: "c1", ContainerName: "main"}
+	events := eventsOf(
+		history.Start{ContainerRef: of}, commit("MODIFIED", 1, -1, "Running"),
 		commit("MODIFIED", 2, 0, "Running"), commit("DELETED", 3, 0, "Running"),
 	)
-	told, found := Of(events, "default/web", "")
-	if !found || told.Over {
-		t.Fatalf("found %v, over %v: its container is alive", found, told.Over)
+	timeline, found := Find(events, "default/web", "")
+	if !found || timeline.Over {
+		t.Fatalf("found %v, over %v: its container is alive", found, timeline.Over)
 	}
-	told, _ = Of(append(events, script(history.Exit{Of: of, Code: 137})...), "default/web", "u1")
-	if !told.Over {
+	timeline, _ = Find(append(events, eventsOf(history.Exit{ContainerRef: of, Code: 137})...), "default/web", "u1")
+	if !timeline.Over {
 		t.Error("its container has ended, and it is not over")
 	}
 }
 
-// TestFinalizer tells what keeps the object, and what lets it go.
+// TestFinalizer: the timeline has the finalizer that keeps the object, and its removal.
 func TestFinalizer(t *testing.T) {
-	told, _ := Of(script(
+	timeline, _ := Find(eventsOf(
 		commit("MODIFIED", 1, -1, "Running", "ex.io/x"), commit("MODIFIED", 2, 5, "Running", "ex.io/x"),
 		commit("MODIFIED", 3, 0, "Succeeded", "ex.io/x"), commit("MODIFIED", 4, 0, "Succeeded"), commit("DELETED", 5, 0, "Succeeded"),
 	), "default/web", "")
 	for _, want := range []string{"API-52 keeps the object for finalizers [ex.io/x]", "API-53 finalizers left: [] (rv 4)"} {
-		if !strings.Contains(told.text(), want) {
-			t.Errorf("%q is missing in\n%s", want, told.text())
+		if !strings.Contains(timeline.text(), want) {
+			t.Errorf("%q is missing in\n%s", want, timeline.text())
 		}
 	}
 }
 
 func TestNoDeletion(t *testing.T) {
 	for name, events := range map[string][]history.Event{
-		"nothing": nil, "not deleted": script(commit("ADDED", 1, -1, "Running")),
+		"nothing": nil, "not deleted": eventsOf(commit("ADDED", 1, -1, "Running")),
 	} {
-		if told, found := Of(events, "default/web", ""); found {
+		if told, found := Find(events, "default/web", ""); found {
 			t.Errorf("%s: %+v", name, told)
 		}
 	}

@@ -7,7 +7,7 @@ import (
 
 // Cause is a row of the catalogue of what keeps objects (docs/why.md).
 type Cause struct {
-	// ID is the row's; empty for causes that the catalogue, which is about pods, has not.
+	// ID is the id of the row; empty for causes that the catalogue of pods does not have.
 	ID   string
 	Name string
 	// Harmless is true for what only looks like a blocker.
@@ -18,7 +18,7 @@ type Cause struct {
 	Forcing  string
 }
 
-// What forcing leaves behind, where it is the same for several causes.
+// What forcing leaves behind, shared by several causes.
 const (
 	runsOn     = "the object goes at once; its containers run on, with their volumes and their address, until the node acts: two of one identity may be alive"
 	leftOnNode = "the object goes at once; what is left on the node stays there, and the evidence of the real fault is lost"
@@ -26,7 +26,7 @@ const (
 	noNeed     = "forcing is not needed"
 )
 
-// Causes is the catalogue, by ID and then by name.
+// Causes returns the catalogue, by id and then by name.
 func Causes() []Cause { return slices.Clone(catalogue()) }
 
 //nolint:gochecknoglobals // built once, on first use; nothing changes it
@@ -34,7 +34,7 @@ var catalogue = sync.OnceValue(func() []Cause {
 	return slices.Concat(objectCauses(), nodeCauses(), stopCauses(), cleanCauses(), otherCauses())
 })
 
-// cause is the one with this name. It panics when there is none: a mistake in this
+// cause returns the cause with a name. It panics if there is none, which is a mistake in this
 // package.
 func cause(name string) Cause {
 	all := catalogue()
@@ -216,7 +216,7 @@ func cleanCauses() []Cause {
 	}
 }
 
-// otherCauses are not about pods, or about no known cause.
+// otherCauses returns causes of other objects than pods, and the unknown cause.
 func otherCauses() []Cause {
 	return []Cause{
 		{

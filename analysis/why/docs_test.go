@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write the table of docs/why.md anew")
+var update = flag.Bool("update", false, "rewrite the table of docs/why.md")
 
 const (
 	page  = "../../docs/why.md"
@@ -18,7 +18,7 @@ const (
 	end   = "<!-- The end of the table. -->\n"
 )
 
-// TestPage has the page say of every cause what why says.
+// TestPage compares the table of docs/why.md with the catalogue.
 func TestPage(t *testing.T) {
 	data, err := os.ReadFile(page)
 	if err != nil {
@@ -51,7 +51,7 @@ func table() string {
 	return out.String()
 }
 
-// TestSchema has the schema describe every field that a report can have, and no other.
+// TestSchema requires the schema to describe exactly the fields of a report.
 func TestSchema(t *testing.T) {
 	data, err := os.ReadFile("../../docs/why.schema.json")
 	if err != nil {

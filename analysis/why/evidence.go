@@ -11,36 +11,36 @@ import (
 	"github.com/podfall/podfall/internal/inspect"
 )
 
-// Pod is what is known of a pod.
+// Pod is the evidence about a pod.
 type Pod struct {
-	// Now is the observer's time, on the cluster's clock.
+	// Now is the observer's time on the cluster's clock.
 	Now time.Time
-	// Pod is the object; nil when the API has none.
+	// Pod is the object; nil if the API has none.
 	Pod *corev1.Pod
-	// Namespace and Name are what was asked for.
+	// Namespace and Name identify the pod that was asked about.
 	Namespace, Name string
-	// Events are those about the pod, in any order.
+	// Events holds the Events about the pod, in any order.
 	Events []corev1.Event
-	// Job is the one whose finalizer the pod has; nil when it has none, or the Job is gone.
+	// Job is the Job whose finalizer the pod has; nil if there is none or it is gone.
 	Job *batchv1.Job
-	// JobErr is why the Job could not be read; empty when it could.
+	// JobErr says why the Job could not be read; empty if it could.
 	JobErr string
 	Node   Node
 	Telemetry
 }
 
-// Node is what is known of a pod's node.
+// Node is the evidence about a node.
 type Node struct {
-	// Node is the object; nil when the API has none, or the pod no node.
+	// Node is the object; nil if the API has none, or if the pod has no node.
 	Node *corev1.Node
-	// Lease is the node's; nil when there is none.
+	// Lease is the node's lease; nil if there is none.
 	Lease *coordinationv1.Lease
-	// Pods are the node's, when the question is about the node.
+	// Pods holds the node's pods if the question is about the node.
 	Pods []*corev1.Pod
 }
 
-// Telemetry is what processes said of themselves. A zero Answer is of a process that was
-// not asked.
+// Telemetry holds what processes report of themselves. A zero Answer means that the process was not
+// asked.
 type Telemetry struct {
 	Kubelet     inspect.Answer[inspect.Kubelet]
 	Runtime     inspect.Answer[inspect.Runtime]
@@ -49,40 +49,44 @@ type Telemetry struct {
 	Bus         inspect.Answer[inspect.Bus]
 }
 
-// settled is the same by one clock, whose the creations and deletions of objects are, and what that shows now:
-// what the apiserver says it does, or else what the observer's does. What the processes of a node and the bus tell, and
-// the lease that a kubelet renews, are as long ago as their own clocks have them, which may be wrong.
-func (t Telemetry) settled(n Node, observed time.Time) (Telemetry, Node, time.Time) {
-	now := observed
-	if t.compares() {
-		now = t.APIServer.Said.Now
+// onAPIServerClock shifts all telemetry times to the apiserver's clock, and returns the time on it.
+// Creations and deletions of objects have the times of that clock. If the apiserver does not report
+// its clock, the observer's is used. Times of node processes, of the bus and of the kubelet's lease
+// keep their distance to the clocks of their processes, which may be wrong.
+func (t Telemetry) onAPIServerClock(n Node, observerNow time.Time) (Telemetry, Node, time.Time) {
+	now := observerNow
+	if t.hasAPIServerClock() {
+		now = t.APIServer.Report.Now
 	}
-	if k := t.Kubelet.Said; k != nil && !k.Now.IsZero() && n.Lease != nil && n.Lease.Spec.RenewTime != nil {
+	if k := t.Kubelet.Report; k != nil && !k.Now.IsZero() && n.Lease != nil && n.Lease.Spec.RenewTime != nil {
 		n.Lease = n.Lease.DeepCopy()
-		n.Lease.Spec.RenewTime.Time = inspect.Moved(n.Lease.Spec.RenewTime.Time, now.Sub(k.Now))
+		n.Lease.Spec.RenewTime.Time = inspect.ShiftTime(n.Lease.Spec.RenewTime.Time, now.Sub(k.Now))
 	}
-	t.Kubelet, t.Runtime, t.Bus = toldAt(t.Kubelet, now), toldAt(t.Runtime, now), toldAt(t.Bus, now)
+	t.Kubelet, t.Runtime, t.Bus = shiftTo(t.Kubelet, now), shiftTo(t.Runtime, now), shiftTo(t.Bus, now)
 	return t, n, now
 }
 
-// toldAt is an answer by a clock that shows now. One that does not say what its own shows stays as it is.
-func toldAt[T interface {
-	Shown() time.Time
-	Moved(ahead time.Duration) T
+// shiftTo shifts an answer to a clock that shows now. An answer without its own clock reading stays
+// as it is.
+func shiftTo[T interface {
+	ReportedAt() time.Time
+	Shift(offset time.Duration) T
 }](answer inspect.Answer[T], now time.Time) inspect.Answer[T] {
-	if answer.Said == nil || (*answer.Said).Shown().IsZero() {
+	if answer.Report == nil || (*answer.Report).ReportedAt().IsZero() {
 		return answer
 	}
-	moved := (*answer.Said).Moved(now.Sub((*answer.Said).Shown()))
-	answer.Said = &moved
+	moved := (*answer.Report).Shift(now.Sub((*answer.Report).ReportedAt()))
+	answer.Report = &moved
 	return answer
 }
 
-// compares reports whether what the processes of a node tell can be set beside the creations and deletions
-// of objects: it is known what the apiserver's clock shows.
-func (t Telemetry) compares() bool { return t.APIServer.Said != nil && !t.APIServer.Said.Now.IsZero() }
+// hasAPIServerClock reports whether the apiserver's clock is known. Only then can telemetry be
+// compared with the creations and deletions of objects.
+func (t Telemetry) hasAPIServerClock() bool {
+	return t.APIServer.Report != nil && !t.APIServer.Report.Now.IsZero()
+}
 
-// sources are the witnesses and how old their words are.
+// sources returns the processes that were asked, with the age of their answers.
 func (t Telemetry) sources(now time.Time) []Source {
 	sources := []Source{{Name: api}}
 	add := func(name string, asked bool, at time.Time, err string) {
@@ -90,27 +94,28 @@ func (t Telemetry) sources(now time.Time) []Source {
 			sources = append(sources, Source{Name: name, AgeSeconds: max(now.Sub(at), 0).Seconds(), Err: err})
 		}
 	}
-	add("kubelet", t.Kubelet.Asked(), t.Kubelet.At, t.Kubelet.Err)
-	add("runtime", t.Runtime.Asked(), t.Runtime.At, t.Runtime.Err)
-	add("controllers", t.Controllers.Asked(), t.Controllers.At, t.Controllers.Err)
-	add("apiserver", t.APIServer.Asked(), t.APIServer.At, t.APIServer.Err)
-	add("bus", t.Bus.Said != nil, t.Bus.At, "") // a network of somebody else's tells nothing
+	add("kubelet", t.Kubelet.WasAsked(), t.Kubelet.At, t.Kubelet.Err)
+	add("runtime", t.Runtime.WasAsked(), t.Runtime.At, t.Runtime.Err)
+	add("controllers", t.Controllers.WasAsked(), t.Controllers.At, t.Controllers.Err)
+	add("apiserver", t.APIServer.WasAsked(), t.APIServer.At, t.APIServer.Err)
+	add("bus", t.Bus.Report != nil, t.Bus.At, "") // a foreign network has no telemetry
 	return sources
 }
 
-// runs reports whether a controller runs; unknown when nobody could be asked.
-func (t Telemetry) runs(controller string) (runs, known bool) {
+// controllerRuns reports whether a controller runs; known is false if the controllers could not be
+// asked.
+func (t Telemetry) controllerRuns(controller string) (runs, known bool) {
 	switch {
-	case t.Controllers.Said != nil:
-		return slices.Contains(t.Controllers.Said.Running, controller), true
-	case t.Controllers.Silent():
+	case t.Controllers.Report != nil:
+		return slices.Contains(t.Controllers.Report.Running, controller), true
+	case t.Controllers.IsSilent():
 		return false, true
 	}
 	return false, false
 }
 
-// marked is when the deletion of a pod was asked for.
-func (p Pod) marked() time.Time {
+// markedAt returns when the deletion of the pod was requested.
+func (p Pod) markedAt() time.Time {
 	grace := time.Duration(0)
 	if g := p.Pod.DeletionGracePeriodSeconds; g != nil {
 		grace = time.Duration(*g) * time.Second
@@ -118,7 +123,7 @@ func (p Pod) marked() time.Time {
 	return p.Pod.DeletionTimestamp.Add(-grace)
 }
 
-// grace is the deletionGracePeriodSeconds.
+// grace returns the deletionGracePeriodSeconds.
 func (p Pod) grace() time.Duration {
 	if g := p.Pod.DeletionGracePeriodSeconds; g != nil {
 		return time.Duration(*g) * time.Second
@@ -126,25 +131,25 @@ func (p Pod) grace() time.Duration {
 	return 0
 }
 
-// work is what the kubelet says of the pod; nil when it does not know it.
-func (p Pod) work() *inspect.Work {
-	if p.Kubelet.Said == nil {
+// kubeletWork returns what the kubelet reports of the pod; nil if it does not know the pod.
+func (p Pod) kubeletWork() *inspect.PodWorker {
+	if p.Kubelet.Report == nil {
 		return nil
 	}
-	for i := range p.Kubelet.Said.Pods {
-		if w := &p.Kubelet.Said.Pods[i]; w.UID == string(p.Pod.UID) {
+	for i := range p.Kubelet.Report.Pods {
+		if w := &p.Kubelet.Report.Pods[i]; w.UID == string(p.Pod.UID) {
 			return w
 		}
 	}
 	return nil
 }
 
-// containers are those that the runtime has of the pod.
+// containers returns the pod's containers in the runtime.
 func (p Pod) containers() (all []inspect.Container, known bool) {
-	if p.Runtime.Said == nil {
+	if p.Runtime.Report == nil {
 		return nil, false
 	}
-	for _, c := range p.Runtime.Said.Containers {
+	for _, c := range p.Runtime.Report.Containers {
 		if c.UID == string(p.Pod.UID) {
 			all = append(all, c)
 		}
@@ -152,8 +157,8 @@ func (p Pod) containers() (all []inspect.Container, known bool) {
 	return all, true
 }
 
-// alive are the containers of the pod that run.
-func (p Pod) alive() []inspect.Container {
+// liveContainers returns the pod's running containers.
+func (p Pod) liveContainers() []inspect.Container {
 	all, _ := p.containers()
 	var alive []inspect.Container
 	for _, c := range all {
@@ -164,8 +169,8 @@ func (p Pod) alive() []inspect.Container {
 	return alive
 }
 
-// event is the newest event with one of the reasons; nil for none.
-func (p Pod) event(reasons ...string) *corev1.Event {
+// newestEvent returns the newest Event with one of the reasons; nil for none.
+func (p Pod) newestEvent(reasons ...string) *corev1.Event {
 	var newest *corev1.Event
 	for i := range p.Events {
 		e := &p.Events[i]

@@ -10,46 +10,49 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// kept reports whether the pod's Job has a reason to leave its finalizer on it. A Job that replaces
-// only failed pods waits until the pod has ended, also when it is deleted by force (isPodFailed). One
-// with a backoffLimitPerIndex counts the failures of an index on the index's pods; until it has made
-// the next one, the one that failed last stays (getPodsWithDelayedDeletionPerIndex).
-func (p Pod) kept() bool {
+// keptByJob reports whether the pod's Job has a reason to leave its finalizer on the pod. A Job
+// that replaces only failed pods waits until the pod has ended, also after a forced deletion
+// (isPodFailed). A Job with a backoffLimitPerIndex counts the failures of an index on the index's
+// pods. Until it has created the next pod, the last failed one stays
+// (getPodsWithDelayedDeletionPerIndex).
+func (p Pod) keptByJob() bool {
 	if p.Job == nil || p.Pod.Status.Phase == corev1.PodSucceeded || !slices.Contains(p.Pod.Finalizers, jobTracking) {
 		return false
 	}
-	if runs, known := p.runs(jobController); known && !runs {
+	if runs, known := p.controllerRuns(jobController); known && !runs {
 		return false
 	}
-	if p.Job.DeletionTimestamp != nil || ends(p.Job) {
+	if p.Job.DeletionTimestamp != nil || jobEnds(p.Job) {
 		return false
 	}
-	return p.goesOn() || p.Job.Spec.BackoffLimitPerIndex != nil && p.toDo()
+	return p.jobAwaitsEnd() || p.Job.Spec.BackoffLimitPerIndex != nil && p.indexIsOpen()
 }
 
-// goesOn reports whether the Job counts the pod only when it has ended, which it has not yet.
-func (p Pod) goesOn() bool {
+// jobAwaitsEnd reports whether the Job counts the pod only after its end, and the pod has not
+// ended.
+func (p Pod) jobAwaitsEnd() bool {
 	policy := p.Job.Spec.PodReplacementPolicy
 	return policy != nil && *policy == batchv1.Failed && (p.Pod.Status.Phase == corev1.PodRunning || p.Pod.Status.Phase == corev1.PodUnknown)
 }
 
-// toDo reports whether the pod has an index of its Job which has neither succeeded nor failed for
-// good: at no other is a next pod made.
-func (p Pod) toDo() bool {
+// indexIsOpen reports whether the pod's index has neither succeeded nor failed for good. Only such
+// an index gets another pod.
+func (p Pod) indexIsOpen() bool {
 	index, err := strconv.ParseUint(p.Pod.Annotations[batchv1.JobCompletionIndexAnnotation], 10, 31)
 	completions := int32(1)
-	if its := p.Job.Spec.Completions; its != nil {
-		completions = *its
+	if spec := p.Job.Spec.Completions; spec != nil {
+		completions = *spec
 	}
 	if err != nil || int64(index) >= int64(completions) {
 		return false
 	}
 	failed := p.Job.Status.FailedIndexes
-	return !listed(p.Job.Status.CompletedIndexes, index) && (failed == nil || !listed(*failed, index))
+	return !indexListed(p.Job.Status.CompletedIndexes, index) && (failed == nil || !indexListed(*failed, index))
 }
 
-// listed reports whether a text like "0,2-4" has an index; what cannot be read of it has none.
-func listed(text string, index uint64) bool {
+// indexListed reports whether a list like "0,2-4" has an index. Unreadable parts of the list count
+// as empty.
+func indexListed(text string, index uint64) bool {
 	for part := range strings.SplitSeq(text, ",") {
 		from, to, isRange := strings.Cut(part, "-")
 		if !isRange {
@@ -64,8 +67,8 @@ func listed(text string, index uint64) bool {
 	return false
 }
 
-// managed reports whether another controller counts the pod: the one that its Job names.
-func (p Pod) managed() bool {
+// managedByOther reports whether another controller, named by the Job, counts the pod.
+func (p Pod) managedByOther() bool {
 	if p.Job == nil || !slices.Contains(p.Pod.Finalizers, jobTracking) {
 		return false
 	}
@@ -73,15 +76,16 @@ func (p Pod) managed() bool {
 	return by != nil && *by != batchv1.JobControllerName
 }
 
-// manager is about that controller: to the cluster its finalizer is a stranger's.
-func (p Pod) manager(f *findings) {
-	if p.Now.Sub(p.Pod.DeletionTimestamp.Time) >= patience {
-		p.stranger(f, p.Pod, "finalizer "+jobTracking+"; job "+p.Job.Name+" is managed by "+*p.Job.Spec.ManagedBy)
+// addOtherManager reports the finalizer of a Job that another controller manages: it is a foreign
+// finalizer.
+func (p Pod) addOtherManager(f *findings) {
+	if p.Now.Sub(p.Pod.DeletionTimestamp.Time) >= stepPatience {
+		p.addForeignFinalizer(f, p.Pod, "finalizer "+jobTracking+"; job "+p.Job.Name+" is managed by "+*p.Job.Spec.ManagedBy)
 	}
 }
 
-// unread tells of a Job that could not be read: what it keeps its pods for is not known then.
-func (p Pod) unread(f *findings) {
+// noteUnreadJob adds that the Job could not be read. It is unknown then why the Job keeps its pods.
+func (p Pod) noteUnreadJob(f *findings) {
 	for i := range f.all {
 		if p.JobErr != "" && f.all[i].Name == "job-controller-down" {
 			f.all[i].Evidence = append(f.all[i].Evidence, "its job, which may keep it, could not be read: "+p.JobErr)
@@ -89,36 +93,36 @@ func (p Pod) unread(f *findings) {
 	}
 }
 
-// keeper is about the Job that keeps the pod: a suspended one makes no pods, and any other pauses
-// after a failure. Whether the next pod is there already is not known here, so that the controller
-// may have failed to let go.
-func (p Pod) keeper(f *findings) {
+// addJobKeepsPod reports the Job that keeps the pod. A suspended Job creates no pods, and any other
+// pauses after a failure. Whether the next pod exists already is unknown here, so the controller
+// may also have failed to release the pod.
+func (p Pod) addJobKeepsPod(f *findings) {
 	deleted := p.Pod.DeletionTimestamp.Time
-	if p.Now.Sub(deleted) < patience {
+	if p.Now.Sub(deleted) < stepPatience {
 		return
 	}
 	found := f.add(cause("job-keeps-pod"), deleted, "finalizer "+jobTracking)
-	if p.goesOn() {
+	if p.jobAwaitsEnd() {
 		found.Evidence = append(found.Evidence, fmt.Sprintf("job %s replaces only failed pods, and this one has not ended: it is %s", p.Job.Name, p.Pod.Status.Phase))
 		return
 	}
-	does := "pauses before it makes the"
+	doing := "pauses before it makes the"
 	if p.Job.Spec.Suspend != nil && *p.Job.Spec.Suspend {
-		does = "is suspended, and does not make the"
+		doing = "is suspended, and does not make the"
 	}
 	found.Evidence = append(found.Evidence, fmt.Sprintf("job %s, with a backoffLimitPerIndex of %d, %s next pod of index %s",
-		p.Job.Name, *p.Job.Spec.BackoffLimitPerIndex, does, p.Pod.Annotations[batchv1.JobCompletionIndexAnnotation]))
+		p.Job.Name, *p.Job.Spec.BackoffLimitPerIndex, doing, p.Pod.Annotations[batchv1.JobCompletionIndexAnnotation]))
 	found.Maybe = []string{"STK-04"}
 }
 
-// ends reports whether a Job is over or about to be: it lets go of all its pods then.
-func ends(job *batchv1.Job) bool {
+// jobEnds reports whether a Job is over or about to be. It releases all its pods then.
+func jobEnds(job *batchv1.Job) bool {
 	return slices.ContainsFunc(job.Status.Conditions, func(c batchv1.JobCondition) bool {
 		return c.Type != batchv1.JobSuspended && c.Status == corev1.ConditionTrue
 	})
 }
 
-// without is a list but for one of its words.
+// without returns a list without one of its words.
 func without(all []string, word string) []string {
 	return slices.DeleteFunc(slices.Clone(all), func(s string) bool { return s == word })
 }

@@ -11,29 +11,29 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// Object is what is known of an object that is no pod.
+// Object is the evidence about an object other than a pod.
 type Object struct {
-	// Now is the observer's time, on the cluster's clock.
+	// Now is the observer's time on the cluster's clock.
 	Now time.Time
-	// What is kind/name as people write it: namespace/shop.
+	// What is kind/name: namespace/shop.
 	What string
-	// Object is nil when the API has none.
+	// Object is nil if the API has none.
 	Object kinds.Object
-	// Below are the reports of what the object may wait for: its pods, its dependents,
-	// what is in it.
+	// Below holds the reports of what the object may wait for: its pods, its dependents, its
+	// content.
 	Below []Report
-	// Node is what else is known if the object is one.
+	// Node is more evidence if the object is a node.
 	Node Node
 	Telemetry
 }
 
-// OfObject says what an object waits for.
-func OfObject(o Object) Report {
+// ExplainObject returns what an object waits for.
+func ExplainObject(o Object) Report {
 	report := Report{Object: o.What, Findings: []Finding{}, Sources: o.sources(o.Now)}
-	if report.Unheard() {
+	if report.AllSilent() {
 		o.Telemetry = Telemetry{}
 	}
-	o.Telemetry, o.Node, o.Now = o.settled(o.Node, o.Now)
+	o.Telemetry, o.Node, o.Now = o.onAPIServerClock(o.Node, o.Now)
 	report.At = o.Now
 	if o.Object == nil {
 		report.State = "the API has no such object"
@@ -43,31 +43,31 @@ func OfObject(o Object) Report {
 	f := &findings{}
 	report.State = "it is not being deleted"
 	if deleted := o.Object.GetDeletionTimestamp(); deleted != nil {
-		report.Deleted, report.State = deleted.Time, "terminating "+ago(o.Now, deleted.Time)
+		report.Deleted, report.State = deleted.Time, "terminating "+lastingFor(o.Now, deleted.Time)
 	}
 	_, namespace := o.Object.(*corev1.Namespace)
 	for _, below := range o.Below {
-		if below.Blocked() && (!namespace || !report.Deleted.IsZero()) { // a namespace that stays waits for nobody
+		if below.Blocked() && (!namespace || !report.Deleted.IsZero()) { // a namespace that stays waits for nothing
 			report.Below = append(report.Below, below)
 		}
 	}
 	switch obj := o.Object.(type) {
 	case *corev1.Namespace:
-		o.namespace(f, obj, report.Below)
+		o.checkNamespace(f, obj, report.Below)
 	case *corev1.Node:
-		o.node(f, obj)
-		finalizers(f, obj, o.Now, o.Telemetry, obj.GetFinalizers())
+		o.checkNode(f, obj)
+		checkFinalizers(f, obj, o.Now, o.Telemetry, obj.GetFinalizers())
 	case *corev1.PersistentVolumeClaim, *corev1.PersistentVolume:
-		o.storage(f)
+		o.checkStorage(f)
 	default:
-		o.workload(f, report.Below)
+		o.checkWorkload(f, report.Below)
 	}
 	report.Findings = append(report.Findings, f.all...)
 	return report
 }
 
-// namespace waits for its content; its conditions say what is left.
-func (o Object) namespace(f *findings, namespace *corev1.Namespace, below []Report) {
+// checkNamespace handles a namespace, which waits for its content. Its conditions say what is left.
+func (o Object) checkNamespace(f *findings, namespace *corev1.Namespace, below []Report) {
 	if namespace.DeletionTimestamp == nil {
 		return
 	}
@@ -84,14 +84,14 @@ func (o Object) namespace(f *findings, namespace *corev1.Namespace, below []Repo
 	for _, report := range below {
 		left = append(left, report.Object+": "+strings.Join(report.IDs(), ", "))
 	}
-	// Content that is merely on its way out blocks nothing out of the ordinary.
-	if len(left) > 0 && (len(below) > 0 || o.Now.Sub(namespace.DeletionTimestamp.Time) > usual) {
+	// Content that is being deleted in time is no unusual blocker.
+	if len(left) > 0 && (len(below) > 0 || o.Now.Sub(namespace.DeletionTimestamp.Time) > usualStopTime) {
 		f.add(cause("namespace-content"), since, left...)
 	}
 }
 
-// storage waits for whoever uses it.
-func (o Object) storage(f *findings) {
+// checkStorage handles claims and volumes, which wait for their users.
+func (o Object) checkStorage(f *findings) {
 	deleted := o.Object.GetDeletionTimestamp()
 	if deleted == nil {
 		return
@@ -104,35 +104,36 @@ func (o Object) storage(f *findings) {
 			for _, report := range o.Below {
 				evidence = append(evidence, "used by "+report.Object)
 			}
-			if o.Now.Sub(deleted.Time) > patience {
+			if o.Now.Sub(deleted.Time) > stepPatience {
 				f.add(cause("claim-in-use"), deleted.Time, evidence...)
 			}
 		case volumeProtection:
-			if o.Now.Sub(deleted.Time) > patience {
+			if o.Now.Sub(deleted.Time) > stepPatience {
 				f.add(cause("volume-bound"), deleted.Time, "finalizer "+finalizer)
 			}
 		default:
 			other = append(other, finalizer)
 		}
 	}
-	finalizers(f, o.Object, o.Now, o.Telemetry, other)
+	checkFinalizers(f, o.Object, o.Now, o.Telemetry, other)
 }
 
-// workload waits for its pods, and in the foreground for all its dependents.
-func (o Object) workload(f *findings, below []Report) {
-	for _, report := range below { // what keeps its pods keeps it
+// checkWorkload handles a workload, which waits for its pods, and in the foreground for all its
+// dependents.
+func (o Object) checkWorkload(f *findings, below []Report) {
+	for _, report := range below { // blockers of its pods block the workload
 		for _, finding := range report.Findings {
 			if finding.Blocks {
-				f.add(cause(finding.Name), finding.Since, prefixed(report.Object+": ", finding.Evidence)...).Maybe = finding.Maybe
+				f.add(cause(finding.Name), finding.Since, withPrefix(report.Object+": ", finding.Evidence)...).Maybe = finding.Maybe
 			}
 		}
 	}
 	if o.Object.GetDeletionTimestamp() != nil && len(below) == 0 {
-		o.dependents(f)
+		o.checkDependents(f)
 	}
 }
 
-func prefixed(prefix string, texts []string) []string {
+func withPrefix(prefix string, texts []string) []string {
 	all := make([]string, 0, len(texts))
 	for _, text := range texts {
 		all = append(all, prefix+text)
@@ -140,26 +141,26 @@ func prefixed(prefix string, texts []string) []string {
 	return all
 }
 
-// dependents asks whether an object that is deleted in the foreground still waits for
-// anybody.
-func (o Object) dependents(f *findings) {
+// checkDependents reports whether an object that is deleted in the foreground still waits for
+// dependents.
+func (o Object) checkDependents(f *findings) {
 	for _, finalizer := range o.Object.GetFinalizers() {
 		if finalizer == metav1.FinalizerDeleteDependents && len(o.Below) > 0 {
-			if runs, known := o.runs(garbageCollector); runs || !known {
-				if o.Now.Sub(o.Object.GetDeletionTimestamp().Time) > usual {
+			if runs, known := o.controllerRuns(garbageCollector); runs || !known {
+				if o.Now.Sub(o.Object.GetDeletionTimestamp().Time) > usualStopTime {
 					f.add(cause("dependents-remain"), o.Object.GetDeletionTimestamp().Time, fmt.Sprintf("%d dependents are left", len(o.Below)))
 				}
 				return
 			}
 		}
 	}
-	finalizers(f, o.Object, o.Now, o.Telemetry, o.Object.GetFinalizers())
+	checkFinalizers(f, o.Object, o.Now, o.Telemetry, o.Object.GetFinalizers())
 }
 
-// node is about a Node object: what its silence means for the pods on it.
-func (o Object) node(f *findings, node *corev1.Node) {
+// checkNode handles a Node object: what its silence means for its pods.
+func (o Object) checkNode(f *findings, node *corev1.Node) {
 	o.Node.Node = node
-	silence(f, o.Node, o.Telemetry, o.Now)
+	checkNodeSilence(f, o.Node, o.Telemetry, o.Now)
 }
 
 // The controllers whose absence keeps objects.
@@ -176,7 +177,7 @@ const (
 	volumeProtection = "kubernetes.io/pv-protection"
 )
 
-// controllerOf is the controller that removes a finalizer; empty for those of strangers.
+// controllerOf returns the controller that removes a finalizer; empty for foreign finalizers.
 func controllerOf(finalizer string) string {
 	switch finalizer {
 	case metav1.FinalizerDeleteDependents, metav1.FinalizerOrphanDependents:
@@ -187,31 +188,32 @@ func controllerOf(finalizer string) string {
 	return ""
 }
 
-// finalizers names what some of an object's finalizers wait for. A finalizer that a DELETE warns of
+// checkFinalizers names what some of an object's finalizers wait for. A finalizer that a DELETE warns of
 // is named at once. The cluster's own controllers have a moment to remove theirs.
-func finalizers(f *findings, obj kinds.Object, now time.Time, t Telemetry, these []string) {
+func checkFinalizers(f *findings, obj kinds.Object, now time.Time, t Telemetry, names []string) {
 	deleted := obj.GetDeletionTimestamp()
 	if deleted == nil {
 		return
 	}
-	for _, finalizer := range these {
-		if usualFinalizer(finalizer) && now.Sub(deleted.Time) < patience {
+	for _, finalizer := range names {
+		if usualFinalizer(finalizer) && now.Sub(deleted.Time) < stepPatience {
 			continue
 		}
 		evidence := "finalizer " + finalizer
 		switch controllerOf(finalizer) {
 		case garbageCollector:
-			t.absent(f.add(cause("garbage-collector-down"), deleted.Time, evidence), garbageCollector)
+			t.addControllerEvidence(f.add(cause("garbage-collector-down"), deleted.Time, evidence), garbageCollector)
 		case jobController:
-			t.absent(f.add(cause("job-controller-down"), deleted.Time, evidence), jobController)
+			t.addControllerEvidence(f.add(cause("job-controller-down"), deleted.Time, evidence), jobController)
 		default:
-			t.stranger(f, obj, evidence)
+			t.addForeignFinalizer(f, obj, evidence)
 		}
 	}
 }
 
-// stranger is about a finalizer of whom the cluster knows nothing: only that its owner was refused.
-func (t Telemetry) stranger(f *findings, obj kinds.Object, evidence string) {
+// addForeignFinalizer reports a finalizer of an unknown controller. Only a refusal of its removal
+// can be seen.
+func (t Telemetry) addForeignFinalizer(f *findings, obj kinds.Object, evidence string) {
 	since := obj.GetDeletionTimestamp().Time
 	if refused := t.refusals(obj); len(refused) > 0 {
 		f.add(cause("finalizer-removal-refused"), since, append([]string{evidence}, refused...)...)
@@ -220,14 +222,13 @@ func (t Telemetry) stranger(f *findings, obj kinds.Object, evidence string) {
 	f.add(cause("finalizer-not-removed"), since, evidence, "no write that would remove it was refused")
 }
 
-// absent is by what the only controller that removes a finalizer is found not to do its
-// work.
-func (t Telemetry) absent(finding *Finding, controller string) {
-	runs, known := t.runs(controller)
+// addControllerEvidence adds how it was found that a controller does not remove its finalizer.
+func (t Telemetry) addControllerEvidence(finding *Finding, controller string) {
+	runs, known := t.controllerRuns(controller)
 	switch {
 	case !known:
 		finding.Maybe = []string{"STK-02"}
-	case !runs && t.Controllers.Silent():
+	case !runs && t.Controllers.IsSilent():
 		finding.Evidence = append(finding.Evidence, "the controllers' process does not answer: "+t.Controllers.Err)
 	case !runs:
 		finding.Evidence = append(finding.Evidence, "the "+controller+" is not among the controllers that run")
@@ -236,10 +237,10 @@ func (t Telemetry) absent(finding *Finding, controller string) {
 	}
 }
 
-// refusals are the writes of this object that the apiserver has refused lately, but for
-// the kubelet's.
+// refusals returns the writes of the object that the apiserver refused lately, without the
+// kubelet's.
 func (t Telemetry) refusals(obj kinds.Object) []string {
-	if t.APIServer.Said == nil {
+	if t.APIServer.Report == nil {
 		return nil
 	}
 	key := obj.GetName()
@@ -247,14 +248,14 @@ func (t Telemetry) refusals(obj kinds.Object) []string {
 		key = obj.GetNamespace() + "/" + key
 	}
 	var found []string
-	for _, r := range t.APIServer.Said.Refused {
-		if r.Key != key || (r.Verb != "update" && r.Verb != "patch") || r.UID != "" && r.UID != string(obj.GetUID()) || strings.HasPrefix(r.Who, "node:") {
+	for _, r := range t.APIServer.Report.Refused {
+		if r.Key != key || (r.Verb != "update" && r.Verb != "patch") || r.UID != "" && r.UID != string(obj.GetUID()) || strings.HasPrefix(r.Requester, "node:") {
 			continue
 		}
 		if r.Last.Before(obj.GetDeletionTimestamp().Add(-time.Second)) && obj.GetDeletionGracePeriodSeconds() != nil {
 			continue
 		}
-		found = append(found, fmt.Sprintf("%s: %s %s was refused %d times: %d %s", r.Who, r.Verb, r.Resource, r.Count, r.Code, r.Message))
+		found = append(found, fmt.Sprintf("%s: %s %s was refused %d times: %d %s", r.Requester, r.Verb, r.Resource, r.Count, r.Code, r.Message))
 	}
 	return found
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// usualFinalizer reports whether a finalizer is one that the cluster's own controllers remove in
-// the course of every deletion.
+// usualFinalizer reports whether the cluster's own controllers remove a finalizer in every
+// deletion.
 func usualFinalizer(name string) bool {
 	switch name {
 	case metav1.FinalizerDeleteDependents, metav1.FinalizerOrphanDependents, jobTracking, claimProtection, volumeProtection, "kubernetes":
@@ -21,9 +21,9 @@ func usualFinalizer(name string) bool {
 	return false
 }
 
-// Warnings are what whoever deletes an object is told at once, when it can be seen that
-// the object will stay: finalizers, and a pod's node that is not ready or gone. The node
-// is nil when the API has none; force says that the object does not wait for its node.
+// Warnings returns the immediate warnings about a deletion after which the object will stay:
+// finalizers, and a pod's node that is not ready or gone. node is nil if the API has none. force
+// says that the object does not wait for its node.
 func Warnings(obj kinds.Object, node *corev1.Node, force bool) []string {
 	var warnings []string
 	finalizers := slices.DeleteFunc(slices.Clone(obj.GetFinalizers()), usualFinalizer)

@@ -1,14 +1,14 @@
-// Package why says why an object that is being deleted is still there: what blocks it,
-// since when, by which evidence, who must act, and what forcing would leave behind. It
-// is pure: evidence in, findings out. It is never told what was broken on purpose; it
-// concludes from what an observer can see, the API and the telemetry of the processes.
+// Package why explains why an object that is being deleted still exists: what blocks it, since
+// when, by which evidence, who must act, and what forcing would leave behind. It is pure: evidence
+// in, findings out. It never sees which faults were injected. It concludes from what an observer
+// can see, the API and the telemetry of the processes.
 //
 //	causes.go     every cause by name (STK-01 to STK-34), and what to do about it
 //	evidence.go   what is known
-//	pod.go        the order of the questions for a pod: finalizers, node, kubelet, runtime
-//	node.go       what a node's silence means
-//	work.go       what a kubelet that answers is at
-//	job.go        what a Job keeps its failed pods for
+//	pod.go        the order of the checks for a pod: finalizers, node, kubelet, runtime
+//	node.go       what a silent node means
+//	work.go       what a kubelet that answers is doing
+//	job.go        why a Job keeps its failed pods
 //	object.go     namespaces, claims, nodes and workloads
 //	gather/       collects evidence from a cluster
 package why
@@ -22,63 +22,63 @@ import (
 
 // Report is the answer for one object.
 type Report struct {
-	// Object is kind/name as people write it: pod/web-0.
+	// Object is kind/name: pod/web-0.
 	Object    string `json:"object"`
 	Namespace string `json:"namespace,omitempty"`
 	UID       string `json:"uid,omitempty"`
-	// At is when the question was asked, by the clock of all times here: what the apiserver said it
-	// shows, or the observer's where it did not answer.
+	// At is when the question was asked, by the clock of all times in the report. That is the
+	// apiserver's clock, or the observer's if the apiserver did not answer.
 	At time.Time `json:"at"`
-	// Deleted is when its deletion was asked for; zero when it was not.
+	// Deleted is when the deletion was requested; zero if it was not.
 	Deleted time.Time `json:"deleted,omitzero"`
-	// State says in a sentence how far the object is.
+	// State describes in a sentence how far the deletion is.
 	State string `json:"state"`
-	// Findings are what it waits for, the most important first; none when it waits for
-	// nothing out of the ordinary.
+	// Findings holds what the object waits for, the most important first. It is empty if the object
+	// waits for nothing unusual.
 	Findings []Finding `json:"findings"`
-	// Below are the reports of objects that this one waits for.
+	// Below holds the reports of objects that this one waits for.
 	Below []Report `json:"below,omitempty"`
-	// Sources are whom the evidence is from, and how old it is.
+	// Sources names where the evidence is from, and how old it is.
 	Sources []Source `json:"sources"`
 }
 
-// Schema names the form of a Report in JSON, which docs/why.schema.json describes.
+// Schema names the JSON form of a Report, which docs/why.schema.json describes.
 const Schema = "podfall.io/why/v1"
 
 // Finding is one thing that an object waits for.
 type Finding struct {
-	// ID is the cause's in the catalogue: STK-06; empty for what is none of its rows.
+	// ID is the cause's id in the catalogue, for example STK-06; empty if it has none.
 	ID string `json:"id,omitempty"`
-	// Name is the cause's for machines, and never changes: node-cut-off.
+	// Name is the stable name of the cause for machines, for example node-cut-off.
 	Name string `json:"name"`
-	// Blocks is false for what looks like a blocker and is none.
+	// Blocks is false for what only looks like a blocker.
 	Blocks bool `json:"blocks"`
 	// Since is when it began, as far as is known.
 	Since time.Time `json:"since,omitzero"`
-	// Cause is what it means, in a sentence.
+	// Cause describes the cause in a sentence.
 	Cause string `json:"cause"`
-	// Evidence is by what it was found.
+	// Evidence holds what the cause was found by.
 	Evidence []string `json:"evidence"`
-	// Who must act, what Unblocks it, and what Forcing would leave behind.
+	// Who must act, what Unblocks the object, and what Forcing would leave behind.
 	Who      string `json:"who"`
 	Unblocks string `json:"unblocks"`
 	Forcing  string `json:"forcing"`
-	// Maybe are the IDs of other causes that the evidence does not rule out.
+	// Maybe holds the ids of other causes that the evidence does not rule out.
 	Maybe []string `json:"maybe,omitempty"`
 }
 
-// Title is how people are told of it: by its ID, if it has one, and its name.
+// Title returns the id, if there is one, and the name.
 func (f Finding) Title() string { return strings.TrimSpace(f.ID + " " + f.Name) }
 
-// api is the witness that is always heard: a report without it is an error.
+// api is the source that always answers: without it there is an error instead of a report.
 const api = "API"
 
-// Source is one witness: the API, or a process.
+// Source is the API or a process that was asked.
 type Source struct {
 	Name string `json:"name"`
-	// AgeSeconds is how old its word is, in cluster time.
+	// AgeSeconds is the age of the answer, in cluster time.
 	AgeSeconds float64 `json:"ageSeconds"`
-	// Err is why it said nothing.
+	// Err says why there was no answer.
 	Err string `json:"err,omitempty"`
 }
 
@@ -88,18 +88,18 @@ func (r Report) Blocked() bool {
 		slices.ContainsFunc(r.Below, Report.Blocked)
 }
 
-// Missing reports whether the API has no such object, and nothing is left of it that could be told.
+// Missing reports whether the API has no such object and no process has anything left of it.
 func (r Report) Missing() bool { return r.UID == "" && len(r.Findings) == 0 }
 
-// Unheard reports whether processes were asked and none has answered: it is the way to them that
-// is broken, and their silence says nothing.
-func (r Report) Unheard() bool {
+// AllSilent reports whether processes were asked and none answered. Then the way to them is broken,
+// and their silence means nothing.
+func (r Report) AllSilent() bool {
 	heard := func(s Source) bool { return s.Name != api && s.Err == "" }
 	return len(r.Sources) > 1 && !slices.ContainsFunc(r.Sources, heard)
 }
 
-// IDs are those of the findings, as scenarios write them: stk-06. A finding that is in no
-// row of the catalogue is there with its name.
+// IDs returns the ids of the findings as scenarios write them, for example stk-06. A finding
+// without an id has its name.
 func (r Report) IDs() []string {
 	var ids []string
 	for _, f := range r.Findings {
@@ -114,10 +114,10 @@ func (r Report) IDs() []string {
 	return ids
 }
 
-// findings collects, and keeps each cause once.
+// findings collects findings, each cause once.
 type findings struct{ all []Finding }
 
-// add notes a cause with its evidence. A cause that is noted already gets more of it.
+// add adds a cause with its evidence. A cause that is there already gets the evidence.
 func (f *findings) add(c Cause, since time.Time, evidence ...string) *Finding {
 	for i := range f.all {
 		if f.all[i].Name == c.Name {
@@ -132,9 +132,9 @@ func (f *findings) add(c Cause, since time.Time, evidence ...string) *Finding {
 	return &f.all[len(f.all)-1]
 }
 
-// ago words how long something has lasted.
-func ago(now, then time.Time) string {
-	if then.IsZero() || then.Sub(now) > asking { // written down by a clock that is ahead
+// lastingFor returns in words how long something has lasted.
+func lastingFor(now, then time.Time) string {
+	if then.IsZero() || then.Sub(now) > askingSkew { // recorded by a clock that is ahead
 		return "for an unknown time"
 	}
 	return fmt.Sprintf("for %v", max(now.Sub(then), 0).Round(time.Second))

@@ -22,12 +22,12 @@ import (
 	"github.com/podfall/podfall/services/client"
 )
 
-// process is what a command may use of the process around it.
+// process holds what a command uses of the process around it.
 type process struct {
 	args      []string
 	in        io.Reader
 	out, errs io.Writer
-	variable  func(name string) string
+	getenv    func(name string) string
 	// release gives the handling of interrupts back to the operating system; nil does nothing.
 	release func()
 	// forks gives kubectl's commands a process of their own, because their code may end its process.
@@ -36,11 +36,11 @@ type process struct {
 
 const (
 	dataVariable = "PODFALL_DATA"
-	// dialLimit is how long a command waits for the bus.
-	dialLimit = 10 * time.Second
+	// dialTimeout bounds how long a command waits for the bus.
+	dialTimeout = 10 * time.Second
 )
 
-// newApp is every command there is, about the cluster in the layout.
+// newApp returns all commands for the cluster in the layout.
 func newApp(p process, layout cluster.Layout) (*cli.App, error) {
 	env := client.Env{
 		Stdout: p.out, Stderr: p.errs, History: layout.History(),
@@ -48,26 +48,26 @@ func newApp(p process, layout cluster.Layout) (*cli.App, error) {
 	options, err := layout.Load()
 	switch {
 	case err == nil:
-		face, err := options.Face()
+		schedule, err := options.Schedule()
 		if err != nil {
 			return nil, err
 		}
-		movement := clock.NewMovement(face)
-		env.Clock = movement.Clock()
-		env.Dial = func(ctx context.Context) (*client.Session, error) { return dial(ctx, layout, movement, p.errs) }
+		driver := clock.NewDriver(schedule)
+		env.Clock = driver.Clock()
+		env.Dial = func(ctx context.Context) (*client.Session, error) { return dial(ctx, layout, driver, p.errs) }
 		if env.Compat, err = proto.CompatFor(options.Compat); err != nil {
 			return nil, err
 		}
 	case errors.Is(err, cluster.ErrNoCluster):
 		env.Compat, _ = proto.CompatFor("")
 		missing := err
-		face, err := clock.NewFace(clock.Clock{}.Now(), 1)
+		schedule, err := clock.NewSchedule(clock.Clock{}.Now(), 1)
 		if err != nil {
 			return nil, err
 		}
-		movement := clock.NewMovement(face)
-		env.Clock, env.History = movement.Clock(), ""
-		env.Dial = func(ctx context.Context) (*client.Session, error) { return dialFar(ctx, movement, missing) }
+		driver := clock.NewDriver(schedule)
+		env.Clock, env.History = driver.Clock(), ""
+		env.Dial = func(ctx context.Context) (*client.Session, error) { return dialRemote(ctx, driver, missing) }
 	default:
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func newApp(p process, layout cluster.Layout) (*cli.App, error) {
 		tryCommand(p), runCommand(layout), cutCommand(layout), healCommand(layout), faultCommand(layout), verifyCommand(layout), reportCommand(layout),
 	}
 	own = slices.Concat(own, controlCommands(layout), serviceCommands())
-	strict("", own)
+	rejectExtraArguments("", own)
 	return &cli.App{
 		Name: "podfall", Usage: "a Kubernetes pod-deletion emulator", Version: buildVersion(),
 		Flags: []cli.Flag{&cli.StringFlag{
@@ -88,16 +88,16 @@ func newApp(p process, layout cluster.Layout) (*cli.App, error) {
 		HideHelpCommand: true,
 		Action:          cli.ShowAppHelp,
 		ExitErrHandler:  func(*cli.Context, error) {}, // run prints and decides
-		OnUsageError:    func(_ *cli.Context, err error, _ bool) error { return usage("%v", err) },
+		OnUsageError:    func(_ *cli.Context, err error, _ bool) error { return usageError("%v", err) },
 	}, nil
 }
 
-// strict has the commands refuse, before they do anything, values that flags cannot have and
-// words where none is wanted. The commands are called by their names behind those of their parents.
-func strict(parents string, commands []*cli.Command) {
+// rejectExtraArguments makes commands fail on invalid flag values, and on arguments if they take
+// none. parents is the prefix of the command names.
+func rejectExtraArguments(parents string, commands []*cli.Command) {
 	for _, command := range commands {
 		name := parents + command.Name
-		strict(name+" ", command.Subcommands)
+		rejectExtraArguments(name+" ", command.Subcommands)
 		command.OnUsageError = client.Misused
 		if command.ArgsUsage != "" {
 			continue
@@ -105,20 +105,21 @@ func strict(parents string, commands []*cli.Command) {
 		act := command.Action
 		command.Action = func(c *cli.Context) error {
 			if c.Args().Present() {
-				return usage("%s %s: want no argument", name, strings.Join(c.Args().Slice(), " "))
+				return usageError("%s %s: want no argument", name, strings.Join(c.Args().Slice(), " "))
 			}
 			return act(c)
 		}
 	}
 }
 
-// unknown refuses a command that does not exist, and suggests one of podfall's own or kubectl's.
-func unknown(own []*cli.Command, name string) error {
+// unknownCommand refuses a command that does not exist, and suggests one of podfall's own or
+// kubectl's.
+func unknownCommand(own []*cli.Command, name string) error {
 	text := fmt.Sprintf("unknown command %q; podfall --help lists them", name)
 	if near := nearestCommand(append(own, kubectlHelp(own)...), name); near != "" {
 		text += fmt.Sprintf(". Did you mean %q?", near)
 	}
-	return usage("%s", text)
+	return usageError("%s", text)
 }
 
 // maxTypos is how many letters a suggested command may differ by.
@@ -141,20 +142,20 @@ func nearestCommand(commands []*cli.Command, word string) string {
 	return nearest
 }
 
-// dial connects the command line to the cluster's apiserver and kubelets, and the clock of
-// this process to the cluster's.
-func dial(ctx context.Context, layout cluster.Layout, movement *clock.Movement, errs io.Writer) (*client.Session, error) {
+// dial connects the command line to the cluster's apiserver and kubelets, and its clock to the
+// cluster's clock.
+func dial(ctx context.Context, layout cluster.Layout, driver *clock.Driver, errs io.Writer) (*client.Session, error) {
 	conn, err := dialHub(ctx, layout)
 	if err != nil {
 		return nil, err
 	}
-	stop := follow(ctx, conn, movement)
+	stop := followClock(ctx, conn, driver)
 	return &client.Session{
-		API: podapi.New(conn, podapi.Config{Clock: movement.Clock(), Warn: client.Warner(errs)}),
+		API: podapi.New(conn, podapi.Config{Clock: driver.Clock(), Warn: client.Warner(errs)}),
 		Inspect: func(ctx context.Context, process string) ([]byte, error) {
 			return mgmt.NewClient(conn).Inspect(ctx, process, nil)
 		},
-		Past: plane{mgmt.NewClient(conn)},
+		Past: processHistories{mgmt.NewClient(conn)},
 		Close: func() {
 			stop()
 			conn.Close()
@@ -162,19 +163,19 @@ func dial(ctx context.Context, layout cluster.Layout, movement *clock.Movement, 
 	}, nil
 }
 
-// plane asks the processes over the bus.
-type plane struct{ *mgmt.Client }
+// processHistories reads the processes' histories over the bus.
+type processHistories struct{ *mgmt.Client }
 
 // Processes implements client.Past.
-func (p plane) Processes(ctx context.Context) ([]string, error) {
-	board, err := p.Get(ctx)
-	return processesOf(board), err
+func (p processHistories) Processes(ctx context.Context) ([]string, error) {
+	state, err := p.Get(ctx)
+	return processNames(state), err
 }
 
-// layoutFor is the cluster that the command line is about: --data wherever it stands,
-// else the environment, else .podfall here.
-func layoutFor(p process) (cluster.Layout, error) {
-	data := p.variable(dataVariable)
+// findLayout returns the layout of the cluster named by --data, else by the environment, else
+// .podfall here.
+func findLayout(p process) (cluster.Layout, error) {
+	data := p.getenv(dataVariable)
 	if data == "" {
 		data = ".podfall"
 	}

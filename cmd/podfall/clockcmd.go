@@ -24,7 +24,7 @@ func clockCommand(layout cluster.Layout) *cli.Command {
 	speed := func() cli.Flag {
 		return &cli.Float64Flag{Name: "speed", Usage: "seconds of the cluster in one of the wall from now on, 0.001 to 10000"}
 	}
-	move := func(name, usage string, change mgmt.MoveClock) *cli.Command {
+	move := func(name, usage string, change mgmt.ClockChange) *cli.Command {
 		return &cli.Command{
 			Name: name, Usage: usage, Flags: []cli.Flag{speed(), outputFlag()},
 			Action: func(c *cli.Context) error { return moveClock(c, layout, change) },
@@ -36,24 +36,24 @@ func clockCommand(layout cluster.Layout) *cli.Command {
 			"A step is a jump: all that is due by then is due at once, and the nodes' leases are older by as much.",
 		Flags: []cli.Flag{speed(), outputFlag()},
 		Subcommands: []*cli.Command{
-			move("pause", "stop the clock: no grace ends and no lease expires", mgmt.MoveClock{Pause: true}),
-			move("resume", "let a clock go on that was paused", mgmt.MoveClock{Resume: true}),
+			move("pause", "stop the clock: no grace ends and no lease expires", mgmt.ClockChange{Pause: true}),
+			move("resume", "let a clock go on that was paused", mgmt.ClockChange{Resume: true}),
 			{
 				Name: "step", Usage: "make the clock jump ahead by a `DURATION` such as 5m", ArgsUsage: "DURATION", Flags: []cli.Flag{speed(), outputFlag()},
 				Action: func(c *cli.Context) error {
 					step, err := time.ParseDuration(c.Args().First())
 					if err != nil || step <= 0 || c.Args().Len() != 1 {
-						return usage("step %q: want one duration of more than 0s, such as 90s or 5m", strings.Join(c.Args().Slice(), " "))
+						return usageError("step %q: want one duration of more than 0s, such as 90s or 5m", strings.Join(c.Args().Slice(), " "))
 					}
-					return moveClock(c, layout, mgmt.MoveClock{Step: step})
+					return moveClock(c, layout, mgmt.ClockChange{Step: step})
 				},
 			},
 		},
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
-				return usage("clock %s: want pause, resume, step DURATION or --speed N", c.Args().First())
+				return usageError("clock %s: want pause, resume, step DURATION or --speed N", c.Args().First())
 			}
-			return moveClock(c, layout, mgmt.MoveClock{})
+			return moveClock(c, layout, mgmt.ClockChange{})
 		},
 	}
 }
@@ -62,27 +62,26 @@ func outputFlag() cli.Flag {
 	return &cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "json, or a table"}
 }
 
-// moveClock makes the change, if there is one, waits until it is in force, and shows the
-// clock.
-func moveClock(c *cli.Context, layout cluster.Layout, change mgmt.MoveClock) error {
+// moveClock makes the change, if there is one, waits until it is in force, and shows the clock.
+func moveClock(c *cli.Context, layout cluster.Layout, change mgmt.ClockChange) error {
 	if output := c.String("output"); output != "" && output != "json" {
-		return usage("--output %q: want json", output)
+		return usageError("--output %q: want json", output)
 	}
 	if change.Speed = c.Float64("speed"); c.IsSet("speed") {
-		if _, err := clock.NewFace(time.Time{}, change.Speed); err != nil {
-			return usage("--%v", err)
+		if _, err := clock.NewSchedule(time.Time{}, change.Speed); err != nil {
+			return usageError("--%v", err)
 		}
 	}
 	options, err := layout.Load()
 	if err != nil {
 		return err
 	}
-	var board mgmt.Board
-	err = withBoard(c, layout, func(client *mgmt.Client) (err error) {
-		if change == (mgmt.MoveClock{}) {
-			board, err = client.Get(c.Context)
+	var state mgmt.FaultState
+	err = withManagement(c, layout, func(client *mgmt.Client) (err error) {
+		if change == (mgmt.ClockChange{}) {
+			state, err = client.Get(c.Context)
 		} else {
-			board, err = client.Set(c.Context, mgmt.Change{MoveClock: &change})
+			state, err = client.Set(c.Context, mgmt.Change{MoveClock: &change})
 		}
 		return err
 	})
@@ -90,18 +89,18 @@ func moveClock(c *cli.Context, layout cluster.Layout, change mgmt.MoveClock) err
 		return err
 	}
 	wall := clock.Clock{}
-	if err := wall.Sleep(c.Context, wall.Until(board.Clock[len(board.Clock)-1].Wall)); err != nil {
+	if err := wall.Sleep(c.Context, wall.Until(state.Clock[len(state.Clock)-1].Wall)); err != nil {
 		return err
 	}
-	if change != (mgmt.MoveClock{}) && len(options.Containers.AllowExec) > 0 {
-		fmt.Fprint(c.App.ErrWriter, programsNote(board.Clock.At(wall.Now()), change.Step))
+	if change != (mgmt.ClockChange{}) && len(options.Containers.AllowExec) > 0 {
+		fmt.Fprint(c.App.ErrWriter, programsNote(state.Clock.SegmentAt(wall.Now()), change.Step))
 	}
-	return showClock(c.App.Writer, c.String("output"), board.Clock, wall.Now())
+	return showClock(c.App.Writer, c.String("output"), state.Clock, wall.Now())
 }
 
-// showClock writes what a face shows.
-func showClock(out io.Writer, format string, face clock.Face, now time.Time) error {
-	segment, shows := face.At(now), face.Of(now).UTC()
+// showClock prints the clock's reading at now.
+func showClock(out io.Writer, format string, schedule clock.Schedule, now time.Time) error {
+	segment, shows := schedule.SegmentAt(now), schedule.TimeAt(now).UTC()
 	if format == "json" {
 		encoder := json.NewEncoder(out)
 		encoder.SetIndent("", "  ")
@@ -117,28 +116,27 @@ func showClock(out io.Writer, format string, face clock.Face, now time.Time) err
 	return table.Flush()
 }
 
-// warnPrograms says on standard error what the clock of a cluster that is up does to real
-// programs.
+// warnPrograms warns on standard error how a cluster's clock affects real programs.
 func warnPrograms(c *cli.Context, layout cluster.Layout, options cluster.Options) error {
-	face, err := options.Face()
+	schedule, err := options.Schedule()
 	if err != nil {
 		return err
 	}
-	err = withBoard(c, layout, func(client *mgmt.Client) error {
-		if board, err := client.Get(c.Context); err == nil { // a hub of others may have none
-			face = board.Clock
+	err = withManagement(c, layout, func(client *mgmt.Client) error {
+		if state, err := client.Get(c.Context); err == nil { // an external hub may have no fault state
+			schedule = state.Clock
 		}
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	fmt.Fprint(c.App.ErrWriter, programsNote(face.At(clock.Clock{}.Now()), 0))
+	fmt.Fprint(c.App.ErrWriter, programsNote(schedule.SegmentAt(clock.Clock{}.Now()), 0))
 	return nil
 }
 
-// programsNote says what a clock does to real programs, which live on the wall's time and
-// get their signals when the cluster's says so; nothing of one that is the wall's.
+// programsNote explains how the clock affects real programs, which run in wall time but get their
+// signals in cluster time. It is empty for a clock at normal speed.
 func programsNote(segment clock.Segment, step time.Duration) string {
 	const grace = 30 * time.Second
 	var note strings.Builder
@@ -165,7 +163,7 @@ func dialHub(ctx context.Context, layout cluster.Layout) (*bus.Conn, error) {
 	if config.Seed, err = bus.LoadSeed(layout.Keys(), config.Identity); err != nil {
 		return nil, err
 	}
-	ctx, cancel := clock.Clock{}.Timeout(ctx, dialLimit)
+	ctx, cancel := clock.Clock{}.Timeout(ctx, dialTimeout)
 	defer cancel()
 	conn, err := bus.Dial(ctx, config)
 	if err != nil {
@@ -174,21 +172,21 @@ func dialHub(ctx context.Context, layout cluster.Layout) (*bus.Conn, error) {
 	return conn, nil
 }
 
-// follow has the movement show what the board says, until stop; it returns when it has
-// heard from the board, or knows that there is none.
-func follow(ctx context.Context, conn *bus.Conn, movement *clock.Movement) (stop func()) {
+// followClock updates the clock from the fault state until stop. It returns once the first state
+// has arrived, or there is known to be none.
+func followClock(ctx context.Context, conn *bus.Conn, driver *clock.Driver) (stop func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	heard := make(chan struct{})
-	once := sync.OnceFunc(func() { close(heard) })
+	received := make(chan struct{})
+	once := sync.OnceFunc(func() { close(received) })
 	var following sync.WaitGroup
 	following.Go(func() {
 		defer once()
-		_ = mgmt.NewClient(conn).Follow(ctx, func(board mgmt.Board) { // without a board the clock is as up made it
-			movement.Set(board.Clock)
+		_ = mgmt.NewClient(conn).Follow(ctx, func(state mgmt.FaultState) { // without fault state the clock keeps its initial schedule
+			driver.Set(state.Clock)
 			once()
 		})
 	})
-	<-heard
+	<-received
 	return func() {
 		cancel()
 		following.Wait()

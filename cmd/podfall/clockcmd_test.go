@@ -34,7 +34,7 @@ func TestProgramsNote(t *testing.T) {
 
 func TestShowClock(t *testing.T) {
 	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
-	face, err := clock.NewFace(noon, 60)
+	schedule, err := clock.NewSchedule(noon, 60)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func TestShowClock(t *testing.T) {
 		"json": `"time": "2026-01-01T12:00:30Z"`,
 	} {
 		var out strings.Builder
-		if err := showClock(&out, format, face.PausedFrom(noon.Add(500*time.Millisecond)), noon.Add(time.Hour)); err != nil || !strings.Contains(out.String(), want) {
+		if err := showClock(&out, format, schedule.WithPause(noon.Add(500*time.Millisecond)), noon.Add(time.Hour)); err != nil || !strings.Contains(out.String(), want) {
 			t.Errorf("%q, %v, want %q in it", out.String(), err, want)
 		}
 	}

@@ -24,10 +24,10 @@ import (
 	"github.com/podfall/podfall/services/controllers"
 )
 
-// admin is who people at the command line are.
+// admin is the identity of command-line users.
 const admin = "admin"
 
-// upCommand makes a cluster or brings one up again.
+// upCommand creates a cluster, or starts it again.
 func upCommand(layout cluster.Layout) *cli.Command {
 	return &cli.Command{
 		Name:  "up",
@@ -36,25 +36,25 @@ func upCommand(layout cluster.Layout) *cli.Command {
 			"Run again on a cluster whose processes have ended, it starts those.",
 		Flags: append(clusterFlags(), &cli.BoolFlag{Name: "detach", Aliases: []string{"d"}, Usage: "return when the cluster is ready"}),
 		Action: func(c *cli.Context) error {
-			asked, err := asked(c)
+			requested, err := parseOptions(c)
 			if err != nil {
 				return err
 			}
 			if stored, err := layout.Load(); err == nil {
-				asked = unlessSaid(c, asked, stored)
+				requested = keepStored(c, requested, stored)
 			}
-			options, err := layout.Create(asked, makeKeys)
+			options, err := layout.Create(requested, makeKeys)
 			if err != nil {
 				return err
 			}
-			say := progress(c.App.ErrWriter)
+			say := lineWriter(c.App.ErrWriter)
 			if c.Bool("detach") {
 				if err := layout.Detach(c.Context, say); err != nil {
 					return err
 				}
 				return announce(c, layout, options)
 			}
-			return supervise(c.Context, layout, say, func() {
+			return runSupervisor(c.Context, layout, say, func() {
 				if err := announce(c, layout, options); err != nil {
 					say(err.Error())
 				}
@@ -63,7 +63,7 @@ func upCommand(layout cluster.Layout) *cli.Command {
 	}
 }
 
-// clusterFlags describe a cluster.
+// clusterFlags returns the flags that describe a cluster.
 func clusterFlags() []cli.Flag {
 	return append([]cli.Flag{
 		&cli.StringFlag{Name: "name", Value: "podfall", Usage: "the cluster's `NAME`"},
@@ -74,84 +74,85 @@ func clusterFlags() []cli.Flag {
 		&cli.StringSliceFlag{Name: "kubelet-arg", Usage: "give every kubelet this `ARGUMENT`, such as --relist-period=100ms"},
 		&cli.StringSliceFlag{Name: "controllers", Usage: "the `CONTROLLERS` to run: * for all, a name, or -name for all but that one"},
 		&cli.StringSliceFlag{Name: pluginsFlag, Usage: "the admission `PLUGINS` to leave out, such as DefaultTolerationSeconds"},
+		stuckEventsFlag(),
 		&cli.IntFlag{Name: "port", Usage: "the `PORT` of the Kubernetes API; 0 means a free one, the same after a restart"},
 		&cli.StringSliceFlag{Name: "bus", Usage: "use the NATS server at this `URL` instead of an own one"},
 		hostPathFlag(),
 	}, containerFlags()...)
 }
 
-// asked is the cluster that the command line describes.
-func asked(c *cli.Context) (cluster.Options, error) {
+// parseOptions returns the cluster options of the command line.
+func parseOptions(c *cli.Context) (cluster.Options, error) {
 	options := cluster.Options{
 		Name: c.String("name"), Speed: c.Float64("speed"), Origin: clock.Clock{}.Now(),
 		Compat: c.String("compat"), Timing: c.String("timing"), ExternalBus: c.StringSlice("bus"),
 		KubeletArguments: c.StringSlice("kubelet-arg"), Port: c.Int("port"),
-		ControlPlane: cluster.ControlPlane{Controllers: c.StringSlice("controllers"), DisablePlugins: c.StringSlice(pluginsFlag)},
+		ControlPlane: cluster.ControlPlane{Controllers: c.StringSlice("controllers"), DisablePlugins: c.StringSlice(pluginsFlag), StuckEvents: c.Bool(stuckEvents)},
 	}
 	var err error
-	if options.Containers, err = containersOf(c); err != nil {
+	if options.Containers, err = parseContainers(c); err != nil {
 		return options, err
 	}
-	if options.Containers.HostPathRoot, err = hostPathRootOf(c); err != nil {
+	if options.Containers.HostPathRoot, err = parseHostPathRoot(c); err != nil {
 		return options, err
 	}
 	if options.Port < 0 || options.Port > 65535 {
-		return options, usage("--port %d: want 0 to 65535", options.Port)
+		return options, usageError("--port %d: want 0 to 65535", options.Port)
 	}
 	if _, err := controllers.Select(options.Controllers); err != nil {
-		return options, usage("--%v", err)
+		return options, usageError("--%v", err)
 	}
 	if _, err := apiserver.Plugins(options.DisablePlugins); err != nil {
-		return options, usage("--%v", err)
+		return options, usageError("--%v", err)
 	}
 	if nodes := c.Int("nodes"); nodes < 1 || nodes > 200 {
-		return options, usage("--nodes %d: want 1 to 200", nodes)
+		return options, usageError("--nodes %d: want 1 to 200", nodes)
 	}
 	for i := range c.Int("nodes") {
 		options.Nodes = append(options.Nodes, "node-"+strconv.Itoa(i+1))
 	}
-	if _, err := options.Face(); err != nil {
-		return options, usage("--%v", err)
+	if _, err := options.Schedule(); err != nil {
+		return options, usageError("--%v", err)
 	}
 	if _, err := proto.CompatFor(options.Compat); err != nil {
-		return options, usage("--%v", err)
+		return options, usageError("--%v", err)
 	}
 	if options.Timing != "default" && options.Timing != "fastest" {
-		return options, usage("--timing %q: want default or fastest", options.Timing)
+		return options, usageError("--timing %q: want default or fastest", options.Timing)
 	}
 	return options, nil
 }
 
-// unlessSaid is what is asked of a cluster that there is: what the command line does not say
-// stays as it was.
-func unlessSaid(c *cli.Context, asked, stored cluster.Options) cluster.Options {
+// keepStored returns asked, with stored values for all options that the command line does not set.
+func keepStored(c *cli.Context, requested, stored cluster.Options) cluster.Options {
 	for flags, keep := range map[string]func(){
-		"name":        func() { asked.Name = stored.Name },
-		"nodes":       func() { asked.Nodes = stored.Nodes },
-		"speed":       func() { asked.Speed = stored.Speed },
-		"compat":      func() { asked.Compat = stored.Compat },
-		"timing":      func() { asked.Timing = stored.Timing },
-		"kubelet-arg": func() { asked.KubeletArguments = stored.KubeletArguments },
-		"controllers": func() { asked.Controllers = stored.Controllers },
-		pluginsFlag:   func() { asked.DisablePlugins = stored.DisablePlugins },
-		"port":        func() { asked.Port = stored.Port },
-		"bus":         func() { asked.ExternalBus = stored.ExternalBus },
-		"allow-exec images engine pid1 isolation exec-user i-am-in-a-container host-path-root": func() { asked.Containers = stored.Containers },
+		"name":        func() { requested.Name = stored.Name },
+		"nodes":       func() { requested.Nodes = stored.Nodes },
+		"speed":       func() { requested.Speed = stored.Speed },
+		"compat":      func() { requested.Compat = stored.Compat },
+		"timing":      func() { requested.Timing = stored.Timing },
+		"kubelet-arg": func() { requested.KubeletArguments = stored.KubeletArguments },
+		"controllers": func() { requested.Controllers = stored.Controllers },
+		pluginsFlag:   func() { requested.DisablePlugins = stored.DisablePlugins },
+		stuckEvents:   func() { requested.StuckEvents = stored.StuckEvents },
+		"port":        func() { requested.Port = stored.Port },
+		"bus":         func() { requested.ExternalBus = stored.ExternalBus },
+		"allow-exec images engine pid1 isolation exec-user i-am-in-a-container host-path-root": func() { requested.Containers = stored.Containers },
 	} {
 		if !slices.ContainsFunc(strings.Fields(flags), c.IsSet) {
 			keep()
 		}
 	}
-	return asked
+	return requested
 }
 
-// makeKeys makes one key for each identity of the cluster, two for each node bus, and the
+// makeKeys creates one key for each identity of the cluster, two for each node bus, and the
 // gateway's secrets.
 //
-// All at once: what takes time is to wait for the disk, once a file.
+// It works concurrently, because most of the time is spent waiting for the disk, once per file.
 func makeKeys(layout cluster.Layout, options cluster.Options) error {
 	makers := []func() error{
-		func() error { return layout.MakeDoor(clock.Clock{}.Now()) }, // clients compare certificates with the wall
+		func() error { return layout.MakeGatewaySecrets(clock.Clock{}.Now()) }, // clients compare certificates with the wall clock
 	}
 	for _, id := range network.Identities(options.Nodes) {
 		makers = append(makers, func() error { return makeKey(layout.Keys(), id) })
@@ -162,7 +163,7 @@ func makeKeys(layout cluster.Layout, options cluster.Options) error {
 		}
 	}
 	failures := make([]error, len(makers))
-	turns := make(chan struct{}, 32) // each keeps a few files open
+	turns := make(chan struct{}, 32) // each maker keeps a few files open
 	var making sync.WaitGroup
 	for i, maker := range makers {
 		turns <- struct{}{}
@@ -180,21 +181,21 @@ func makeKey(dir string, id proto.Identity) error {
 	return err
 }
 
-// superviseCommand is what up --detach leaves behind.
+// superviseCommand is the process that up --detach leaves running.
 func superviseCommand(layout cluster.Layout) *cli.Command {
 	return &cli.Command{
 		Name: "supervise", Usage: "own the processes of a cluster that up has made", Hidden: true,
 		Flags: []cli.Flag{readyFlag()},
 		Action: func(c *cli.Context) error {
-			told := os.NewFile(uintptr(c.Int("ready-fd")), "ready")
-			defer told.Close()
-			toParent, toLog := progress(told), progress(c.App.ErrWriter)
+			readyPipe := os.NewFile(uintptr(c.Int("ready-fd")), "ready")
+			defer readyPipe.Close()
+			toParent, toLog := lineWriter(readyPipe), lineWriter(c.App.ErrWriter)
 			ready := false
 			say := func(line string) {
 				toLog(line)
-				toParent(line) // who started us reads until it knows; a pipe that nobody reads is no error
+				toParent(line) // the parent reads until it knows the result; a closed pipe is no error
 			}
-			err := supervise(c.Context, layout, say, func() { ready = true; toParent(cluster.LineReady) })
+			err := runSupervisor(c.Context, layout, say, func() { ready = true; toParent(cluster.LineReady) })
 			if err != nil && !ready {
 				toParent(cluster.LineFailed + err.Error())
 			}
@@ -203,7 +204,7 @@ func superviseCommand(layout cluster.Layout) *cli.Command {
 	}
 }
 
-func supervise(ctx context.Context, layout cluster.Layout, say func(string), ready func()) error {
+func runSupervisor(ctx context.Context, layout cluster.Layout, say func(string), ready func()) error {
 	options, err := layout.Load()
 	if err != nil {
 		return err
@@ -211,13 +212,13 @@ func supervise(ctx context.Context, layout cluster.Layout, say func(string), rea
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP) // the terminal is gone
 	defer stop()
 	again := make(chan os.Signal, 1)
-	signal.Notify(again, cluster.SignalAgain)
+	signal.Notify(again, cluster.SignalStart)
 	defer signal.Stop(again)
 	return cluster.NewSupervisor(layout, options, say).Run(ctx, again, ready)
 }
 
-// progress writes lines from several goroutines.
-func progress(out io.Writer) func(string) {
+// lineWriter returns a function that writes lines and is safe for concurrent use.
+func lineWriter(out io.Writer) func(string) {
 	var mu sync.Mutex
 	return func(line string) {
 		mu.Lock()
@@ -226,7 +227,7 @@ func progress(out io.Writer) func(string) {
 	}
 }
 
-// announce says how to find the cluster, which is ready.
+// announce prints how to reach the cluster once it is ready.
 func announce(c *cli.Context, layout cluster.Layout, options cluster.Options) error {
 	if err := layout.WriteKubeconfig(options); err != nil {
 		return fmt.Errorf("write kubeconfig: %w", err)
@@ -249,7 +250,7 @@ func downCommand(layout cluster.Layout) *cli.Command {
 			if _, err := layout.Load(); err != nil {
 				return err
 			}
-			if err := layout.Down(c.Context, progress(c.App.ErrWriter)); err != nil {
+			if err := layout.Down(c.Context, lineWriter(c.App.ErrWriter)); err != nil {
 				return err
 			}
 			if c.Bool("purge") {
@@ -264,7 +265,7 @@ func readyFlag() cli.Flag {
 	return &cli.IntFlag{Name: "ready-fd", Hidden: true, Usage: "the descriptor to say ready on"}
 }
 
-// usage is a mistake on the command line.
-func usage(format string, args ...any) error {
+// usageError returns a command-line error with exit code 2.
+func usageError(format string, args ...any) error {
 	return cli.Exit("error: "+fmt.Sprintf(format, args...), exitUsage)
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/podfall/podfall/services/runtime/procengine/shim"
 )
 
-// containerFlags are those of up and of a runtime, about what pods run.
+// containerFlags returns the flags of up and runtime about what pods may run.
 func containerFlags() []cli.Flag {
 	return append(confinementFlags(),
 		&cli.StringSliceFlag{Name: "allow-exec", Usage: "let pods run the program at this `PATH`, or any program below it, on this machine"},
@@ -24,68 +24,68 @@ func containerFlags() []cli.Flag {
 	)
 }
 
-// containersOf is what the command line allows.
-func containersOf(c *cli.Context) (cluster.Containers, error) {
+// parseContainers reads the container flags.
+func parseContainers(c *cli.Context) (cluster.Containers, error) {
 	what := cluster.Containers{Images: c.String("images"), Handler: c.String("engine"), Init: c.Bool("pid1")}
 	if what.Handler != "" && what.Handler != runtime.HandlerScripted && what.Handler != runtime.HandlerProcess {
-		return what, usage("--engine %q: want scripted or process", what.Handler)
+		return what, usageError("--engine %q: want scripted or process", what.Handler)
 	}
-	allowance, err := procengine.NewAllowance(c.StringSlice("allow-exec"))
+	allowlist, err := procengine.NewAllowlist(c.StringSlice("allow-exec"))
 	if err != nil {
-		return what, usage("--allow-exec: %v", err)
+		return what, usageError("--allow-exec: %v", err)
 	}
-	what.AllowExec = allowance.Paths()
-	if what.Confinement, err = confinementOf(c, what.AllowExec); err != nil {
+	what.AllowExec = allowlist.Paths()
+	if what.Confinement, err = parseConfinement(c, what.AllowExec); err != nil {
 		return what, err
 	}
 	if _, err := readImages(what.Images); err != nil {
-		return what, usage("--images: %v", err)
+		return what, usageError("--images: %v", err)
 	}
 	return what, nil
 }
 
-func readImages(file string) (*images.Book, error) {
+func readImages(file string) (*images.Catalog, error) {
 	if file == "" {
 		return nil, nil
 	}
-	return images.Read(file)
+	return images.ReadFile(file)
 }
 
-// containers is what a runtime runs containers with.
+// containers holds a runtime's engines and images.
 type containers struct {
 	engines map[string]engine.Engine
 	handler string
-	images  *images.Book
-	// programs says how real ones run; empty when none may.
+	images  *images.Catalog
+	// programs describes how real programs run; empty if none may run.
 	programs string
 }
 
-func newContainers(c *cli.Context, s self) (containers, error) {
-	what, err := containersOf(c)
+func newContainers(c *cli.Context, s service) (containers, error) {
+	what, err := parseContainers(c)
 	if err != nil {
 		return containers{}, err
 	}
-	processes, how, err := newProcesses(c, s, what)
+	processes, how, err := newProcessEngine(c, s, what)
 	if err != nil {
 		return containers{}, err
 	}
-	book, err := readImages(what.Images)
+	catalog, err := readImages(what.Images)
 	if err != nil {
 		return containers{}, err
 	}
 	return containers{
-		engines: map[string]engine.Engine{runtime.HandlerProcess: processes}, handler: what.Handler, images: book, programs: how,
+		engines: map[string]engine.Engine{runtime.HandlerProcess: processes}, handler: what.Handler, images: catalog, programs: how,
 	}, nil
 }
 
-// hostPathFlag is of up and of a kubelet.
+// hostPathFlag is a flag of up and kubelet.
 func hostPathFlag() cli.Flag {
 	return &cli.StringFlag{Name: "host-path-root", Usage: "let pods mount the `DIRECTORY`, and what is below it, as hostPath volumes"}
 }
 
-// hostPathRootOf is the directory that the command line allows, as an absolute path without
-// links; empty for none.
-func hostPathRootOf(c *cli.Context) (string, error) {
+// parseHostPathRoot returns the allowed hostPath directory as an absolute path without links; empty
+// if there is none.
+func parseHostPathRoot(c *cli.Context) (string, error) {
 	named := c.String("host-path-root")
 	if named == "" {
 		return "", nil
@@ -95,15 +95,15 @@ func hostPathRootOf(c *cli.Context) (string, error) {
 		path, err = filepath.EvalSymlinks(path)
 	}
 	if err != nil {
-		return "", usage("--host-path-root: %v", err)
+		return "", usageError("--host-path-root: %v", err)
 	}
 	if info, err := os.Stat(path); err != nil || !info.IsDir() {
-		return "", usage("--host-path-root %q: want a directory", named)
+		return "", usageError("--host-path-root %q: want a directory", named)
 	}
 	return path, nil
 }
 
-// shimCommand is the process between a runtime and a program.
+// shimCommand runs the process between a runtime and a program.
 func shimCommand() *cli.Command {
 	return &cli.Command{
 		Name: "shim", Usage: "hold one program for a runtime", ArgsUsage: "DIRECTORY", Hidden: true,

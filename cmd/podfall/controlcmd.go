@@ -10,14 +10,14 @@ import (
 	"github.com/podfall/podfall/internal/terminal"
 )
 
-// controlCommands crash, pause, resume and start single processes.
+// controlCommands returns the commands that crash, pause, resume and start single processes.
 func controlCommands(layout cluster.Layout) []*cli.Command {
 	type act func(ctx context.Context, options cluster.Options, name string) error
 	command := func(name, usage, done string, act act) *cli.Command {
 		return &cli.Command{
 			Name: name, Usage: usage, ArgsUsage: "COMPONENT[/NODE]…",
 			Action: func(c *cli.Context) error {
-				return control(c, layout, name, func(options cluster.Options, component string) error {
+				return forEachProcess(c, layout, name, func(options cluster.Options, component string) error {
 					if err := act(c.Context, options, component); err != nil {
 						return err
 					}
@@ -35,12 +35,12 @@ func controlCommands(layout cluster.Layout) []*cli.Command {
 				return err
 			}
 			if !c.Args().Present() {
-				return usage("start: name what to start: %v", layout.Names(options))
+				return usageError("start: name what to start: %v", layout.Names(options))
 			}
-			if err := layout.Known(options, c.Args().Slice()...); err != nil {
-				return usage("start: %v", err)
+			if err := layout.CheckNames(options, c.Args().Slice()...); err != nil {
+				return usageError("start: %v", err)
 			}
-			return layout.Restart(c.Context, options, c.Args().Slice(), progress(c.App.Writer))
+			return layout.Restart(c.Context, options, c.Args().Slice(), lineWriter(c.App.Writer))
 		},
 	}
 	return []*cli.Command{
@@ -51,17 +51,17 @@ func controlCommands(layout cluster.Layout) []*cli.Command {
 	}
 }
 
-// control does something to each process that the command line names.
-func control(c *cli.Context, layout cluster.Layout, verb string, act func(cluster.Options, string) error) error {
+// forEachProcess calls act for each process that the command line names.
+func forEachProcess(c *cli.Context, layout cluster.Layout, verb string, act func(cluster.Options, string) error) error {
 	options, err := layout.Load()
 	if err != nil {
 		return err
 	}
 	if !c.Args().Present() {
-		return usage("%s: name one of %v", verb, layout.Names(options))
+		return usageError("%s: name one of %v", verb, layout.Names(options))
 	}
-	if err := layout.Known(options, c.Args().Slice()...); err != nil {
-		return usage("%s: %v", verb, err)
+	if err := layout.CheckNames(options, c.Args().Slice()...); err != nil {
+		return usageError("%s: %v", verb, err)
 	}
 	for _, name := range c.Args().Slice() {
 		if err := act(options, name); err != nil {

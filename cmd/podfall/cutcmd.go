@@ -20,8 +20,8 @@ import (
 	"github.com/podfall/podfall/internal/terminal"
 )
 
-// longestCut is how long a cut lasts that does not say, in the cluster's time.
-const longestCut = time.Hour
+// defaultCut is the default duration of a cut, in cluster time.
+const defaultCut = time.Hour
 
 // cutCommand cuts processes off.
 func cutCommand(layout cluster.Layout) *cli.Command {
@@ -34,7 +34,7 @@ func cutCommand(layout cluster.Layout) *cli.Command {
 			&cli.StringFlag{Name: "name", Usage: "the cut's `NAME`; another of that name is replaced"},
 			&cli.StringFlag{Name: "direction", Usage: "both, from-node or to-node: which way is cut"},
 			&cli.StringSliceFlag{Name: "only", Usage: fmt.Sprintf("cut these `KINDS` of message alone: %v", partition.Messages())},
-			&cli.DurationFlag{Name: "for", Value: longestCut, Usage: "how long, in the cluster's time; 0 is until it is healed"},
+			&cli.DurationFlag{Name: "for", Value: defaultCut, Usage: "how long, in the cluster's time; 0 is until it is healed"},
 			&cli.BoolFlag{Name: "reset", Usage: "break connections and refuse new ones, so that both sides know"},
 			&cli.DurationFlag{Name: "latency", Usage: "do not cut, but let everything take that much longer"},
 			&cli.DurationFlag{Name: "jitter", Usage: "and up to that much more, drawn by --seed"},
@@ -48,13 +48,13 @@ func cutCommand(layout cluster.Layout) *cli.Command {
 }
 
 func cut(c *cli.Context, layout cluster.Layout) error {
-	spec, err := cutSpec(c)
+	spec, err := parseCut(c)
 	if err != nil {
 		return err
 	}
 	name := c.String("name")
 	if name == "" {
-		name = "cut-" + strings.Join(append(slices.Clone(spec.Parties), slices.Concat(spec.Groups...)...), "-")
+		name = "cut-" + strings.Join(append(slices.Clone(spec.Members), slices.Concat(spec.Groups...)...), "-")
 		const longest = 63
 		name = strings.TrimRight(name[:min(len(name), longest)], "-")
 	}
@@ -62,32 +62,32 @@ func cut(c *cli.Context, layout cluster.Layout) error {
 	if err != nil {
 		return err
 	}
-	if err := partition.Check(name, spec, partition.Parties(options.Nodes)); err != nil {
-		return usage("cut: %v", err)
+	if err := partition.Check(name, spec, partition.Members(options.Nodes)); err != nil {
+		return usageError("cut: %v", err)
 	}
 	add := &mgmt.AddCut{Name: name, Spec: spec, Replace: true}
 	if c.Bool("hold") {
 		host, _ := os.Hostname()
 		add.Holder = fmt.Sprintf("podfall cut, pid %d on %s", os.Getpid(), host)
 	}
-	return withBoard(c, layout, func(client *mgmt.Client) error {
-		board, err := client.Set(c.Context, mgmt.Change{Cut: add})
+	return withManagement(c, layout, func(client *mgmt.Client) error {
+		state, err := client.Set(c.Context, mgmt.Change{Cut: add})
 		if err != nil {
 			return err
 		}
-		terminal.Printf(c.App.Writer, "cut %q: %s\n", name, describeCut(board, name))
+		terminal.Printf(c.App.Writer, "cut %q: %s\n", name, describeCut(state, name))
 		if add.Holder == "" {
 			return nil
 		}
-		return hold(c.Context, client, name)
+		return holdCut(c.Context, client, name)
 	})
 }
 
-// hold renews a cut's lease until ctx ends, and then ends it.
-func hold(ctx context.Context, client *mgmt.Client, name string) error {
-	for (clock.Clock{}).Sleep(ctx, mgmt.Term/3) == nil {
+// holdCut renews a cut's lease until ctx ends, and then heals the cut.
+func holdCut(ctx context.Context, client *mgmt.Client, name string) error {
+	for (clock.Clock{}).Sleep(ctx, mgmt.LeaseDuration/3) == nil {
 		if _, err := client.Set(ctx, mgmt.Change{Renew: name}); errors.Is(err, mgmt.ErrNotFound) {
-			return nil // somebody has healed it
+			return nil // another command has healed it
 		} else if err != nil && ctx.Err() == nil {
 			return err
 		}
@@ -99,8 +99,8 @@ func hold(ctx context.Context, client *mgmt.Client, name string) error {
 	return err
 }
 
-// cutSpec is the cut that the command line describes.
-func cutSpec(c *cli.Context) (partition.Spec, error) {
+// parseCut returns the cut that the command line describes.
+func parseCut(c *cli.Context) (partition.Spec, error) {
 	spec := partition.Spec{
 		Direction: partition.Direction(c.String("direction")), Seed: c.Uint64("seed"),
 		Latency: metav1.Duration{Duration: c.Duration("latency")}, Jitter: metav1.Duration{Duration: c.Duration("jitter")},
@@ -115,7 +115,7 @@ func cutSpec(c *cli.Context) (partition.Spec, error) {
 	if text := c.String("bandwidth"); text != "" {
 		quantity, err := resource.ParseQuantity(text)
 		if err != nil || quantity.Value() <= 0 {
-			return spec, usage("--bandwidth %q: want a number of bytes a second, such as 1k or 64Ki", text)
+			return spec, usageError("--bandwidth %q: want a number of bytes a second, such as 1k or 64Ki", text)
 		}
 		spec.Bandwidth = quantity.Value()
 	}
@@ -128,25 +128,25 @@ func cutSpec(c *cli.Context) (partition.Spec, error) {
 		spec.Flap.Down.Duration, err = time.ParseDuration(down)
 		spec.Flap.Up.Duration, other = time.ParseDuration(up)
 		if err != nil || other != nil || spec.Flap.Down.Duration <= 0 || spec.Flap.Up.Duration <= 0 {
-			return spec, usage("--flap %q: want a time cut, or two: 2s, or 2s/5s", text)
+			return spec, usageError("--flap %q: want a time cut, or two: 2s, or 2s/5s", text)
 		}
 	}
 	words := c.Args().Slice()
 	if len(words) == 0 {
-		return spec, usage("cut: name who is cut off: nodes, apiserver, controllers or gateway")
+		return spec, usageError("cut: name who is cut off: nodes, apiserver, controllers or gateway")
 	}
 	if !slices.Contains(words, "/") {
-		spec.Parties = names(words)
+		spec.Members = splitNames(words)
 		return spec, nil
 	}
 	for group := range strings.SplitSeq(strings.Join(words, ","), "/") {
-		spec.Groups = append(spec.Groups, names([]string{group}))
+		spec.Groups = append(spec.Groups, splitNames([]string{group}))
 	}
 	return spec, nil
 }
 
-// names are those in words, which commas may separate too.
-func names(words []string) []string {
+// splitNames splits words at commas.
+func splitNames(words []string) []string {
 	return strings.FieldsFunc(strings.Join(words, ","), func(r rune) bool { return r == ',' })
 }
 
@@ -158,11 +158,11 @@ func healCommand(layout cluster.Layout) *cli.Command {
 			&cli.StringSliceFlag{Name: "cut", Usage: "the cut of this `NAME`"},
 		},
 		Action: func(c *cli.Context) error {
-			selection := &mgmt.Selection{All: c.Bool("all"), Names: c.StringSlice("cut"), Parties: names(c.Args().Slice())}
-			if !selection.All && len(selection.Names)+len(selection.Parties) == 0 {
-				return usage("heal: name nodes, or --all")
+			selection := &mgmt.Selection{All: c.Bool("all"), Names: c.StringSlice("cut"), Members: splitNames(c.Args().Slice())}
+			if !selection.All && len(selection.Names)+len(selection.Members) == 0 {
+				return usageError("heal: name nodes, or --all")
 			}
-			return withBoard(c, layout, func(client *mgmt.Client) error {
+			return withManagement(c, layout, func(client *mgmt.Client) error {
 				before, err := client.Get(c.Context)
 				if err != nil {
 					return err
@@ -182,8 +182,8 @@ func healCommand(layout cluster.Layout) *cli.Command {
 	}
 }
 
-// withBoard connects to the management plane.
-func withBoard(c *cli.Context, layout cluster.Layout, do func(*mgmt.Client) error) error {
+// withManagement calls do with a client of the management connection.
+func withManagement(c *cli.Context, layout cluster.Layout, do func(*mgmt.Client) error) error {
 	if _, err := layout.Load(); err != nil {
 		return err
 	}
@@ -195,18 +195,18 @@ func withBoard(c *cli.Context, layout cluster.Layout, do func(*mgmt.Client) erro
 	return do(mgmt.NewClient(conn))
 }
 
-// describeCut is what a cut on the board does, in words.
-func describeCut(board mgmt.Board, name string) string {
-	i := slices.IndexFunc(board.Cuts, func(cut partition.Cut) bool { return cut.Name == name })
+// describeCut describes a cut for users.
+func describeCut(state mgmt.FaultState, name string) string {
+	i := slices.IndexFunc(state.Cuts, func(cut partition.Cut) bool { return cut.Name == name })
 	if i < 0 {
 		return "over"
 	}
-	cut := board.Cuts[i]
-	return strings.Join(cut.Spec.Off(board.Parties), ", ") + " " + manner(cut.Spec) + ending(cut.Until, cut.Lease)
+	cut := state.Cuts[i]
+	return strings.Join(cut.Spec.CutOff(state.Members), ", ") + " " + describeManner(cut.Spec) + describeEnd(cut.Until, cut.Lease)
 }
 
-// manner is what a cut does, in words.
-func manner(spec partition.Spec) string {
+// describeManner describes what a cut does to messages.
+func describeManner(spec partition.Spec) string {
 	what := "cut off"
 	switch {
 	case len(spec.Only) > 0:
@@ -239,8 +239,8 @@ func manner(spec partition.Spec) string {
 	return what
 }
 
-// ending is when a cut ends by itself, in words.
-func ending(until time.Time, lease *partition.Lease) string {
+// describeEnd describes when a cut ends by itself.
+func describeEnd(until time.Time, lease *partition.Lease) string {
 	text := ", until it is healed"
 	if !until.IsZero() {
 		text = ", until " + until.UTC().Format(time.RFC3339)

@@ -18,38 +18,38 @@ import (
 	"github.com/podfall/podfall/internal/terminal"
 )
 
-// faultCommand breaks single things.
+// faultCommand adds, lists and clears faults.
 func faultCommand(layout cluster.Layout) *cli.Command {
 	return &cli.Command{
 		Name: "fault", Usage: "break something on purpose, and mend it", ArgsUsage: "add|list|clear|points",
 		Description: "podfall fault points lists where something can go wrong, and what.",
 		Subcommands: []*cli.Command{faultAddCommand(layout), faultListCommand(layout), faultClearCommand(layout), faultPointsCommand()},
 		Action: func(c *cli.Context) error {
-			return usage("%s: want add, list, clear or points", strings.Join(append([]string{"fault"}, c.Args().Slice()...), " "))
+			return usageError("%s: want add, list, clear or points", strings.Join(append([]string{"fault"}, c.Args().Slice()...), " "))
 		},
 	}
 }
 
-// selector is a flag that selects among what happens at a point.
+// selector is a flag that selects where a fault applies.
 type selector struct {
 	flag, usage string
-	field       func(*fault.About) *string
+	field       func(*fault.Attributes) *string
 }
 
 func faultSelectors() []selector {
 	return []selector{
-		{"process", "the `PROCESS`, such as apiserver or kubelet/node-1", func(a *fault.About) *string { return &a.Process }},
-		{"node", "the `NODE`", func(a *fault.About) *string { return &a.Node }},
-		{"namespace", "the `NAMESPACE`", func(a *fault.About) *string { return &a.Namespace }},
-		{"pod", "the `POD`", func(a *fault.About) *string { return &a.Pod }},
-		{"container", "the `CONTAINER`", func(a *fault.About) *string { return &a.Container }},
-		{"volume", "the `VOLUME`", func(a *fault.About) *string { return &a.Volume }},
-		{"image", "the `IMAGE`", func(a *fault.About) *string { return &a.Image }},
-		{"client", "who asks: node:node-1, controllers, controllers/job, gateway/kubectl, client:admin", func(a *fault.About) *string { return &a.Client }},
-		{"verb", "the `VERB` of a request, the type of an event, or the signal", func(a *fault.About) *string { return &a.Verb }},
-		{"resource", "the `RESOURCE`, such as pods or leases.coordination.k8s.io", func(a *fault.About) *string { return &a.Resource }},
-		{"subresource", "the `SUBRESOURCE`, such as status", func(a *fault.About) *string { return &a.Subresource }},
-		{"object", "the `NAME` of the object", func(a *fault.About) *string { return &a.Name }},
+		{"process", "the `PROCESS`, such as apiserver or kubelet/node-1", func(a *fault.Attributes) *string { return &a.Process }},
+		{"node", "the `NODE`", func(a *fault.Attributes) *string { return &a.Node }},
+		{"namespace", "the `NAMESPACE`", func(a *fault.Attributes) *string { return &a.Namespace }},
+		{"pod", "the `POD`", func(a *fault.Attributes) *string { return &a.Pod }},
+		{"container", "the `CONTAINER`", func(a *fault.Attributes) *string { return &a.Container }},
+		{"volume", "the `VOLUME`", func(a *fault.Attributes) *string { return &a.Volume }},
+		{"image", "the `IMAGE`", func(a *fault.Attributes) *string { return &a.Image }},
+		{"client", "who asks: node:node-1, controllers, controllers/job, gateway/kubectl, client:admin", func(a *fault.Attributes) *string { return &a.Client }},
+		{"verb", "the `VERB` of a request, the type of an event, or the signal", func(a *fault.Attributes) *string { return &a.Verb }},
+		{"resource", "the `RESOURCE`, such as pods or leases.coordination.k8s.io", func(a *fault.Attributes) *string { return &a.Resource }},
+		{"subresource", "the `SUBRESOURCE`, such as status", func(a *fault.Attributes) *string { return &a.Subresource }},
+		{"object", "the `NAME` of the object", func(a *fault.Attributes) *string { return &a.Name }},
 	}
 }
 
@@ -76,7 +76,7 @@ func faultAddCommand(layout cluster.Layout) *cli.Command {
 		Description: "What selects may end in * for any rest, and name alternatives with commas between them.",
 		Action: func(c *cli.Context) error {
 			if c.Args().Len() != 1 {
-				return usage("fault add: want one name for the fault")
+				return usageError("fault add: want one name for the fault")
 			}
 			spec := fault.Spec{
 				Point: fault.Point(c.String("point")),
@@ -91,10 +91,10 @@ func faultAddCommand(layout cluster.Layout) *cli.Command {
 				*s.field(&spec.Where) = c.String(s.flag)
 			}
 			name := c.Args().First()
-			if err := faultCheck(layout, name, spec); err != nil {
+			if err := checkFault(layout, name, spec); err != nil {
 				return err
 			}
-			return withBoard(c, layout, func(client *mgmt.Client) error {
+			return withManagement(c, layout, func(client *mgmt.Client) error {
 				if _, err := client.Set(c.Context, mgmt.Change{AddFault: &mgmt.AddFault{Name: name, Spec: spec, Replace: c.Bool("replace")}}); err != nil {
 					return err
 				}
@@ -105,11 +105,11 @@ func faultAddCommand(layout cluster.Layout) *cli.Command {
 	}
 }
 
-// faultCheck refuses what no cluster could carry out, and nodes and processes that this one
-// does not have.
-func faultCheck(layout cluster.Layout, name string, spec fault.Spec) error {
+// checkFault rejects faults that are invalid, or name nodes and processes that the cluster does not
+// have.
+func checkFault(layout cluster.Layout, name string, spec fault.Spec) error {
 	if err := fault.Check(name, spec); err != nil {
-		return usage("fault add: %v", err)
+		return usageError("fault add: %v", err)
 	}
 	options, err := layout.Load()
 	if err != nil {
@@ -124,7 +124,7 @@ func faultCheck(layout cluster.Layout, name string, spec fault.Spec) error {
 	} {
 		for one := range strings.SplitSeq(selected.pattern, ",") {
 			if one != "" && !strings.HasSuffix(one, "*") && !slices.Contains(selected.known, one) {
-				return usage("--%s %q: want one of %s, or a beginning and a *", selected.flag, one, strings.Join(selected.known, ", "))
+				return usageError("--%s %q: want one of %s, or a beginning and a *", selected.flag, one, strings.Join(selected.known, ", "))
 			}
 		}
 	}
@@ -135,18 +135,18 @@ func faultListCommand(layout cluster.Layout) *cli.Command {
 	return &cli.Command{
 		Name: "list", Usage: "what is broken", Flags: []cli.Flag{outputFlag()},
 		Action: func(c *cli.Context) error {
-			return withBoard(c, layout, func(client *mgmt.Client) error {
-				board, err := client.Get(c.Context)
+			return withManagement(c, layout, func(client *mgmt.Client) error {
+				state, err := client.Get(c.Context)
 				if err != nil {
 					return err
 				}
 				switch output := c.String("output"); output {
 				case "json":
-					return json.NewEncoder(c.App.Writer).Encode(board.Faults)
+					return json.NewEncoder(c.App.Writer).Encode(state.Faults)
 				case "":
-					return printFaults(c.App.Writer, board.Faults)
+					return printFaults(c.App.Writer, state.Faults)
 				default:
-					return usage("--output %q: want json", output)
+					return usageError("--output %q: want json", output)
 				}
 			})
 		},
@@ -165,13 +165,13 @@ func printFaults(out io.Writer, faults []fault.Fault) error {
 		if !f.Until.IsZero() {
 			until = f.Until.UTC().Format(time.RFC3339)
 		}
-		terminal.Printf(table, "%s\t%s\t%s\t%s\t%s\n", f.Name, f.Spec.Point, effect(f.Spec), whereOf(f.Spec.Where), until)
+		terminal.Printf(table, "%s\t%s\t%s\t%s\t%s\n", f.Name, f.Spec.Point, describeEffect(f.Spec), describeSelection(f.Spec.Where), until)
 	}
 	return table.Flush()
 }
 
-// effect is what a fault does, in words.
-func effect(spec fault.Spec) string {
+// describeEffect describes what a fault does.
+func describeEffect(spec fault.Spec) string {
 	words := []string{string(spec.Effect.Kind), spec.Effect.Code, spec.Effect.Value}
 	if spec.Effect.Delay.Duration > 0 {
 		words = append(words, spec.Effect.Delay.Duration.String())
@@ -185,8 +185,8 @@ func effect(spec fault.Spec) string {
 	return strings.Join(slices.DeleteFunc(words, func(word string) bool { return word == "" }), " ")
 }
 
-// whereOf is what a fault selects, in words.
-func whereOf(about fault.About) string {
+// describeSelection describes where a fault applies.
+func describeSelection(about fault.Attributes) string {
 	var selected []string
 	for _, s := range faultSelectors() {
 		if value := *s.field(&about); value != "" {
@@ -206,9 +206,9 @@ func faultClearCommand(layout cluster.Layout) *cli.Command {
 		Action: func(c *cli.Context) error {
 			selection := &mgmt.Selection{All: c.Bool("all"), Names: c.Args().Slice()}
 			if !selection.All && len(selection.Names) == 0 {
-				return usage("fault clear: name faults, or --all")
+				return usageError("fault clear: name faults, or --all")
 			}
-			return withBoard(c, layout, func(client *mgmt.Client) error {
+			return withManagement(c, layout, func(client *mgmt.Client) error {
 				before, err := client.Get(c.Context)
 				if err != nil {
 					return err
@@ -239,7 +239,7 @@ func faultPointsCommand() *cli.Command {
 				for i, kind := range info.Kinds {
 					kinds[i] = string(kind)
 				}
-				terminal.Printf(table, "%s\t%s\t%s\t%s\n", info.Point, strings.Join(kinds, ","), strings.Join(info.Where, ","), info.About)
+				terminal.Printf(table, "%s\t%s\t%s\t%s\n", info.Point, strings.Join(kinds, ","), strings.Join(info.Where, ","), info.Description)
 			}
 			return table.Flush()
 		},

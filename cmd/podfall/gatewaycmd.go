@@ -26,15 +26,15 @@ func gatewayCommand() *cli.Command {
 			&cli.IntFlag{Name: "port", Usage: "the `PORT` to listen on; 0 means that of --address, or a free one"},
 		),
 		Action: func(c *cli.Context) error {
-			s, err := newSelf(c, string(proto.Gateway))
+			s, err := newService(c, string(proto.Gateway))
 			if err != nil {
 				return err
 			}
-			door, err := cluster.ReadDoor(c.String("secrets"))
+			secrets, err := cluster.ReadGatewaySecrets(c.String("secrets"))
 			if err != nil {
 				return err
 			}
-			certificate, err := tls.X509KeyPair(door.Server.Certificate, door.Server.Key)
+			certificate, err := tls.X509KeyPair(secrets.Server.Certificate, secrets.Server.Key)
 			if err != nil {
 				return fmt.Errorf("%s: %w", c.String("secrets"), err)
 			}
@@ -47,13 +47,13 @@ func gatewayCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			return s.serve(c, func(ctx context.Context, station *mgmt.Station) error {
-				return writing(ctx, c.String("address"), s, func(ctx context.Context, told func(any) error) error {
+			return s.serve(c, func(ctx context.Context, agent *mgmt.Agent) error {
+				return runPublishing(ctx, c.String("address"), s, func(ctx context.Context, publish func(any) error) error {
 					return gateway.Run(ctx, gateway.Config{
-						Bus: conn, Listener: listener, Token: door.Token, Clock: s.clock, Compat: s.compat, Boot: s.boot,
+						Bus: conn, Listener: listener, Token: secrets.Token, Clock: s.clock, Compat: s.compat, Boot: s.boot,
 						TLS:  &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12},
-						Seed: seed(), Log: s.log, Faults: s.managed.faults, Processes: processes{station},
-						Ready: func(url string) { _ = told(lasting(c.String("address"), url)) },
+						Seed: randomSeed(), Log: s.log, Faults: s.managed.faults, Processes: processes{agent},
+						Ready: func(url string) { _ = publish(keepHost(c.String("address"), url)) },
 					})
 				})
 			})
@@ -63,16 +63,15 @@ func gatewayCommand() *cli.Command {
 
 const loopback = "127.0.0.1"
 
-// listen opens the gateway's port: the one that was asked for, else the one it had, else
-// any.
-func (s self) listen(c *cli.Context) (net.Listener, error) {
+// listen opens the gateway's port: the requested one, else the previous one, else a free one.
+func (s service) listen(c *cli.Context) (net.Listener, error) {
 	port := c.Int("port")
 	if port < 0 || port > 65535 {
-		return nil, usage("--port %d: want 0 to 65535", port)
+		return nil, usageError("--port %d: want 0 to 65535", port)
 	}
 	if port == 0 {
 		var err error
-		if port, err = formerPort(c.String("address")); err != nil {
+		if port, err = previousPort(c.String("address")); err != nil {
 			return nil, err
 		}
 	}

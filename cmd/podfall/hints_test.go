@@ -12,12 +12,11 @@ import (
 	"github.com/podfall/podfall/cmd/podfall/cluster"
 )
 
-// TestHints gives every command, and those below it, a flag that it has not, and to each flag
-// that wants a number or a duration a value that is none: the hint names the command that was
-// called, and leads to its help.
+// TestHints calls every command and subcommand with an unknown flag, and with an invalid value for
+// each number and duration flag. The hint names the command and leads to its help.
 func TestHints(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "data")
-	app, err := newApp(process{in: strings.NewReader(""), variable: func(string) string { return "" }}, cluster.Layout{Root: root})
+	app, err := newApp(process{in: strings.NewReader(""), getenv: func(string) string { return "" }}, cluster.Layout{Root: root})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,18 +24,18 @@ func TestHints(t *testing.T) {
 		var output, problems bytes.Buffer
 		code = run(t.Context(), process{
 			args: append([]string{"--data", root}, args...), in: strings.NewReader(""), out: &output, errs: &problems,
-			variable: func(string) string { return "" },
+			getenv: func(string) string { return "" },
 		})
 		return code, output.String(), problems.String()
 	}
 	commands, wrong := 0, 0
-	below(nil, app.Commands, func(path []string, command *cli.Command) {
+	walkCommands(nil, app.Commands, func(path []string, command *cli.Command) {
 		commands++
 		name := strings.Join(path, " ")
 		if code, out, _ := ask(append(path, "--help")...); code != 0 || !strings.Contains(out, "podfall "+name+" - ") {
 			t.Errorf("podfall %s --help: exit code %d:\n%s", name, code, out)
 		}
-		for _, flag := range badFlags(command) {
+		for _, flag := range invalidFlags(command) {
 			wrong++
 			code, _, errs := ask(append(path, flag)...)
 			hint := regexp.MustCompile(`See 'podfall (.*) --help' for usage`).FindStringSubmatch(errs)
@@ -50,17 +49,17 @@ func TestHints(t *testing.T) {
 	}
 }
 
-// below visits commands and those below them, each with the names that lead to it.
-func below(parents []string, commands []*cli.Command, visit func(path []string, command *cli.Command)) {
+// walkCommands visits commands and their subcommands, each with its path of names.
+func walkCommands(parents []string, commands []*cli.Command, visit func(path []string, command *cli.Command)) {
 	for _, command := range commands {
 		path := append(append([]string{}, parents...), command.Name)
 		visit(path, command)
-		below(path, command.Subcommands, visit)
+		walkCommands(path, command.Subcommands, visit)
 	}
 }
 
-// badFlags are flags that a command refuses before it does anything.
-func badFlags(command *cli.Command) []string {
+// invalidFlags returns flags that a command rejects before it does anything.
+func invalidFlags(command *cli.Command) []string {
 	bad := []string{"--no-such-flag"}
 	for _, flag := range command.Flags {
 		switch flag.(type) {

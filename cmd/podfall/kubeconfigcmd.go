@@ -34,9 +34,9 @@ func kubeconfigCommand(layout cluster.Layout) *cli.Command {
 			}
 			switch into := c.String("merge"); {
 			case into != "":
-				return merge(c, access, into)
+				return mergeKubeconfig(c, access, into)
 			case c.Bool("switch"):
-				return usage("--switch: want --merge FILE too")
+				return usageError("--switch: want --merge FILE too")
 			}
 			data, err := access.File()
 			if err == nil {
@@ -47,10 +47,10 @@ func kubeconfigCommand(layout cluster.Layout) *cli.Command {
 	}
 }
 
-// merge puts the access into the file, as a whole or not at all.
-func merge(c *cli.Context, access kubeconfig.Access, path string) error {
+// mergeKubeconfig adds the access to the file, atomically.
+func mergeKubeconfig(c *cli.Context, access kubeconfig.Access, path string) error {
 	if target, err := filepath.EvalSymlinks(path); err == nil {
-		path = target // the link stays a link
+		path = target // keep a symbolic link
 	}
 	release, err := lockKubeconfig(path)
 	if err != nil {
@@ -88,8 +88,7 @@ func merge(c *cli.Context, access kubeconfig.Access, path string) error {
 	return nil
 }
 
-// lockKubeconfig keeps other programs from writing the file meanwhile, in the way of
-// client-go, whose lock is a file beside it.
+// lockKubeconfig locks the file against other programs as client-go does, with a file next to it.
 func lockKubeconfig(path string) (release func(), err error) {
 	lock, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_EXCL, 0)
 	if err != nil {

@@ -134,7 +134,7 @@ type innerGateway struct {
 // start connects to the bus and serves the Kubernetes API on a free port of the loopback, with a
 // certificate and a token that only this process knows.
 func (g *innerGateway) start(ctx context.Context) (*rest.Config, error) {
-	face, err := g.options.Face()
+	schedule, err := g.options.Schedule()
 	if err != nil {
 		return nil, err
 	}
@@ -147,8 +147,8 @@ func (g *innerGateway) start(ctx context.Context) (*rest.Config, error) {
 		return nil, err
 	}
 	g.ends = append(g.ends, conn.Close)
-	movement := clock.NewMovement(face)
-	g.ends = append(g.ends, follow(ctx, conn, movement))
+	driver := clock.NewDriver(schedule)
+	g.ends = append(g.ends, followClock(ctx, conn, driver))
 	now, token := clock.Clock{}.Now(), rand.Text()
 	authority, certificate, err := loopbackCertificate(now)
 	if err != nil {
@@ -161,17 +161,17 @@ func (g *innerGateway) start(ctx context.Context) (*rest.Config, error) {
 	var entropy [4]byte
 	_, _ = rand.Read(entropy[:]) // crypto/rand never fails
 	serving, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	plane := mgmt.NewClient(conn)
-	processes := busProcesses{Client: plane, movement: movement, names: func() []string {
-		board, _ := plane.Get(serving) // without a board nobody can be asked
-		return processesOf(board)
+	management := mgmt.NewClient(conn)
+	processes := busProcesses{Client: management, driver: driver, names: func() []string {
+		state, _ := management.Get(serving) // without a state no process is known
+		return processNames(state)
 	}}
 	var running sync.WaitGroup
 	running.Go(func() {
 		_ = gateway.Run(serving, gateway.Config{ // a gateway that ends is a connection refused
-			Bus: conn, Listener: listener, Token: token, Clock: movement.Clock(), Compat: compat, Boot: proto.NewBoot(now, entropy),
+			Bus: conn, Listener: listener, Token: token, Clock: driver.Clock(), Compat: compat, Boot: proto.NewBoot(now, entropy),
 			TLS:  &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS13},
-			Seed: seed(), Processes: processes,
+			Seed: randomSeed(), Processes: processes,
 		})
 	})
 	g.ends = append(g.ends, func() { cancel(); running.Wait() })
@@ -188,7 +188,7 @@ func loopbackCertificate(now time.Time) (authority []byte, certificate tls.Certi
 	if err != nil {
 		return nil, tls.Certificate{}, err
 	}
-	server, err := signer.Server("podfall", pki.Loopback(), now)
+	server, err := signer.IssueServer("podfall", pki.Loopback(), now)
 	if err != nil {
 		return nil, tls.Certificate{}, err
 	}
@@ -199,8 +199,8 @@ func loopbackCertificate(now time.Time) (authority []byte, certificate tls.Certi
 // busProcesses asks the cluster's processes over the bus.
 type busProcesses struct {
 	*mgmt.Client
-	movement *clock.Movement
-	names    func() []string
+	driver *clock.Driver
+	names  func() []string
 }
 
 // Names implements gateway.Processes.
@@ -212,12 +212,12 @@ func (p busProcesses) Ask(ctx context.Context, process, question string) ([]byte
 }
 
 // Clock implements gateway.Processes.
-func (p busProcesses) Clock() clock.Face { return p.movement.Face() }
+func (p busProcesses) Clock() clock.Schedule { return p.driver.Schedule() }
 
 // requirePodfall returns an error unless the kubeconfig leads to a podfall cluster: nobody who forgot
 // --data may change another cluster.
 func requirePodfall(ctx context.Context, missing error) error {
-	session, err := dialFar(ctx, clock.NewMovement(nil), missing)
+	session, err := dialRemote(ctx, clock.NewDriver(nil), missing)
 	if err == nil {
 		session.Close()
 	}

@@ -8,32 +8,31 @@ import (
 	"github.com/podfall/podfall/internal/fault"
 )
 
-// limits are what this process may have while a fault says so: the soft limits alone, which
-// every process may lower, and raise again to what they were. Board changes set them, one
-// after the other.
+// limits lowers this process's soft resource limits while a fault asks for it. Every process may
+// lower its soft limits and raise them again. Updates of the fault state call it one at a time.
 type limits struct {
-	// before are the limits as they were, by resource, once one was changed.
-	before map[int]unix.Rlimit
+	// original holds the unmodified limits, by resource, once one was changed.
+	original map[int]unix.Rlimit
 }
 
-// set makes these all the limits that there are; the smallest of each is in force.
+// set applies the given limits and no others; the smallest of each resource counts.
 func (l *limits) set(values []string) {
-	asked := map[int]uint64{}
+	requested := map[int]uint64{}
 	for _, value := range values {
 		limit, err := fault.ParseLimit(value)
 		if err != nil {
-			continue // it was checked before it came here
+			continue // it was validated before
 		}
 		resource := unix.RLIMIT_NOFILE
 		if limit.Memory {
 			resource = unix.RLIMIT_AS
 		}
-		if most, ok := asked[resource]; !ok || limit.Most < most {
-			asked[resource] = limit.Most
+		if most, ok := requested[resource]; !ok || limit.Max < most {
+			requested[resource] = limit.Max
 		}
 	}
 	for _, resource := range []int{unix.RLIMIT_NOFILE, unix.RLIMIT_AS} {
-		most, ok := asked[resource]
+		most, ok := requested[resource]
 		if !ok {
 			most = math.MaxUint64
 		}
@@ -41,10 +40,10 @@ func (l *limits) set(values []string) {
 	}
 }
 
-// lower sets a soft limit to most, or to what it was before if that is less. A machine that
-// refuses leaves it as it is.
+// lower sets a soft limit to most, or to its original value if that is less. Errors leave it
+// unchanged.
 func (l *limits) lower(resource int, most uint64) {
-	before, known := l.before[resource]
+	before, known := l.original[resource]
 	if !known && most == math.MaxUint64 {
 		return
 	}
@@ -52,10 +51,10 @@ func (l *limits) lower(resource int, most uint64) {
 		if err := unix.Getrlimit(resource, &before); err != nil {
 			return
 		}
-		if l.before == nil {
-			l.before = map[int]unix.Rlimit{}
+		if l.original == nil {
+			l.original = map[int]unix.Rlimit{}
 		}
-		l.before[resource] = before
+		l.original[resource] = before
 	}
 	_ = unix.Setrlimit(resource, &unix.Rlimit{Cur: min(before.Cur, most), Max: before.Max})
 }

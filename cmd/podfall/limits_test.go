@@ -7,8 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestLimits lowers how many files this process may have open, so that it may not, and lifts
-// that again.
+// TestLimits lowers this process's limit of open files until opening fails, and restores it.
 func TestLimits(t *testing.T) {
 	var before unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &before); err != nil {

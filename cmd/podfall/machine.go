@@ -9,7 +9,7 @@ import (
 	"github.com/podfall/podfall/services/kubelet/eviction"
 )
 
-// machineFlags are how a node looks after itself, by upstream's names.
+// machineFlags returns the flags for evictions, static pods and shutdown, with upstream's names.
 func machineFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "pod-manifest-path", Usage: "the `DIRECTORY` of the node's static pods; none means manifests below --data"},
@@ -27,27 +27,27 @@ func machineFlags() []cli.Flag {
 	}
 }
 
-// machineOf is the machine that the flags describe.
-func machineOf(c *cli.Context) (kubelet.Machine, error) {
+// parseMachine reads the machine flags.
+func parseMachine(c *cli.Context) (kubelet.Machine, error) {
 	m := kubelet.Machine{
-		Seed: seed(), Storage: c.String("volumes"), Manifests: c.String("pod-manifest-path"),
+		Seed: randomSeed(), Storage: c.String("volumes"), Manifests: c.String("pod-manifest-path"),
 		ShutdownGrace: c.Duration("shutdown-grace-period"), ShutdownGraceCritical: c.Duration("shutdown-grace-period-critical-pods"),
 	}
 	if m.ShutdownGrace <= 0 || m.ShutdownGraceCritical <= 0 || m.ShutdownGraceCritical > m.ShutdownGrace {
-		return m, usage("--shutdown-grace-period %v, --shutdown-grace-period-critical-pods %v: want both positive, and the second not longer",
+		return m, usageError("--shutdown-grace-period %v, --shutdown-grace-period-critical-pods %v: want both positive, and the second not longer",
 			m.ShutdownGrace, m.ShutdownGraceCritical)
 	}
 	var err error
-	if m.Capacity, err = capacityOf(c); err != nil {
+	if m.Capacity, err = parseCapacity(c); err != nil {
 		return m, err
 	}
-	if m.HostPathRoot, err = hostPathRootOf(c); err != nil {
+	if m.HostPathRoot, err = parseHostPathRoot(c); err != nil {
 		return m, err
 	}
 	m.Eviction.MaxPodGrace = c.Int64("eviction-max-pod-grace-period")
 	m.Eviction.Thresholds, err = eviction.Parse(c.String("eviction-hard"), c.String("eviction-soft"), c.String("eviction-soft-grace-period"))
 	if err != nil {
-		return m, usage("--%v", err)
+		return m, usageError("--%v", err)
 	}
 	return m, nil
 }

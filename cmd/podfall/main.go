@@ -1,6 +1,6 @@
-// Command podfall is a Kubernetes pod-deletion emulator in one binary: each of a
-// cluster's processes is a subcommand, and so is everything that people type. Start
-// reading at docs/deletion.md; this package only puts the parts together.
+// Command podfall is a Kubernetes pod-deletion emulator in one binary. Each cluster process and
+// each user command is a subcommand. This package only connects the parts; start reading at
+// docs/deletion.md.
 package main
 
 import (
@@ -36,28 +36,28 @@ func buildVersion() string {
 }
 
 func main() {
-	syscall.Umask(0o077) // keys, objects and logs are their owner's alone
+	syscall.Umask(0o077) // only the owner may read keys, objects and logs
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := run(ctx, process{
-		args: line(os.Args), in: os.Stdin, out: os.Stdout, errs: os.Stderr, variable: os.Getenv,
+		args: commandLine(os.Args), in: os.Stdin, out: os.Stdout, errs: os.Stderr, getenv: os.Getenv,
 		release: func() { signal.Reset(os.Interrupt, syscall.SIGTERM) },
 	})
 	stop()
 	os.Exit(code)
 }
 
-// line is the command line without the program's name. Under the name kubectl-why podfall
-// is kubectl's plug-in for its why.
-func line(args []string) []string {
+// commandLine returns the arguments without the program's name. A program named kubectl-why is
+// kubectl's plug-in for podfall why.
+func commandLine(args []string) []string {
 	if filepath.Base(args[0]) == "kubectl-why" {
 		return append([]string{"why"}, args[1:]...)
 	}
 	return args[1:]
 }
 
-// run is podfall without a process around it; it returns the exit code.
+// run executes a command and returns the exit code.
 func run(ctx context.Context, p process) int {
-	err := command(ctx, p)
+	err := runCommandLine(ctx, p)
 	var coded cli.ExitCoder
 	var misused *client.UsageError
 	switch {
@@ -79,8 +79,8 @@ func run(ctx context.Context, p process) int {
 	}
 }
 
-func command(ctx context.Context, p process) error {
-	layout, err := layoutFor(p)
+func runCommandLine(ctx context.Context, p process) error {
+	layout, err := findLayout(p)
 	if err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ func command(ctx context.Context, p process) error {
 		code, err := runKubectl(ctx, p, layout, app.Commands)
 		switch {
 		case errors.Is(err, kubectl.ErrUnknown):
-			return unknown(app.Commands, kubectl.Verb(p.args))
+			return unknownCommand(app.Commands, kubectl.Verb(p.args))
 		case err == nil && code != 0:
 			err = cli.Exit("", code)
 		}
@@ -108,7 +108,7 @@ func command(ctx context.Context, p process) error {
 	return app.RunContext(ctx, append([]string{app.Name}, args...))
 }
 
-// Exit codes; the client's own are in its package.
+// Exit codes; package client defines its own.
 const (
 	exitError       = 1
 	exitUsage       = 2

@@ -28,20 +28,18 @@ import (
 	"github.com/podfall/podfall/services/controllers/faults"
 )
 
-// managed is what a process of a cluster is told over its management connection, and what
-// it answers there.
+// managed is a process's end of its management connection.
 type managed struct {
-	process  string
-	movement *clock.Movement
-	faults   *fault.Table
-	counts   *counts.Registry
-	// histories is the directory in which the process writes its own; empty for none.
-	histories string
-	limits    limits
-	// ask is how the service says how it is, once it can.
-	ask atomic.Pointer[func(context.Context) any]
-	// history is where faults that strike, and stalls, are written down, once [self.record] has
-	// opened it.
+	process string
+	clock   *clock.Driver
+	faults  *fault.Table
+	counts  *counts.Registry
+	// historyDir is the directory of this process's history; empty for none.
+	historyDir string
+	limits     limits
+	// report returns the service's telemetry, once the service has set it.
+	report atomic.Pointer[func(context.Context) any]
+	// history records fault hits and stalls, once [service.openHistory] has opened it.
 	history atomic.Pointer[history.Recorder]
 }
 
@@ -49,20 +47,22 @@ func hubFlag() cli.Flag {
 	return &cli.StringFlag{Name: "hub", Usage: "the hub's `URL`s, separated by commas, for management; none for a process that nobody manages"}
 }
 
-// newManaged is not managed yet: its clock shows face and nothing is broken.
-func newManaged(process string, face clock.Face) *managed {
+// newManaged returns an unconnected managed: its clock follows schedule and no faults are active.
+func newManaged(process string, schedule clock.Schedule) *managed {
 	_, node, _ := strings.Cut(process, "/")
-	m := &managed{process: process, movement: clock.NewMovement(face), counts: counts.NewRegistry()}
+	m := &managed{process: process, clock: clock.NewDriver(schedule), counts: counts.NewRegistry()}
 	m.faults = fault.NewTable(fault.Config{
-		Process: process, Node: node, Clock: m.movement.Clock(),
-		Crash: func() { _ = syscall.Kill(os.Getpid(), syscall.SIGKILL) }, // as anybody may kill himself
-		Hit:   func(f fault.Fault, p fault.Point, a fault.About) { trouble.Hit(m.history.Load())(f, p, a) },
+		Process: process, Node: node, Clock: m.clock.Clock(),
+		Crash: func() { _ = syscall.Kill(os.Getpid(), syscall.SIGKILL) }, // every process may kill itself
+		OnTrigger: func(f fault.Fault, p fault.Point, a fault.Attributes) {
+			trouble.RecordTriggers(m.history.Load())(f, p, a)
+		},
 	})
 	started := m.counts.Gauge("process_start_time_seconds", "Start time of the process since unix epoch in seconds.")
 	started.Set(float64(clock.Clock{}.Now().UnixMilli()) / 1000)
 	goroutines := m.counts.Gauge("go_goroutines", "Number of goroutines that currently exist.")
 	memory := m.counts.Gauge("go_memory_classes_total_bytes", "All memory mapped by the Go runtime into the current process as read-write.")
-	m.counts.Before(func() {
+	m.counts.OnCollect(func() {
 		read := []metrics.Sample{{Name: "/sched/goroutines:goroutines"}, {Name: "/memory/classes/total:bytes"}}
 		metrics.Read(read)
 		goroutines.Set(float64(read[0].Value.Uint64()))
@@ -71,41 +71,41 @@ func newManaged(process string, face clock.Face) *managed {
 	return m
 }
 
-// apply takes a board over.
-func (m *managed) apply(board mgmt.Board) {
-	m.faults.Set(board.AllFaults())
-	m.movement.Set(board.Clock)
-	if wrong, ok := m.faults.First(fault.ClockSkew, fault.About{}, fault.Value); ok {
-		if ahead, rate, err := fault.Skew(wrong.Spec.Effect.Value); err == nil {
-			m.movement.Mislead(clock.Error{Since: wrong.Since, Ahead: ahead, Rate: rate})
+// apply applies a new fault state to this process.
+func (m *managed) apply(state mgmt.FaultState) {
+	m.faults.Set(state.AllFaults())
+	m.clock.Set(state.Clock)
+	if wrong, ok := m.faults.FindFault(fault.ClockSkew, fault.Attributes{}, fault.Value); ok {
+		if ahead, rate, err := fault.ParseSkew(wrong.Spec.Effect.Value); err == nil {
+			m.clock.SetSkew(clock.Skew{Since: wrong.Since, Offset: ahead, Rate: rate})
 		}
 	} else {
-		m.movement.Right()
+		m.clock.ClearSkew()
 	}
-	m.limits.set(m.faults.Values(fault.ProcessLimit, fault.About{}))
+	m.limits.set(m.faults.Values(fault.ProcessLimit, fault.Attributes{}))
 }
 
-// inspect answers who asks how the process is.
+// inspect handles an inspection of this process.
 func (m *managed) inspect(ctx context.Context, question []byte) ([]byte, error) {
 	switch kind, rest, _ := bytes.Cut(question, []byte(" ")); string(kind) {
-	case mgmt.AskMetrics:
+	case mgmt.QueryMetrics:
 		return m.counts.Text(), nil
-	case mgmt.AskHistory:
-		return m.page(rest)
+	case mgmt.QueryHistory:
+		return m.historyPage(rest)
 	}
-	ask := m.ask.Load()
+	ask := m.report.Load()
 	if ask == nil {
 		return nil, errors.New("it is not ready")
 	}
 	return json.Marshal((*ask)(ctx))
 }
 
-// page answers who asks for what the process has written down.
-func (m *managed) page(place []byte) ([]byte, error) {
-	if m.histories == "" {
+// historyPage handles a request for a page of this process's history.
+func (m *managed) historyPage(place []byte) ([]byte, error) {
+	if m.historyDir == "" {
 		return nil, errors.New("it writes no history")
 	}
-	var from history.Place
+	var from history.Position
 	if len(place) > 0 {
 		if err := json.Unmarshal(place, &from); err != nil {
 			return nil, fmt.Errorf("place in a history: %w", err)
@@ -114,48 +114,49 @@ func (m *managed) page(place []byte) ([]byte, error) {
 	if from.Offset < 0 {
 		return nil, fmt.Errorf("place in a history: offset %d: want 0 or more", from.Offset)
 	}
-	page, err := history.ReadPage(m.histories, m.process, from, mostPage)
+	page, err := history.ReadPage(m.historyDir, m.process, from, maxPage)
 	if err != nil {
 		return nil, err
 	}
-	page.At = m.movement.Clock().Now()
+	page.At = m.clock.Clock().Now()
 	return json.Marshal(page)
 }
 
-// mostPage is how many bytes of a history one answer carries.
-const mostPage = 1 << 20
+// maxPage is how many bytes of a history one answer contains.
+const maxPage = 1 << 20
 
-// observers of a service are its history, and who asks it over the management connection.
-func observers[T any](s self, recorder *history.Recorder) inspect.Observers[T] {
+// observers returns a service's observers: its history, its metrics, and its inspector.
+func observers[T any](s service, recorder *history.Recorder) inspect.Observers[T] {
 	return inspect.Observers[T]{History: recorder, Metrics: s.managed.counts, Inspect: func(ask func(context.Context) T) {
-		asked := func(ctx context.Context) any { return ask(ctx) }
-		s.managed.ask.Store(&asked)
+		requested := func(ctx context.Context) any { return ask(ctx) }
+		s.managed.report.Store(&requested)
 	}}
 }
 
-// asking is how a process asks others how they are; nil when nobody manages it.
-func asking(station *mgmt.Station) func(ctx context.Context, process string) ([]byte, error) {
-	if station == nil {
+// inspectFunc returns a function that inspects other processes; nil without a management
+// connection.
+func inspectFunc(agent *mgmt.Agent) func(ctx context.Context, process string) ([]byte, error) {
+	if agent == nil {
 		return nil
 	}
 	return func(ctx context.Context, process string) ([]byte, error) {
-		return station.Client().Inspect(ctx, process, nil)
+		return agent.Client().Inspect(ctx, process, nil)
 	}
 }
 
-// serve runs a service that is managed for as long.
-func (s self) serve(c *cli.Context, run func(ctx context.Context, station *mgmt.Station) error) error {
-	return s.watched(c.Context, func(ctx context.Context) error { return s.manage(ctx, c, run) })
+// serve runs a service with its management connection.
+func (s service) serve(c *cli.Context, run func(ctx context.Context, agent *mgmt.Agent) error) error {
+	return s.watchStalls(c.Context, func(ctx context.Context) error { return s.manage(ctx, c, run) })
 }
 
-// watched runs a service, and has it write down when it stalls, if it writes a history.
-func (s self) watched(ctx context.Context, run func(context.Context) error) error {
+// watchStalls runs a service and records its stalls, if it has a history.
+func (s service) watchStalls(ctx context.Context, run func(context.Context) error) error {
 	return daemon.Run(ctx, s.managed.history.Load().WatchStalls, run)
 }
 
-// manage begins with the board as it is. On a bus that does not know our management's key a
-// service is managed by nobody.
-func (s self) manage(ctx context.Context, c *cli.Context, run func(ctx context.Context, station *mgmt.Station) error) error {
+// manage runs a service after it has received the fault state. If the bus does not know the
+// process's management key, the service runs unmanaged.
+func (s service) manage(ctx context.Context, c *cli.Context, run func(ctx context.Context, agent *mgmt.Agent) error) error {
 	if c.String("hub") == "" {
 		return run(ctx, nil)
 	}
@@ -168,37 +169,37 @@ func (s self) manage(ctx context.Context, c *cli.Context, run func(ctx context.C
 		return fmt.Errorf("management: %w", err)
 	}
 	defer conn.Close()
-	station := mgmt.NewStation(mgmt.StationConfig{
+	agent := mgmt.NewAgent(mgmt.AgentConfig{
 		Process: s.managed.process, Bus: conn, Apply: s.managed.apply, Inspect: s.managed.inspect, Log: s.log,
 	})
-	return daemon.Run(ctx, station.Run, func(ctx context.Context) error {
-		known, cancel := clock.Clock{}.Timeout(ctx, boardPatience)
-		station.Wait(known)
+	return daemon.Run(ctx, agent.Run, func(ctx context.Context) error {
+		known, cancel := clock.Clock{}.Timeout(ctx, stateTimeout)
+		agent.WaitReady(known)
 		cancel()
-		return run(ctx, station)
+		return run(ctx, agent)
 	})
 }
 
-// boardPatience is how long, on the wall, a process waits for the board before it begins
+// stateTimeout is how long in wall time a process waits for the fault state before it starts
 // without.
-const boardPatience = mgmt.Every
+const stateTimeout = mgmt.PublishInterval
 
-// processes are the cluster's, as the gateway asks them for what they count.
-type processes struct{ station *mgmt.Station }
+// processes lets the gateway read all processes' metrics.
+type processes struct{ station *mgmt.Agent }
 
 // Names implements gateway.Processes.
 func (p processes) Names() []string {
-	return processesOf(p.station.Board())
+	return processNames(p.station.State())
 }
 
-// processesOf are the processes of those that a board knows.
-func processesOf(board mgmt.Board) []string {
+// processNames returns the names of the cluster's processes.
+func processNames(state mgmt.FaultState) []string {
 	var names []string
-	for _, party := range board.Parties {
-		if slices.Contains([]proto.Identity{proto.APIServer, proto.Controllers, proto.Gateway}, proto.Identity(party)) {
-			names = append(names, party)
+	for _, member := range state.Members {
+		if slices.Contains([]proto.Identity{proto.APIServer, proto.Controllers, proto.Gateway}, proto.Identity(member)) {
+			names = append(names, member)
 		} else {
-			names = append(names, "kubelet/"+party, "runtime/"+party)
+			names = append(names, "kubelet/"+member, "runtime/"+member)
 		}
 	}
 	return names
@@ -210,13 +211,13 @@ func (p processes) Ask(ctx context.Context, process, question string) ([]byte, e
 }
 
 // Clock implements gateway.Processes.
-func (p processes) Clock() clock.Face { return p.station.Board().Clock }
+func (p processes) Clock() clock.Schedule { return p.station.State().Clock }
 
-// changing is how the controllers put Faults and Partitions on the board; nil for a process
-// that is not managed.
-func changing(station *mgmt.Station) faults.Board {
-	if station == nil {
+// stateClient returns the client with which controllers set faults and cuts; nil without a
+// management connection.
+func stateClient(agent *mgmt.Agent) faults.Board {
+	if agent == nil {
 		return nil
 	}
-	return station.Client()
+	return agent.Client()
 }

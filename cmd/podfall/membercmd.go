@@ -9,8 +9,7 @@ import (
 	"github.com/podfall/podfall/cmd/podfall/cluster"
 )
 
-// prepareCommand makes the data directories of a cluster whose processes are to run each by
-// itself.
+// prepareCommand creates the data directories of a cluster with separately started processes.
 func prepareCommand(layout cluster.Layout) *cli.Command {
 	return &cli.Command{
 		Name: "prepare", Usage: "make the keys and addresses of a cluster whose processes run each by itself", Category: "processes",
@@ -24,23 +23,23 @@ func prepareCommand(layout cluster.Layout) *cli.Command {
 		),
 		Action: func(c *cli.Context) error {
 			if c.String("shares") == "" {
-				return usage("--shares: want a directory")
+				return usageError("--shares: want a directory")
 			}
-			asked, err := asked(c)
+			requested, err := parseOptions(c)
 			if err != nil {
 				return err
 			}
-			if asked.Port == 0 {
-				return usage("--port 0: want the port that the gateway is published on")
+			if requested.Port == 0 {
+				return usageError("--port 0: want the port that the gateway is published on")
 			}
 			if !strings.Contains(c.String("runtime-host"), "%s") {
-				return usage("--runtime-host %q: want %%s in it, for the node", c.String("runtime-host"))
+				return usageError("--runtime-host %q: want %%s in it, for the node", c.String("runtime-host"))
 			}
-			asked.Listen = cluster.Everywhere
+			requested.Listen = cluster.AllAddresses
 			if stored, err := layout.Load(); err == nil {
-				asked.Origin = stored.Origin
+				requested.Origin = stored.Origin
 			}
-			options, err := layout.Create(asked, makeKeys)
+			options, err := layout.Create(requested, makeKeys)
 			if err != nil {
 				return err
 			}
@@ -60,7 +59,7 @@ func prepareCommand(layout cluster.Layout) *cli.Command {
 	}
 }
 
-// memberCommand runs one process of a cluster in place of this one, or says whether it is
+// memberCommand replaces this process with a process of the cluster, or checks that the process is
 // ready.
 func memberCommand(layout cluster.Layout) *cli.Command {
 	return &cli.Command{
@@ -74,19 +73,19 @@ func memberCommand(layout cluster.Layout) *cli.Command {
 				return err
 			}
 			if c.NArg() != 1 {
-				return usage("member: want the name of one process")
+				return usageError("member: want the name of one process")
 			}
-			if err := layout.Known(options, c.Args().First()); err != nil {
-				return usage("member: %v", err)
+			if err := layout.CheckNames(options, c.Args().First()); err != nil {
+				return usageError("member: %v", err)
 			}
 			member, arguments, err := layout.Member(options, c.Args().First())
 			if err != nil {
 				return err
 			}
 			if c.Bool("ready") {
-				return layout.Ready(member)
+				return layout.CheckReady(member)
 			}
-			return layout.Become(member, arguments)
+			return layout.Exec(member, arguments)
 		},
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/podfall/podfall/cmd/podfall/cluster"
 )
 
-// TestMisuse gives each command what it cannot carry out, beside a cluster of two nodes that is
-// not up: it is refused before anything is asked or done, by name, with the exit code of misuse.
+// TestMisuse calls each command with invalid arguments for a cluster of two nodes that is not up.
+// Each is rejected by name before anything is done, with the exit code for usage errors.
 func TestMisuse(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "data")
 	layout := cluster.Layout{Root: root}
@@ -64,7 +64,7 @@ func TestMisuse(t *testing.T) {
 	} {
 		var out, errs bytes.Buffer
 		args := append([]string{"--data", root}, strings.Fields(line)...)
-		code := run(t.Context(), process{args: args, in: strings.NewReader(""), out: &out, errs: &errs, variable: func(string) string { return "" }})
+		code := run(t.Context(), process{args: args, in: strings.NewReader(""), out: &out, errs: &errs, getenv: func(string) string { return "" }})
 		if code != exitUsage || !strings.Contains(errs.String(), want) || out.Len() > 0 {
 			t.Errorf("podfall %s: exit code %d, want %d and %q:\n%s%s", line, code, exitUsage, want, &errs, &out)
 		}
@@ -74,7 +74,7 @@ func TestMisuse(t *testing.T) {
 // TestNearestCommand wants a suggestion only for a word that is at most two letters away from a
 // command, and none of a process that people do not start by hand.
 func TestNearestCommand(t *testing.T) {
-	app, err := newApp(process{variable: func(string) string { return "" }}, cluster.Layout{Root: t.TempDir()})
+	app, err := newApp(process{getenv: func(string) string { return "" }}, cluster.Layout{Root: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}

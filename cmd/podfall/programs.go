@@ -15,8 +15,7 @@ import (
 	"github.com/podfall/podfall/services/runtime/procengine/launch"
 )
 
-// confinementFlags are those of up and of a runtime, about what keeps real programs from
-// the machine.
+// confinementFlags returns the flags of up and runtime that isolate real programs.
 func confinementFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "isolation", Value: "auto", Usage: "auto gives programs PID and mount namespaces of their own where this machine lets its user; none does not"},
@@ -25,32 +24,32 @@ func confinementFlags() []cli.Flag {
 	}
 }
 
-// confinementOf is what the command line says. Programs of manifests never run under a
-// root of a machine that is somebody's own (T19).
-func confinementOf(c *cli.Context, allowed []string) (cluster.Confinement, error) {
+// parseConfinement reads the confinement flags. Programs of manifests never run as root on a
+// machine that is not a container (T19).
+func parseConfinement(c *cli.Context, allowed []string) (cluster.Confinement, error) {
 	what := cluster.Confinement{User: c.String("exec-user"), InContainer: c.Bool("i-am-in-a-container")}
 	switch isolation := c.String("isolation"); isolation {
 	case "auto":
 	case "none":
 		what.Isolation = isolation
 	default:
-		return what, usage("--isolation %q: want auto or none", isolation)
+		return what, usageError("--isolation %q: want auto or none", isolation)
 	}
 	if _, err := programUser(what); err != nil {
 		return what, err
 	}
 	if len(allowed) > 0 && os.Geteuid() == 0 && !what.InContainer {
-		return what, usage("--allow-exec as root: programs of manifests would run beside those of everybody on this machine; " +
+		return what, usageError("--allow-exec as root: programs of manifests would run beside those of everybody on this machine; " +
 			"start podfall as another user, or say --i-am-in-a-container where the machine is a container")
 	}
 	return what, nil
 }
 
-// programUser is who programs run as; nil means as podfall.
+// programUser returns the user of programs; nil means podfall's user.
 func programUser(what cluster.Confinement) (*launch.User, error) {
 	if os.Geteuid() != 0 {
 		if what.User != "" {
-			return nil, usage("--exec-user %s: only root can run programs as another user", what.User)
+			return nil, usageError("--exec-user %s: only root can run programs as another user", what.User)
 		}
 		return nil, nil
 	}
@@ -66,21 +65,21 @@ func programUser(what cluster.Confinement) (*launch.User, error) {
 	for text, number := range map[*string]*int{&uid: &user.UID, &gid: &user.GID} {
 		parsed, err := strconv.ParseUint(*text, 10, 31)
 		if err != nil || parsed == 0 {
-			return nil, usage("--exec-user %q: want a UID or UID:GID, of numbers from 1", what.User)
+			return nil, usageError("--exec-user %q: want a UID or UID:GID, of numbers from 1", what.User)
 		}
 		*number = int(parsed)
 	}
 	return &user, nil
 }
 
-// newProcesses is the engine of real programs; how says in words how they run here, empty
-// when none may.
-func newProcesses(c *cli.Context, s self, what cluster.Containers) (programs *procengine.Engine, how string, err error) {
+// newProcessEngine returns the engine of real programs. how describes how programs run here; it is
+// empty if none may run.
+func newProcessEngine(c *cli.Context, s service, what cluster.Containers) (programs *procengine.Engine, how string, err error) {
 	executable, err := os.Executable()
 	if err != nil {
 		return nil, "", err
 	}
-	allowance, err := procengine.NewAllowance(what.AllowExec)
+	allowlist, err := procengine.NewAllowlist(what.AllowExec)
 	if err != nil {
 		return nil, "", err
 	}
@@ -90,8 +89,8 @@ func newProcesses(c *cli.Context, s self, what cluster.Containers) (programs *pr
 	}
 	data := c.String("data")
 	cfg := procengine.Config{
-		Clock: s.clock, Dir: cluster.Programs(data), Shim: []string{executable, "shim"}, Launch: []string{executable, "launch"},
-		Allow: allowance, Init: what.Init, Journal: filepath.Join(data, "signals.ndjson"), Log: s.log,
+		Clock: s.clock, Dir: cluster.ProgramsDir(data), Shim: []string{executable, "shim"}, Launch: []string{executable, "launch"},
+		Allow: allowlist, Init: what.Init, Journal: filepath.Join(data, "signals.ndjson"), Log: s.log,
 		Isolation: procengine.Isolation{User: user, Refused: "--isolation none"},
 	}
 	if len(what.AllowExec) == 0 {
@@ -99,9 +98,9 @@ func newProcesses(c *cli.Context, s self, what cluster.Containers) (programs *pr
 		return programs, "", err
 	}
 	if what.Confinement.Isolation != "none" {
-		cfg.Isolation = procengine.Isolate(c.Context, cfg.Launch, user)
+		cfg.Isolation = procengine.DetectIsolation(c.Context, cfg.Launch, user)
 	}
-	groups, err := cgroups.Open(cluster.Cgroup(cfg.Dir))
+	groups, err := cgroups.Open(cluster.CgroupName(cfg.Dir))
 	if err == nil {
 		cfg.Cgroups = groups
 	}
@@ -109,12 +108,12 @@ func newProcesses(c *cli.Context, s self, what cluster.Containers) (programs *pr
 	if err != nil {
 		bounds = fmt.Sprintf("none (%v)", err)
 	}
-	s.log.InfoContext(c.Context, "programs may run", "allowed", allowance.Paths(), "how", cfg.Isolation.String(), "cgroups", bounds)
+	s.log.InfoContext(c.Context, "programs may run", "allowed", allowlist.Paths(), "how", cfg.Isolation.String(), "cgroups", bounds)
 	programs, err = procengine.New(cfg)
 	return programs, cfg.Isolation.String() + "; cgroups: " + bounds, err
 }
 
-// launchCommand is what a program's process does before it becomes the program.
+// launchCommand runs in a program's process before the program is executed.
 func launchCommand() *cli.Command {
 	return &cli.Command{
 		Name: "launch", Usage: "become a program, for a shim", Hidden: true,

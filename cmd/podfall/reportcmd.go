@@ -13,7 +13,7 @@ import (
 	"github.com/podfall/podfall/cmd/podfall/cluster"
 )
 
-// reportCommand makes a page of what a cluster has left behind.
+// reportCommand writes a page from a cluster's data directory.
 func reportCommand(layout cluster.Layout) *cli.Command {
 	return &cli.Command{
 		Name: "report", Usage: "write one page that shows what happened to each pod, what was broken, and which promises were kept", ArgsUsage: "[DIR]",
@@ -26,7 +26,7 @@ func reportCommand(layout cluster.Layout) *cli.Command {
 		},
 		Action: func(c *cli.Context) error {
 			if c.NArg() > 1 {
-				return usage("report takes one directory, not %d", c.NArg())
+				return usageError("report takes one directory, not %d", c.NArg())
 			}
 			if c.Args().Present() {
 				layout = cluster.Layout{Root: c.Args().First()}
@@ -40,14 +40,14 @@ func reportCommand(layout cluster.Layout) *cli.Command {
 	}
 }
 
-// makeReport is the page. Evidence that proves nothing is shown all the same, and says so.
+// makeReport builds the page. Evidence that proves nothing is shown too, and marked.
 func makeReport(c *cli.Context, layout cluster.Layout) (report.Page, error) {
 	in := report.Input{Title: c.String("title")}
 	if in.Title == "" {
 		in.Title = "What happened in " + filepath.Base(layout.Root)
 	}
 	for _, text := range c.StringSlice("fact") {
-		fact, err := factOf(text)
+		fact, err := parseFact(text)
 		if err != nil {
 			return report.Page{}, err
 		}
@@ -58,7 +58,7 @@ func makeReport(c *cli.Context, layout cluster.Layout) (report.Page, error) {
 	if err != nil {
 		return report.Page{}, err
 	}
-	in.Log, in.Notes = evidence.Log, lines(notes.Bytes())
+	in.Log, in.Notes = evidence.Log, nonEmptyLines(notes.Bytes())
 	in.Results, in.Unproven = guarantees.Check(evidence)
 	page, err := report.New(in)
 	if err != nil {
@@ -67,18 +67,18 @@ func makeReport(c *cli.Context, layout cluster.Layout) (report.Page, error) {
 	return page, nil
 }
 
-// factOf reads NAME=VALUE.
-func factOf(text string) (report.Fact, error) {
+// parseFact parses NAME=VALUE.
+func parseFact(text string) (report.Fact, error) {
 	for i, r := range text {
 		if r == '=' && i > 0 {
 			return report.Fact{Name: text[:i], Value: text[i+1:]}, nil
 		}
 	}
-	return report.Fact{}, usage("--fact %q: want a name, = and a value", text)
+	return report.Fact{}, usageError("--fact %q: want a name, = and a value", text)
 }
 
-// lines are the lines of a text, without empty ones.
-func lines(text []byte) []string {
+// nonEmptyLines returns the lines of a text without empty ones.
+func nonEmptyLines(text []byte) []string {
 	var all []string
 	for line := range bytes.Lines(text) {
 		if line = bytes.TrimSpace(line); len(line) > 0 {
@@ -88,7 +88,7 @@ func lines(text []byte) []string {
 	return all
 }
 
-// writeReport writes the page as a whole, or not at all, and says where.
+// writeReport writes the page atomically and prints its path.
 func writeReport(c *cli.Context, page report.Page) error {
 	path := c.String("out")
 	if path == "-" {

@@ -10,12 +10,12 @@ import (
 	"github.com/podfall/podfall/internal/history"
 )
 
-// TestReport makes a page of a directory with a history, and none of one without.
+// TestReport writes a page for a directory with a history, and fails for a directory without one.
 func TestReport(t *testing.T) {
 	root := t.TempDir()
 	podfall := func(args ...string) (code int, out, errs string) {
 		var stdout, stderr bytes.Buffer
-		code = run(t.Context(), process{args: args, in: strings.NewReader(""), out: &stdout, errs: &stderr, variable: func(string) string { return "" }})
+		code = run(t.Context(), process{args: args, in: strings.NewReader(""), out: &stdout, errs: &stderr, getenv: func(string) string { return "" }})
 		return code, stdout.String(), stderr.String()
 	}
 	page := filepath.Join(t.TempDir(), "page.html")
@@ -26,7 +26,7 @@ func TestReport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	recorder.Note("", history.Start{Of: history.Of{Pod: "default/web", UID: "uid-1", Container: "c1", Called: "main"}})
+	recorder.Record("", history.Start{ContainerRef: history.ContainerRef{Pod: "default/web", UID: "uid-1", Container: "c1", ContainerName: "main"}})
 	recorder.Close()
 	if code, out, errs := podfall("report", root, "--out", page, "--title", "A class", "--fact", "seed=17"); code != 0 || !strings.Contains(out, "page.html: 1 lanes") {
 		t.Errorf("exit code %d\n%s%s", code, out, errs)

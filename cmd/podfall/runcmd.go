@@ -18,14 +18,14 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// exitBroken says that something that was asserted was not so.
-const exitBroken = 4
+// exitFailed is the exit code of a failed scenario or a violated invariant.
+const exitFailed = 4
 
-// usualSpeed is that of a scenario's own cluster: fast, and still slow beside what a request
-// takes.
-const usualSpeed = 60
+// defaultSpeed is the clock speed of a scenario's own cluster: fast, and still slow compared with
+// the time that requests take.
+const defaultSpeed = 60
 
-// runCommand plays scenarios.
+// runCommand executes scenarios.
 func runCommand(layout cluster.Layout) *cli.Command {
 	return &cli.Command{
 		Name: "run", Usage: "play scenarios, and check that they go as told; exit code 4 when one does not", ArgsUsage: "FILE...",
@@ -34,7 +34,7 @@ func runCommand(layout cluster.Layout) *cli.Command {
 			"not gone as told, and the data of its own cluster are kept, to be looked at with `podfall verify DIR`.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "junit", Usage: "write what became of them to this `FILE`, as JUnit"},
-			&cli.Float64Flag{Name: "speed", Value: usualSpeed, Usage: "seconds of the cluster in one of the wall"},
+			&cli.Float64Flag{Name: "speed", Value: defaultSpeed, Usage: "seconds of the cluster in one of the wall"},
 			&cli.DurationFlag{Name: "late", Usage: "how late, on the wall, the machine may make what is to happen within a time: `5s` for one that is busy"},
 			&cli.Uint64Flag{Name: "seed", Usage: "the seed of faults that name none"},
 			&cli.IntFlag{Name: "parallel", Value: 1, Usage: "how many to play at the same time"},
@@ -44,11 +44,11 @@ func runCommand(layout cluster.Layout) *cli.Command {
 			&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "tell each step"},
 		},
 		Action: func(c *cli.Context) error {
-			r, err := newRun(c, layout)
+			r, err := newRunner(c, layout)
 			if err != nil {
 				return err
 			}
-			reports := r.all(c.Context)
+			reports := r.runAll(c.Context)
 			if path := c.String("junit"); path != "" {
 				data, err := scenario.JUnit(reports)
 				if err == nil {
@@ -58,13 +58,13 @@ func runCommand(layout cluster.Layout) *cli.Command {
 					return err
 				}
 			}
-			return verdict(c, reports)
+			return exitStatus(c, reports)
 		},
 	}
 }
 
-// verdict is the exit of a run.
-func verdict(c *cli.Context, reports []scenario.Report) error {
+// exitStatus returns the exit error of a run.
+func exitStatus(c *cli.Context, reports []scenario.Report) error {
 	if err := c.Err(); err != nil {
 		return err
 	}
@@ -77,43 +77,43 @@ func verdict(c *cli.Context, reports []scenario.Report) error {
 	if broken == 0 {
 		return nil
 	}
-	return cli.Exit(fmt.Sprintf("%d of %d scenarios did not go as told", broken, len(reports)), exitBroken)
+	return cli.Exit(fmt.Sprintf("%d of %d scenarios did not go as told", broken, len(reports)), exitFailed)
 }
 
-// runner is some scenarios that are played.
+// runner executes scenarios.
 type runner struct {
-	stories []scenario.Scenario
-	here    *cluster.Layout
-	speed   float64
-	cfg     scenario.Config
-	turns   chan struct{}
-	verbose bool
-	verify  bool
+	scenarios []scenario.Scenario
+	existing  *cluster.Layout
+	speed     float64
+	cfg       scenario.Config
+	slots     chan struct{}
+	verbose   bool
+	verify    bool
 
 	mu  sync.Mutex
 	cli *cli.Context
 }
 
-func newRun(c *cli.Context, layout cluster.Layout) (*runner, error) {
+func newRunner(c *cli.Context, layout cluster.Layout) (*runner, error) {
 	if !c.Args().Present() {
-		return nil, usage("want the file of a scenario, such as chaos/scenarios/stk-06.yaml")
+		return nil, usageError("want the file of a scenario, such as chaos/scenarios/stk-06.yaml")
 	}
 	if c.Int("parallel") < 1 {
-		return nil, usage("--parallel %d: want 1 or more", c.Int("parallel"))
+		return nil, usageError("--parallel %d: want 1 or more", c.Int("parallel"))
 	}
 	r := &runner{
-		speed: c.Float64("speed"), verbose: c.Bool("verbose"), cli: c, turns: make(chan struct{}, c.Int("parallel")),
+		speed: c.Float64("speed"), verbose: c.Bool("verbose"), cli: c, slots: make(chan struct{}, c.Int("parallel")),
 		cfg: scenario.Config{Harmless: c.Bool("harmless"), Seed: c.Uint64("seed")},
 	}
-	if _, err := clock.NewFace(clock.Clock{}.Now(), r.speed); err != nil {
-		return nil, usage("--%v", err)
+	if _, err := clock.NewSchedule(clock.Clock{}.Now(), r.speed); err != nil {
+		return nil, usageError("--%v", err)
 	}
 	if r.cfg.Late = c.Duration("late"); r.cfg.Late < 0 {
-		return nil, usage("--late %v: want 0 or more", r.cfg.Late)
+		return nil, usageError("--late %v: want 0 or more", r.cfg.Late)
 	}
 	r.verify = c.Bool("verify") || c.Bool("here") && !c.IsSet("verify")
 	if c.Bool("here") {
-		r.here, r.turns = &layout, make(chan struct{}, 1)
+		r.existing, r.slots = &layout, make(chan struct{}, 1)
 	}
 	for _, path := range c.Args().Slice() {
 		data, err := os.ReadFile(path)
@@ -124,34 +124,34 @@ func newRun(c *cli.Context, layout cluster.Layout) (*runner, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
-		r.stories = append(r.stories, story)
+		r.scenarios = append(r.scenarios, story)
 	}
 	return r, nil
 }
 
-// all plays every scenario, and tells what becomes of each.
-func (r *runner) all(ctx context.Context) []scenario.Report {
-	reports := make([]scenario.Report, len(r.stories))
+// runAll executes every scenario and prints each result.
+func (r *runner) runAll(ctx context.Context) []scenario.Report {
+	reports := make([]scenario.Report, len(r.scenarios))
 	var playing sync.WaitGroup
-	for i, story := range r.stories {
-		r.turns <- struct{}{}
+	for i, story := range r.scenarios {
+		r.slots <- struct{}{}
 		playing.Go(func() {
-			defer func() { <-r.turns }()
-			reports[i] = r.one(ctx, story)
-			r.tell(reports[i])
+			defer func() { <-r.slots }()
+			reports[i] = r.runOne(ctx, story)
+			r.printResult(reports[i])
 		})
 	}
 	playing.Wait()
 	return reports
 }
 
-// one plays a scenario in its cluster.
-func (r *runner) one(ctx context.Context, story scenario.Scenario) scenario.Report {
+// runOne executes a scenario in its cluster.
+func (r *runner) runOne(ctx context.Context, story scenario.Scenario) scenario.Report {
 	failed := func(err error) scenario.Report { return scenario.Report{Scenario: story, Err: err} }
 	if err := ctx.Err(); err != nil {
 		return failed(err)
 	}
-	layout, end, err := r.cluster(ctx, story.Cluster)
+	layout, end, err := r.openCluster(ctx, story.Cluster)
 	if err != nil {
 		return failed(err)
 	}
@@ -160,36 +160,36 @@ func (r *runner) one(ctx context.Context, story scenario.Scenario) scenario.Repo
 		return failed(errors.Join(err, end()))
 	}
 	cfg := r.cfg
-	cfg.World, cfg.Clock, cfg.Compat = w, w.movement.Clock(), w.compat
+	cfg.Cluster, cfg.Clock, cfg.Compat = w, w.clock.Clock(), w.compat
 	if r.verbose {
-		cfg.Told = func(number int, step scenario.Step) { r.say("%s %d: %s", story.Name, number+1, step.Title()) }
+		cfg.OnStep = func(number int, step scenario.Step) { r.printProgress("%s %d: %s", story.Name, number+1, step.Title()) }
 	}
-	report := scenario.Play(ctx, story, cfg)
+	report := scenario.Run(ctx, story, cfg)
 	w.close()
 	report.Err = errors.Join(report.Err, r.finish(ctx, layout, end))
 	return report
 }
 
-// finish ends a scenario's cluster, and checks what it has left behind if that is wanted.
+// finish stops a scenario's cluster, and verifies its data if that is enabled.
 func (r *runner) finish(ctx context.Context, layout cluster.Layout, end func() error) error {
 	if !r.verify {
 		return end()
 	}
-	if r.here != nil {
-		return promises(ctx, layout)
+	if r.existing != nil {
+		return verifyInvariants(ctx, layout)
 	}
 	ignore := func(string) {}
 	if err := layout.Down(context.WithoutCancel(ctx), ignore); err != nil {
 		return errors.Join(err, layout.Purge())
 	}
-	if err := promises(ctx, layout); err != nil {
+	if err := verifyInvariants(ctx, layout); err != nil {
 		return fmt.Errorf("%w\nits data are kept in %s", err, layout.Root)
 	}
 	return layout.Purge()
 }
 
-// promises is which of them the cluster has broken; nil for none.
-func promises(ctx context.Context, layout cluster.Layout) error {
+// verifyInvariants returns the invariants that the cluster has violated; nil for none.
+func verifyInvariants(ctx context.Context, layout cluster.Layout) error {
 	evidence, err := readEvidence(ctx, layout, io.Discard)
 	if err != nil {
 		return err
@@ -203,10 +203,10 @@ func promises(ctx context.Context, layout cluster.Layout) error {
 	return err
 }
 
-// cluster is where a scenario is played, and what to do with it afterwards.
-func (r *runner) cluster(ctx context.Context, needs scenario.Cluster) (cluster.Layout, func() error, error) {
-	if r.here != nil {
-		return *r.here, func() error { return nil }, nil
+// openCluster returns the cluster for a scenario, and a function that ends it.
+func (r *runner) openCluster(ctx context.Context, needs scenario.Requirements) (cluster.Layout, func() error, error) {
+	if r.existing != nil {
+		return *r.existing, func() error { return nil }, nil
 	}
 	dir, err := os.MkdirTemp("", "podfall-run-")
 	if err != nil {
@@ -233,8 +233,8 @@ func (r *runner) cluster(ctx context.Context, needs scenario.Cluster) (cluster.L
 	return layout, end, nil
 }
 
-// tell says what became of a scenario.
-func (r *runner) tell(report scenario.Report) {
+// printResult prints a scenario's result.
+func (r *runner) printResult(report scenario.Report) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	word := "held  "
@@ -247,7 +247,7 @@ func (r *runner) tell(report scenario.Report) {
 	}
 }
 
-func (r *runner) say(format string, args ...any) {
+func (r *runner) printProgress(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	terminal.Printf(r.cli.App.ErrWriter, format+"\n", args...)

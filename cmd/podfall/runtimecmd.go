@@ -28,7 +28,7 @@ func runtimeCommand() *cli.Command {
 			&cli.StringFlag{Name: "pod-cidr", Usage: "what sandboxes get addresses from, such as 10.244.0.0/24"},
 		), containerFlags()...),
 		Action: func(c *cli.Context) error {
-			s, err := newSelf(c, "runtime/"+c.String("node"))
+			s, err := newService(c, "runtime/"+c.String("node"))
 			if err != nil {
 				return err
 			}
@@ -46,17 +46,17 @@ func runtimeCommand() *cli.Command {
 				return err
 			}
 			defer conn.Close()
-			recorder, err := s.record(c)
+			recorder, err := s.openHistory(c)
 			if err != nil {
 				return err
 			}
 			defer recorder.Close()
-			return s.serve(c, func(ctx context.Context, _ *mgmt.Station) error {
-				return writing(ctx, c.String("address"), s, func(ctx context.Context, told func(any) error) error {
+			return s.serve(c, func(ctx context.Context, _ *mgmt.Agent) error {
+				return runPublishing(ctx, c.String("address"), s, func(ctx context.Context, publish func(any) error) error {
 					return runtime.Run(ctx, runtime.Config{
 						Bus: conn, Observers: observers[inspect.Runtime](s, recorder), Faults: s.managed.faults, DataDir: c.String("data"), Clock: s.clock, Log: s.log, Boot: s.boot,
 						PodCIDR: c.String("pod-cidr"), Containers: runtime.Containers{Engines: what.engines, Handler: what.handler, Images: what.images, Programs: what.programs},
-						Ready: func() { _ = told(lasting(c.String("address"), server.URL())) },
+						Ready: func() { _ = publish(keepHost(c.String("address"), server.URL())) },
 					})
 				})
 			})
@@ -64,10 +64,10 @@ func runtimeCommand() *cli.Command {
 	}
 }
 
-// startNodeBus starts the bus that stands where a node has its CRI socket, at the port
-// it had before, if it had one.
-func startNodeBus(c *cli.Context, s self) (*bus.Server, error) {
-	port, err := formerPort(c.String("address"))
+// startNodeBus starts the node bus, which stands for a node's CRI socket. It reuses its previous
+// port, if there was one.
+func startNodeBus(c *cli.Context, s service) (*bus.Server, error) {
+	port, err := previousPort(c.String("address"))
 	if err != nil {
 		return nil, err
 	}
@@ -80,9 +80,9 @@ func startNodeBus(c *cli.Context, s self) (*bus.Server, error) {
 	return bus.StartServer(c.Context, cfg)
 }
 
-// lasting is own under the name that the file of an earlier run has for the same port:
-// others may find this host by another name than it does itself.
-func lasting(path, own string) cluster.URLFile {
+// keepHost returns the URL of an earlier run if it has the same port as own, because other machines
+// may know this host by another name.
+func keepHost(path, own string) cluster.URLFile {
 	var former cluster.URLFile
 	if readAddresses(path, &former) == nil && portOf(former.URL) == portOf(own) {
 		return former
@@ -98,8 +98,8 @@ func portOf(address string) string {
 	return at.Port()
 }
 
-// formerPort is the port that a file of an earlier run names; 0 without one.
-func formerPort(path string) (int, error) {
+// previousPort returns the port in the address file of an earlier run; 0 without one.
+func previousPort(path string) (int, error) {
 	var former cluster.URLFile
 	if err := readAddresses(path, &former); err != nil || former.URL == "" {
 		return 0, err

@@ -32,23 +32,23 @@ import (
 	"github.com/podfall/podfall/services/kubelet"
 )
 
-// serviceCommands are the processes of a cluster.
+// serviceCommands returns the commands that run a cluster's processes.
 func serviceCommands() []*cli.Command {
 	return []*cli.Command{busCommand(), apiserverCommand(), controllersCommand(), gatewayCommand(), kubeletCommand(), runtimeCommand(), shimCommand(), launchCommand()}
 }
 
-// self is what every service knows of itself.
-type self struct {
+// service holds what every cluster process needs.
+type service struct {
 	managed *managed
 	clock   clock.Clock
 	compat  proto.Compat
 	boot    proto.Boot
 	log     *slog.Logger
-	// ready tells whoever started the process.
+	// ready notifies the parent process.
 	ready func()
 }
 
-// serviceFlags are those of every service.
+// serviceFlags returns the flags that every service has.
 func serviceFlags(more ...cli.Flag) []cli.Flag {
 	return append([]cli.Flag{
 		&cli.Float64Flag{Name: "speed", Value: 1, Usage: "seconds of the cluster in one of the wall, counted from --origin"},
@@ -68,22 +68,22 @@ func keysFlag() cli.Flag {
 	return &cli.StringFlag{Name: "keys", Usage: "the `DIRECTORY` with this process's nkey seed; none on an open bus"}
 }
 
-// newSelf is the process of that name.
-func newSelf(c *cli.Context, process string) (self, error) {
-	var s self
-	face, err := faceOf(c)
+// newService returns the service for a process name.
+func newService(c *cli.Context, process string) (service, error) {
+	var s service
+	schedule, err := initialSchedule(c)
 	if err != nil {
 		return s, err
 	}
-	s.managed = newManaged(process, face)
-	s.managed.histories = c.String("history")
-	s.clock = s.managed.movement.Clock()
+	s.managed = newManaged(process, schedule)
+	s.managed.historyDir = c.String("history")
+	s.clock = s.managed.clock.Clock()
 	if s.compat, err = proto.CompatFor(c.String("compat")); err != nil {
-		return s, usage("--%v", err)
+		return s, usageError("--%v", err)
 	}
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(c.String("log-level"))); err != nil {
-		return s, usage("--log-level %q: want debug, info, warn or error", c.String("log-level"))
+		return s, usageError("--log-level %q: want debug, info, warn or error", c.String("log-level"))
 	}
 	s.log = slog.New(slog.NewTextHandler(c.App.ErrWriter, &slog.HandlerOptions{Level: level}))
 	var entropy [4]byte
@@ -91,56 +91,57 @@ func newSelf(c *cli.Context, process string) (self, error) {
 		return s, err
 	}
 	s.boot = proto.NewBoot(clock.Clock{}.Now(), entropy)
-	s.ready = sayReady(c.Int("ready-fd"))
+	s.ready = readyNotifier(c.Int("ready-fd"))
 	return s, nil
 }
 
-// faceOf is what the cluster's clock shows as long as the board has not been heard of.
-func faceOf(c *cli.Context) (clock.Face, error) {
+// initialSchedule returns the clock schedule to use until the fault state is received.
+func initialSchedule(c *cli.Context) (clock.Schedule, error) {
 	origin, speed := clock.Clock{}.Now(), c.Float64("speed")
 	if given := c.Timestamp("origin"); given != nil {
 		origin = *given
 	} else if speed != 1 {
-		return nil, usage("--speed %v: want --origin too, the same for every process", speed)
+		return nil, usageError("--speed %v: want --origin too, the same for every process", speed)
 	}
-	face, err := clock.NewFace(origin, speed)
+	schedule, err := clock.NewSchedule(origin, speed)
 	if err != nil {
-		return nil, usage("--%v", err)
+		return nil, usageError("--%v", err)
 	}
-	return face, nil
+	return schedule, nil
 }
 
-// recordedGets is of how many gets one is written down: who asks for one object again and
-// again must not push what happens out of the history.
+// recordedGets samples gets: one of so many is recorded. A client that polls one object must not
+// push other events out of the history.
 const recordedGets = 16
 
-// record opens the history of this process, if it is to have one.
-func (s self) record(c *cli.Context) (*history.Recorder, error) {
+// openHistory opens the history of this process if --history is set.
+func (s service) openHistory(c *cli.Context) (*history.Recorder, error) {
 	if c.String("history") == "" {
 		return nil, nil //nolint:nilnil // a nil recorder records nothing
 	}
 	recorder, err := history.Open(history.Config{
-		Dir: c.String("history"), Process: s.managed.process, Boot: s.boot, Clock: s.clock, Gets: recordedGets,
+		Dir: c.String("history"), Process: s.managed.process, Boot: s.boot, Clock: s.clock, GetSampling: recordedGets,
 		Warn: func(err error) { s.log.WarnContext(c.Context, "the history has a gap", "err", err) },
 	})
 	s.managed.history.Store(recorder)
 	return recorder, err
 }
 
-// sayReady writes a line on the descriptor that the parent reads, if there is one.
-func sayReady(descriptor int) func() {
+// readyNotifier returns a function that writes the ready line on the parent's descriptor, if there
+// is one.
+func readyNotifier(descriptor int) func() {
 	if descriptor == 0 {
 		return func() {}
 	}
-	told := os.NewFile(uintptr(descriptor), "ready")
+	readyPipe := os.NewFile(uintptr(descriptor), "ready")
 	return func() {
-		_, _ = io.WriteString(told, cluster.LineReady+"\n") // a parent that is gone does not ask
-		_ = told.Close()
+		_, _ = io.WriteString(readyPipe, cluster.LineReady+"\n") // a parent that has exited does not read
+		_ = readyPipe.Close()
 	}
 }
 
 // dial connects as id, with the key in the directory if one is given.
-func (s self) dial(ctx context.Context, urls, keys string, id proto.Identity) (*bus.Conn, error) {
+func (s service) dial(ctx context.Context, urls, keys string, id proto.Identity) (*bus.Conn, error) {
 	cfg := bus.Config{URLs: strings.Split(urls, ","), Identity: id, Log: s.log}
 	if keys != "" {
 		seed, err := bus.LoadSeed(keys, id)
@@ -152,16 +153,16 @@ func (s self) dial(ctx context.Context, urls, keys string, id proto.Identity) (*
 	return bus.Dial(ctx, cfg)
 }
 
-// probePatience is how long a NATS server that is not ours may take to answer.
-const probePatience = 10 * time.Second
+// probeTimeout bounds how long an external NATS server may take to answer.
+const probeTimeout = 10 * time.Second
 
-// probe finds out whether a NATS server that is to be used is there and knows our keys,
-// before anything waits for it.
-func (s self) probe(ctx context.Context, urls []string, keys string) error {
+// probe checks that an external NATS server is reachable and accepts podfall's keys, before other
+// processes wait for it.
+func (s service) probe(ctx context.Context, urls []string, keys string) error {
 	if len(urls) == 0 {
 		return nil
 	}
-	ctx, cancel := clock.Clock{}.Timeout(ctx, probePatience)
+	ctx, cancel := clock.Clock{}.Timeout(ctx, probeTimeout)
 	defer cancel()
 	all := strings.Join(urls, ",")
 	conn, err := s.dial(ctx, all, keys, proto.Bus)
@@ -183,7 +184,7 @@ func busCommand() *cli.Command {
 			&cli.StringSliceFlag{Name: "bus", Usage: "lead the links to the NATS server at this `URL` instead of an own hub"},
 		),
 		Action: func(c *cli.Context) error {
-			s, err := newSelf(c, string(proto.Bus))
+			s, err := newService(c, string(proto.Bus))
 			if err != nil {
 				return err
 			}
@@ -195,17 +196,17 @@ func busCommand() *cli.Command {
 			if err := readAddresses(path, &pinned); err != nil {
 				return err
 			}
-			recorder, err := s.record(c)
+			recorder, err := s.openHistory(c)
 			if err != nil {
 				return err
 			}
 			defer recorder.Close()
-			return s.watched(c.Context, func(ctx context.Context) error {
-				return writing(ctx, path, s, func(ctx context.Context, told func(any) error) error {
+			return s.watchStalls(c.Context, func(ctx context.Context) error {
+				return runPublishing(ctx, path, s, func(ctx context.Context, publish func(any) error) error {
 					return network.Run(ctx, network.Config{
 						Nodes: c.StringSlice("node"), Credentials: c.String("keys"), External: c.StringSlice("bus"),
-						Host: c.String("listen"), Pinned: pinned, Board: c.String("board"), Clock: s.managed.movement, Boot: s.boot, History: recorder, Log: s.log,
-						Ready: func(at network.Addresses) { _ = told(at) },
+						Host: c.String("listen"), Pinned: pinned, StateFile: c.String("board"), Clock: s.managed.clock, Boot: s.boot, History: recorder, Log: s.log,
+						Ready: func(at network.Addresses) { _ = publish(at) },
 					})
 				})
 			})
@@ -213,7 +214,7 @@ func busCommand() *cli.Command {
 	}
 }
 
-// readAddresses reads what an earlier run told; a file that is not there tells nothing.
+// readAddresses reads the address file of an earlier run; a missing file leaves into unchanged.
 func readAddresses(path string, into any) error {
 	if path == "" {
 		return nil
@@ -231,9 +232,9 @@ func readAddresses(path string, into any) error {
 	return nil
 }
 
-// writing runs a service that tells its addresses: they are written to path before it
-// is ready, and a failure to write ends it.
-func writing(ctx context.Context, path string, s self, run func(context.Context, func(any) error) error) error {
+// runPublishing runs a service that publishes its addresses. They are written to path before the
+// service is ready; if the write fails, the service ends.
+func runPublishing(ctx context.Context, path string, s service, run func(context.Context, func(any) error) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	err := run(ctx, func(addresses any) error {
@@ -246,7 +247,7 @@ func writing(ctx context.Context, path string, s self, run func(context.Context,
 			return err
 		}
 		if path != "" {
-			s.keep(ctx, path)
+			s.reservePorts(ctx, path)
 		}
 		s.ready()
 		return nil
@@ -257,9 +258,9 @@ func writing(ctx context.Context, path string, s self, run func(context.Context,
 	return err
 }
 
-// keep has others leave the ports alone that path names, while this process is away.
-func (s self) keep(ctx context.Context, path string) {
-	if err := homeport.Keep(path); err != nil {
+// reservePorts asks other clusters to leave the ports in path alone while this process is down.
+func (s service) reservePorts(ctx context.Context, path string) {
+	if err := homeport.Reserve(path); err != nil {
 		s.log.WarnContext(ctx, "other clusters may take these ports while this process is away", "file", path, "err", err)
 	}
 }
@@ -274,7 +275,7 @@ func apiserverCommand() *cli.Command {
 			&cli.IntFlag{Name: "keep", Usage: "how many changes to remember; 0 means 100000"},
 		),
 		Action: func(c *cli.Context) error {
-			s, err := newSelf(c, "apiserver")
+			s, err := newService(c, "apiserver")
 			if err != nil {
 				return err
 			}
@@ -283,12 +284,12 @@ func apiserverCommand() *cli.Command {
 				return err
 			}
 			defer conn.Close()
-			recorder, err := s.record(c)
+			recorder, err := s.openHistory(c)
 			if err != nil {
 				return err
 			}
 			defer recorder.Close()
-			return s.serve(c, func(ctx context.Context, _ *mgmt.Station) error {
+			return s.serve(c, func(ctx context.Context, _ *mgmt.Agent) error {
 				return apiserver.Run(ctx, apiserver.Config{
 					Bus: conn, Observers: observers[inspect.APIServer](s, recorder), Faults: s.managed.faults, DataDir: c.String("data"), Clock: s.clock, Compat: s.compat, Boot: s.boot,
 					DisablePlugins: c.StringSlice(pluginsFlag), Keep: c.Int("keep"), Log: s.log, Ready: s.ready,
@@ -298,8 +299,15 @@ func apiserverCommand() *cli.Command {
 	}
 }
 
-// pluginsFlag is kube-apiserver's, here and at up.
+// pluginsFlag is kube-apiserver's flag, also used by up.
 const pluginsFlag = "disable-admission-plugins"
+
+// stuckEvents is a flag of the controllers, here and at up.
+const stuckEvents = "stuck-events"
+
+func stuckEventsFlag() cli.Flag {
+	return &cli.BoolFlag{Name: stuckEvents, Usage: "record an Event StuckTerminating on each pod that is there 10 s after its grace; no real cluster has them"}
+}
 
 func controllersCommand() *cli.Command {
 	return &cli.Command{
@@ -308,9 +316,11 @@ func controllersCommand() *cli.Command {
 			busFlag(),
 			&cli.StringSliceFlag{Name: "controllers", Usage: "the `CONTROLLERS` to run: * for all, a name, or -name for all but that one"},
 			&cli.StringFlag{Name: "volumes", Usage: "the `DIRECTORY` of the persistent volumes, which all nodes share; none removes no volume's files"},
+			&cli.StringFlag{Name: "root-ca-file", Usage: "the `FILE` of the gateway's authority, published in every namespace as kube-root-ca.crt; none publishes nothing"},
+			stuckEventsFlag(),
 		),
 		Action: func(c *cli.Context) error {
-			s, err := newSelf(c, "controllers")
+			s, err := newService(c, "controllers")
 			if err != nil {
 				return err
 			}
@@ -319,16 +329,23 @@ func controllersCommand() *cli.Command {
 				return err
 			}
 			defer conn.Close()
-			recorder, err := s.record(c)
+			recorder, err := s.openHistory(c)
 			if err != nil {
 				return err
 			}
 			defer recorder.Close()
-			return s.serve(c, func(ctx context.Context, station *mgmt.Station) error {
-				cfg := controllers.Config{
-					Board: changing(station), Bus: conn, Observers: observers[inspect.Controllers](s, recorder), Clock: s.clock, Boot: s.boot, Compat: s.compat, Log: s.log, Select: c.StringSlice("controllers"), Ready: s.ready,
+			var authority []byte
+			if file := c.String("root-ca-file"); file != "" {
+				if authority, err = os.ReadFile(file); err != nil {
+					return err
 				}
-				cfg.Ask, cfg.Faults, cfg.Storage = asking(station), s.managed.faults, c.String("volumes")
+			}
+			return s.serve(c, func(ctx context.Context, agent *mgmt.Agent) error {
+				cfg := controllers.Config{
+					Board: stateClient(agent), Bus: conn, Observers: observers[inspect.Controllers](s, recorder), Clock: s.clock, Boot: s.boot, Compat: s.compat, Log: s.log, Select: c.StringSlice("controllers"), Ready: s.ready,
+				}
+				cfg.Ask, cfg.Faults, cfg.Storage, cfg.RootCA = inspectFunc(agent), s.managed.faults, c.String("volumes"), authority
+				cfg.StuckEvents = c.Bool(stuckEvents)
 				return controllers.Run(ctx, cfg)
 			})
 		},
@@ -350,15 +367,15 @@ func kubeletCommand() *cli.Command {
 			&cli.StringFlag{Name: "max-pods", Value: "110", Usage: "how many pods the node takes"},
 		)...),
 		Action: func(c *cli.Context) error {
-			s, err := newSelf(c, "kubelet/"+c.String("node"))
+			s, err := newService(c, "kubelet/"+c.String("node"))
 			if err != nil {
 				return err
 			}
-			timing, err := timingOf(c)
+			timing, err := parseTiming(c)
 			if err != nil {
 				return err
 			}
-			machine, err := machineOf(c)
+			machine, err := parseMachine(c)
 			if err != nil {
 				return err
 			}
@@ -374,12 +391,12 @@ func kubeletCommand() *cli.Command {
 				return err
 			}
 			defer cri.Close()
-			recorder, err := s.record(c)
+			recorder, err := s.openHistory(c)
 			if err != nil {
 				return err
 			}
 			defer recorder.Close()
-			return s.serve(c, func(ctx context.Context, _ *mgmt.Station) error {
+			return s.serve(c, func(ctx context.Context, _ *mgmt.Agent) error {
 				return kubelet.Run(ctx, kubelet.Config{
 					Node: name, Observers: observers[inspect.Kubelet](s, recorder), Bus: conn, Runtime: cri, DataDir: c.String("data"), Clock: s.clock, Compat: s.compat,
 					Boot: s.boot, Log: s.log, Timing: timing, Ready: s.ready,
@@ -390,23 +407,23 @@ func kubeletCommand() *cli.Command {
 	}
 }
 
-// capacityOf is what the node is to pretend.
-func capacityOf(c *cli.Context) (corev1.ResourceList, error) {
+// parseCapacity returns the node's simulated capacity.
+func parseCapacity(c *cli.Context) (corev1.ResourceList, error) {
 	capacity := make(corev1.ResourceList)
 	for flag, name := range map[string]corev1.ResourceName{
 		"cpu": corev1.ResourceCPU, "memory": corev1.ResourceMemory, "max-pods": corev1.ResourcePods,
 	} {
 		quantity, err := resource.ParseQuantity(c.String(flag))
 		if err != nil || quantity.Sign() <= 0 {
-			return nil, usage("--%s %q: want a positive quantity, such as 4 or 8Gi", flag, c.String(flag))
+			return nil, usageError("--%s %q: want a positive quantity, such as 4 or 8Gi", flag, c.String(flag))
 		}
 		capacity[name] = quantity
 	}
 	return capacity, nil
 }
 
-// seed draws what the kubelets of a cluster must not share: how they spread retries.
-func seed() uint64 {
+// randomSeed returns a seed that differs between kubelets, so that they spread their retries.
+func randomSeed() uint64 {
 	var bytes [8]byte
 	_, _ = rand.Read(bytes[:]) // crypto/rand never fails
 	return binary.LittleEndian.Uint64(bytes[:])

@@ -37,7 +37,7 @@ func statusCommand(layout cluster.Layout) *cli.Command {
 			if err != nil {
 				return err
 			}
-			found := managementOf(c.Context, layout, options, processes)
+			found := readManagement(c.Context, layout, options, processes)
 			switch output := c.String("output"); output {
 			case "json":
 				return encodeStatus(c.App.Writer, options, processes, found)
@@ -50,38 +50,37 @@ func statusCommand(layout cluster.Layout) *cli.Command {
 					_, err := fmt.Fprintf(c.App.Writer, "\nWhat is cut or broken is not known: %s\n", terminal.Line(found.silent))
 					return err
 				}
-				return printBoard(c.App.Writer, found.board)
+				return printState(c.App.Writer, found.board)
 			default:
-				return usage("--output %q: want json", output)
+				return usageError("--output %q: want json", output)
 			}
 		},
 	}
 }
 
-// managementLimit is how long status waits for what the processes say.
-const managementLimit = time.Second
+// managementTimeout bounds how long status waits for answers.
+const managementTimeout = time.Second
 
-// management is what status learns over the management connection; nothing where the bus
-// does not run.
+// management is what status learns over the management connection; empty if the bus does not run.
 type management struct {
-	board mgmt.Board
-	// silent is why a bus that has a process has not told the board.
+	board mgmt.FaultState
+	// silent says why a running bus did not report its state.
 	silent string
-	// programs are how real programs run, by node, where any may.
+	// programs describes how real programs run, by node, if any may run.
 	programs map[string]string
 }
 
-func managementOf(ctx context.Context, layout cluster.Layout, options cluster.Options, processes []cluster.Process) (found management) {
-	silent := func(error) string { return "" } // a bus in a container, too, has no process here
+func readManagement(ctx context.Context, layout cluster.Layout, options cluster.Options, processes []cluster.Process) (found management) {
+	silent := func(error) string { return "" } // a bus in a container has no process here either
 	if i := slices.IndexFunc(processes, func(p cluster.Process) bool { return p.Name == "bus" && p.PID != 0 }); i >= 0 {
 		silent = func(err error) string {
 			if errors.Is(err, context.DeadlineExceeded) {
-				return fmt.Sprintf("the bus, which is %s, has not told within %v", processes[i].State, managementLimit)
+				return fmt.Sprintf("the bus, which is %s, has not told within %v", processes[i].State, managementTimeout)
 			}
 			return fmt.Sprintf("the bus, which is %s, does not tell: %v", processes[i].State, err)
 		}
 	}
-	ctx, cancel := clock.Clock{}.Timeout(ctx, managementLimit)
+	ctx, cancel := clock.Clock{}.Timeout(ctx, managementTimeout)
 	defer cancel()
 	conn, err := dialHub(ctx, layout)
 	if err != nil {
@@ -97,19 +96,19 @@ func managementOf(ctx context.Context, layout cluster.Layout, options cluster.Op
 	}
 	found.programs = map[string]string{}
 	for _, node := range options.Nodes {
-		var said inspect.Runtime
+		var answer inspect.Runtime
 		raw, err := client.Inspect(ctx, "runtime/"+node, nil)
 		if err == nil {
-			err = json.Unmarshal(raw, &said)
+			err = json.Unmarshal(raw, &answer)
 		}
-		if found.programs[node] = said.Programs; err != nil {
+		if found.programs[node] = answer.Programs; err != nil {
 			found.programs[node] = "unknown: its runtime does not answer"
 		}
 	}
 	return found
 }
 
-// linkState is what status says of a party's link.
+// linkState is the status of a member's link.
 type linkState struct {
 	Party string `json:"party"`
 	// State is whole, cut or slow.
@@ -119,19 +118,19 @@ type linkState struct {
 	Detail   *partition.Condition `json:"condition,omitempty"`
 }
 
-// links are the states of all links, at an instant of the wall.
-func links(board mgmt.Board, wall time.Time) []linkState {
-	states := make([]linkState, 0, len(board.Parties))
-	for _, party := range board.Parties {
-		condition, _ := partition.Of(board.Cuts, party, board.Parties, board.Clock.Of(wall))
-		state := linkState{Party: party, State: "whole", FromNode: condition.Manner(partition.FromNode), ToNode: condition.Manner(partition.ToNode)}
+// linkStates returns the states of all links at a wall time.
+func linkStates(faults mgmt.FaultState, wall time.Time) []linkState {
+	states := make([]linkState, 0, len(faults.Members))
+	for _, member := range faults.Members {
+		condition, _ := partition.ConditionOf(faults.Cuts, member, faults.Members, faults.Clock.TimeAt(wall))
+		state := linkState{Party: member, State: "whole", FromNode: condition.Manner(partition.FromNode), ToNode: condition.Manner(partition.ToNode)}
 		switch {
 		case state.FromNode != partition.Carry || state.ToNode != partition.Carry:
 			state.State = "cut"
-		case !condition.Whole():
+		case !condition.IsHealthy():
 			state.State = "slow"
 		}
-		if !condition.Whole() {
+		if !condition.IsHealthy() {
 			state.Detail = &condition
 		}
 		states = append(states, state)
@@ -143,8 +142,8 @@ func encodeStatus(out io.Writer, options cluster.Options, processes []cluster.Pr
 	encoder := json.NewEncoder(out)
 	encoder.SetIndent("", "  ")
 	status := map[string]any{"cluster": options, "processes": processes}
-	if board := found.board; board.Epoch != "" {
-		status["links"], status["cuts"], status["faults"] = links(board, clock.Clock{}.Now()), board.Cuts, board.Faults
+	if state := found.board; state.Epoch != "" {
+		status["links"], status["cuts"], status["faults"] = linkStates(state, clock.Clock{}.Now()), state.Cuts, state.Faults
 	}
 	if found.silent != "" {
 		status["unknown"] = "what is cut or broken: " + found.silent
@@ -155,7 +154,7 @@ func encodeStatus(out io.Writer, options cluster.Options, processes []cluster.Pr
 	return encoder.Encode(status)
 }
 
-// printPrograms says how real programs run, and what the machine refuses them.
+// printPrograms prints how real programs run, and which isolation the machine refuses.
 func printPrograms(out io.Writer, programs map[string]string) {
 	if len(programs) > 0 {
 		fmt.Fprintln(out)
@@ -178,22 +177,22 @@ func printStatus(out io.Writer, processes []cluster.Process) error {
 	return table.Flush()
 }
 
-// printBoard writes what is cut and broken; nothing when nothing is.
-func printBoard(out io.Writer, board mgmt.Board) error {
-	if len(board.Cuts) > 0 {
+// printState prints the cuts and faults; nothing if there are none.
+func printState(out io.Writer, state mgmt.FaultState) error {
+	if len(state.Cuts) > 0 {
 		fmt.Fprintln(out)
 		table := tabwriter.NewWriter(out, 0, 8, 3, ' ', 0)
 		fmt.Fprintln(table, "CUT\tWHO\tHOW")
-		for _, cut := range board.Cuts {
-			terminal.Printf(table, "%s\t%s\t%s\n", cut.Name, strings.Join(cut.Spec.Off(board.Parties), ","), manner(cut.Spec)+ending(cut.Until, cut.Lease))
+		for _, cut := range state.Cuts {
+			terminal.Printf(table, "%s\t%s\t%s\n", cut.Name, strings.Join(cut.Spec.CutOff(state.Members), ","), describeManner(cut.Spec)+describeEnd(cut.Until, cut.Lease))
 		}
 		if err := table.Flush(); err != nil {
 			return err
 		}
 	}
-	if len(board.Faults) == 0 {
+	if len(state.Faults) == 0 {
 		return nil
 	}
 	fmt.Fprintln(out)
-	return printFaults(out, board.Faults)
+	return printFaults(out, state.Faults)
 }

@@ -8,15 +8,15 @@ import (
 	"github.com/podfall/podfall/services/kubelet"
 )
 
-// tick is one of a kubelet's constants of time, as a flag.
-type tick struct {
+// timingFlag is one of a kubelet's time constants as a flag.
+type timingFlag struct {
 	flag, usage string
-	of          func(*kubelet.Timing) *time.Duration
+	field       func(*kubelet.Timing) *time.Duration
 }
 
-// ticks are those of upstream's periods that are a kubelet's.
-func ticks() []tick {
-	return []tick{
+// timingConstants lists those of upstream's periods that belong to a kubelet.
+func timingConstants() []timingFlag {
+	return []timingFlag{
 		{"sync-tick", "between two looks for retries that are due", func(t *kubelet.Timing) *time.Duration { return &t.Loop.Tick }},
 		{"housekeeping-interval", "between two rounds of housekeeping", func(t *kubelet.Timing) *time.Duration { return &t.Loop.Housekeeping }},
 		{"relist-period", "between two listings of the runtime's containers", func(t *kubelet.Timing) *time.Duration { return &t.Relist.Period }},
@@ -36,38 +36,38 @@ func ticks() []tick {
 	}
 }
 
-// timingFlags are --timing and a flag for each tick.
+// timingFlags returns --timing and a flag for each constant.
 func timingFlags() []cli.Flag {
 	defaults := kubelet.Default()
 	flags := []cli.Flag{
 		&cli.StringFlag{Name: "timing", Value: "default", Usage: "default (upstream's) or fastest; the flags below change one tick of it"},
 	}
-	for _, tick := range ticks() {
+	for _, tick := range timingConstants() {
 		flags = append(flags, &cli.DurationFlag{
-			Name: tick.flag, Usage: "`TIME` " + tick.usage, DefaultText: tick.of(&defaults).String(),
+			Name: tick.flag, Usage: "`TIME` " + tick.usage, DefaultText: tick.field(&defaults).String(),
 		})
 	}
 	return flags
 }
 
-// timingOf is what the command line asks for.
-func timingOf(c *cli.Context) (kubelet.Timing, error) {
+// parseTiming returns the timing that the command line asks for.
+func parseTiming(c *cli.Context) (kubelet.Timing, error) {
 	timing := kubelet.Default()
 	switch c.String("timing") {
 	case "default":
 	case "fastest":
 		timing = kubelet.Fastest()
 	default:
-		return timing, usage("--timing %q: want default or fastest", c.String("timing"))
+		return timing, usageError("--timing %q: want default or fastest", c.String("timing"))
 	}
-	for _, tick := range ticks() {
+	for _, tick := range timingConstants() {
 		if !c.IsSet(tick.flag) {
 			continue
 		}
 		if c.Duration(tick.flag) <= 0 {
-			return timing, usage("--%s %v: want more than 0", tick.flag, c.Duration(tick.flag))
+			return timing, usageError("--%s %v: want more than 0", tick.flag, c.Duration(tick.flag))
 		}
-		*tick.of(&timing) = c.Duration(tick.flag)
+		*tick.field(&timing) = c.Duration(tick.flag)
 	}
 	return timing, nil
 }

@@ -21,15 +21,15 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// world is a cluster of processes that a scenario plays in.
+// world is a running cluster in which a scenario is executed.
 type world struct {
 	*podapi.Client
-	layout   cluster.Layout
-	options  cluster.Options
-	compat   proto.Compat
-	movement *clock.Movement
-	plane    *mgmt.Client
-	// faults are those that this client itself suffers.
+	layout  cluster.Layout
+	options cluster.Options
+	compat  proto.Compat
+	clock   *clock.Driver
+	mgmt    *mgmt.Client
+	// faults are injected into this client itself.
 	faults *fault.Table
 	close  func()
 }
@@ -43,28 +43,28 @@ func openWorld(ctx context.Context, layout cluster.Layout) (*world, error) {
 	if w.compat, err = proto.CompatFor(w.options.Compat); err != nil {
 		return nil, err
 	}
-	face, err := w.options.Face()
+	schedule, err := w.options.Schedule()
 	if err != nil {
 		return nil, err
 	}
-	w.movement = clock.NewMovement(face)
+	w.clock = clock.NewDriver(schedule)
 	conn, err := dialHub(ctx, layout)
 	if err != nil {
 		return nil, err
 	}
-	stop := follow(ctx, conn, w.movement)
+	stop := followClock(ctx, conn, w.clock)
 	w.close = func() { stop(); conn.Close() }
-	w.plane = mgmt.NewClient(conn)
-	w.faults = fault.NewTable(fault.Config{Process: string(proto.Admin), Clock: w.movement.Clock()})
-	w.Client = podapi.New(conn, podapi.Config{Clock: w.movement.Clock(), Faults: w.faults})
+	w.mgmt = mgmt.NewClient(conn)
+	w.faults = fault.NewTable(fault.Config{Process: string(proto.Admin), Clock: w.clock.Clock()})
+	w.Client = podapi.New(conn, podapi.Config{Clock: w.clock.Clock(), Faults: w.faults})
 	return w, nil
 }
 
-// Break implements scenario.Breaker.
+// Break implements scenario.FaultInjector.
 func (w *world) Break(ctx context.Context, what scenario.Break) error {
 	switch {
 	case what.Cut != nil:
-		return w.change(ctx, mgmt.Change{Cut: &mgmt.AddCut{Name: strings.Join(what.Cut.Parties, "."), Spec: *what.Cut}})
+		return w.change(ctx, mgmt.Change{Cut: &mgmt.AddCut{Name: strings.Join(what.Cut.Members, "."), Spec: *what.Cut}})
 	case what.Fault != nil:
 		return w.change(ctx, mgmt.Change{AddFault: &mgmt.AddFault{Name: what.Fault.Name, Spec: what.Fault.Spec}})
 	case what.Crash != "":
@@ -73,11 +73,11 @@ func (w *world) Break(ctx context.Context, what scenario.Break) error {
 	return w.layout.Pause(ctx, w.options, what.Pause)
 }
 
-// Mend implements scenario.Breaker.
+// Mend implements scenario.FaultInjector.
 func (w *world) Mend(ctx context.Context, what scenario.Mend) error {
 	switch {
 	case len(what.Heal) > 0:
-		return w.change(ctx, mgmt.Change{Heal: &mgmt.Selection{Parties: what.Heal}})
+		return w.change(ctx, mgmt.Change{Heal: &mgmt.Selection{Members: what.Heal}})
 	case what.Clear != "":
 		return w.change(ctx, mgmt.Change{ClearFaults: &mgmt.Selection{Names: []string{what.Clear}}})
 	case what.Start != "":
@@ -86,31 +86,31 @@ func (w *world) Mend(ctx context.Context, what scenario.Mend) error {
 	return w.layout.Resume(ctx, w.options, what.Resume)
 }
 
-// change changes the board, and what this client itself suffers.
+// change changes the fault state, and this client's own faults.
 func (w *world) change(ctx context.Context, change mgmt.Change) error {
-	board, err := w.plane.Set(ctx, change)
+	state, err := w.mgmt.Set(ctx, change)
 	if err == nil {
-		w.faults.Set(board.AllFaults())
+		w.faults.Set(state.AllFaults())
 	}
 	return err
 }
 
-// Why implements scenario.Witness.
+// Why implements scenario.Observer.
 func (w *world) Why(ctx context.Context, t podapi.Target) ([]string, error) {
-	ask := func(ctx context.Context, process string) ([]byte, error) { return w.plane.Inspect(ctx, process, nil) }
-	report, err := gather.Observer{API: w, Ask: gather.JSON(ask), Clock: w.movement.Clock()}.Why(ctx, t)
+	ask := func(ctx context.Context, process string) ([]byte, error) { return w.mgmt.Inspect(ctx, process, nil) }
+	report, err := gather.Observer{API: w, Ask: gather.JSON(ask), Clock: w.clock.Clock()}.Why(ctx, t)
 	return report.IDs(), err
 }
 
-// Alive implements scenario.Witness. It asks the runtimes, and where one is down, counts
-// what all have written down.
-func (w *world) Alive(ctx context.Context, uid types.UID) (int, error) {
+// CountRunning implements scenario.Observer. It asks the runtimes. If a runtime is down, it counts from the
+// histories instead.
+func (w *world) CountRunning(ctx context.Context, uid types.UID) (int, error) {
 	alive := 0
 	for _, node := range w.options.Nodes {
-		raw, err := w.plane.Inspect(ctx, "runtime/"+node, nil)
+		raw, err := w.mgmt.Inspect(ctx, "runtime/"+node, nil)
 		if errors.Is(err, bus.ErrNoResponder) {
 			log, err := history.Read(w.layout.History())
-			return log.Alive(uid), err
+			return log.CountRunning(uid), err
 		}
 		if err != nil {
 			return 0, err
@@ -128,8 +128,8 @@ func (w *world) Alive(ctx context.Context, uid types.UID) (int, error) {
 	return alive, nil
 }
 
-// Signals implements scenario.Witness.
+// Signals implements scenario.Observer.
 func (w *world) Signals(_ context.Context, uid types.UID) ([]history.Event, error) {
 	log, err := history.Read(w.layout.History())
-	return log.Signals(uid), err
+	return log.SignalsTo(uid), err
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// disks is a cluster whose claims are disks.
-func disks() stage.Config {
+// diskCluster configures a cluster with claims that are attachable disks.
+func diskCluster() stage.Config {
 	return stage.Config{
 		Nodes:       2,
 		Controllers: []string{"scheduler", "persistentvolume-binder", "attachdetach", "nodelifecycle"},
@@ -22,8 +22,8 @@ func disks() stage.Config {
 	}
 }
 
-// tellAttachment is where a disk is.
-func tellAttachment(obj kinds.Object, kind watch.EventType) string {
+// describeAttachment describes where a disk is attached.
+func describeAttachment(obj kinds.Object, kind watch.EventType) string {
 	attachment, ok := obj.(*storagev1.VolumeAttachment)
 	if !ok {
 		return ""
@@ -40,42 +40,42 @@ func tellAttachment(obj kinds.Object, kind watch.EventType) string {
 	return text + " attaching"
 }
 
-// held has the pod web on node-1, which uses a disk and falls silent; the clock is set when the
-// pod is deleted by force, and a second one wants the disk on node-2.
-func (r *rig) held() {
+// holdDisk runs the pod web with a disk on node-1, which then becomes silent. The zero of noted
+// times is set when the pod is deleted by force, and a second pod wants the disk on node-2.
+func (r *rig) holdDisk() {
 	r.create("persistentvolumeclaims", claim("data"))
-	using("web", "node-1")(r)
+	createUser("web", "node-1")(r)
 	r.until("web runs", func() bool { return get[*corev1.Pod](r, "pods web").Status.Phase == corev1.PodRunning })
 	r.Stop("kubelet/node-1")
 	time.Sleep(2 * time.Minute)
-	r.watch("volumeattachments.storage.k8s.io", tellAttachment)
+	r.watch("volumeattachments.storage.k8s.io", describeAttachment)
 	r.watch("pods", func(obj kinds.Object, kind watch.EventType) string {
 		if obj.GetName() != "second" {
 			return ""
 		}
-		return tellPod(obj, kind)
+		return describePod(obj, kind)
 	})
-	r.events("FailedAttachVolume", "SuccessfulAttachVolume")
+	r.noteEvents("FailedAttachVolume", "SuccessfulAttachVolume")
 	stage.Align(0)
-	r.clock()
+	r.resetNotes()
 	now := int64(0)
 	r.delete("pods web", metav1.DeleteOptions{GracePeriodSeconds: &now})
-	using("second", "node-2")(r)
+	createUser("second", "node-2")(r)
 }
 
-// TestHAZ03 deletes a pod by force whose silent node has its disk: the next one waits for six
-// minutes in ContainerCreating, until the disk is taken away by force (CTL-20).
+// TestHAZ03 force-deletes a pod whose silent node has its disk. The next pod waits for six minutes
+// in ContainerCreating, until the disk is detached by force (CTL-20).
 func TestHAZ03(t *testing.T) {
-	play(t, disks(), func(r *rig) {
-		r.held()
+	play(t, diskCluster(), func(r *rig) {
+		r.holdDisk()
 		time.Sleep(5*time.Minute + 59*time.Second)
-		r.told(
+		r.wantNotes(
 			`0s      event Warning Pod/second FailedAttachVolume: Waiting for detach for volume "pvc-UID" Volume is already exclusively attached to one node, waiting on detach before it can be attached to another node (attachdetach-controller)`,
 			`0s      pod second Pending`,
 			`0s      pod second Pending Ready=False`,
 		)
 		time.Sleep(time.Minute)
-		r.told(
+		r.wantNotes(
 			`6m0s    disk on node-1 detaching`,
 			`6m0s    disk on node-1 no more`,
 			`6m0s    disk on node-2 attached`,
@@ -86,20 +86,19 @@ func TestHAZ03(t *testing.T) {
 	})
 }
 
-// TestHAZ03OutOfService says that the node does not come back: the disk is taken away at once
-// (TD-118).
+// TestHAZ03OutOfService taints the node out-of-service: the disk is detached at once (TD-118).
 func TestHAZ03OutOfService(t *testing.T) {
-	play(t, disks(), func(r *rig) {
-		r.held()
+	play(t, diskCluster(), func(r *rig) {
+		r.holdDisk()
 		time.Sleep(10 * time.Second)
-		r.told(
+		r.wantNotes(
 			`0s      event Warning Pod/second FailedAttachVolume: Waiting for detach for volume "pvc-UID" Volume is already exclusively attached to one node, waiting on detach before it can be attached to another node (attachdetach-controller)`,
 			`0s      pod second Pending`,
 			`0s      pod second Pending Ready=False`,
 		)
 		r.patch("nodes node-1", map[string]any{"spec": map[string]any{"taints": []corev1.Taint{{Key: corev1.TaintNodeOutOfService, Effect: corev1.TaintEffectNoExecute}}}})
 		time.Sleep(10 * time.Second)
-		r.told(
+		r.wantNotes(
 			`10s     disk on node-1 detaching`,
 			`10s     disk on node-1 no more`,
 			`10s     disk on node-2 attached`,

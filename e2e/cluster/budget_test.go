@@ -20,8 +20,8 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// serve is a cluster that keeps ReplicaSets, budgets and endpoints.
-func serve() stage.Config {
+// serviceCluster configures a cluster with ReplicaSets, budgets and endpoints.
+func serviceCluster() stage.Config {
 	return stage.Config{Controllers: []string{
 		"scheduler", "disruption", "endpointslice", "endpoint", "replicaset", "garbagecollector",
 	}}
@@ -29,7 +29,7 @@ func serve() stage.Config {
 
 func labelled(p *corev1.Pod) { p.Labels = map[string]string{"app": "web"} }
 
-func tellBudget(obj kinds.Object, _ watch.EventType) string {
+func describeBudget(obj kinds.Object, _ watch.EventType) string {
 	budget, ok := obj.(*policyv1.PodDisruptionBudget)
 	if !ok {
 		return ""
@@ -42,9 +42,9 @@ func tellBudget(obj kinds.Object, _ watch.EventType) string {
 	return text
 }
 
-// tellEndpoints is which pods are behind a service: r for ready, s for serving, t for
+// describeEndpoints describes the pods behind a service: r for ready, s for serving, t for
 // terminating.
-func tellEndpoints(obj kinds.Object, _ watch.EventType) string {
+func describeEndpoints(obj kinds.Object, _ watch.EventType) string {
 	slice, ok := obj.(*discoveryv1.EndpointSlice)
 	if !ok {
 		return ""
@@ -75,7 +75,7 @@ func service() *corev1.Service {
 	}
 }
 
-// evict asks for a pod to be evicted, and says what the answer was.
+// evict requests a pod's eviction and returns the answer.
 func (r *rig) evict(name string) error {
 	_, err := r.API().Create(r.Context(), r.target("pods/eviction "+name), &policyv1.Eviction{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
@@ -83,21 +83,21 @@ func (r *rig) evict(name string) error {
 	return err
 }
 
-// TestTRC17 evicts a pod that a budget lets go.
+// TestTRC17 evicts a pod that its budget allows to go.
 func TestTRC17(t *testing.T) {
-	play(t, serve(), func(r *rig) {
+	play(t, serviceCluster(), func(r *rig) {
 		for i := range 3 {
-			r.running(fmt.Sprintf("web-%d", i), labelled)
+			r.runPod(fmt.Sprintf("web-%d", i), labelled)
 		}
 		r.create("poddisruptionbudgets.policy", budget("2"))
-		r.watch("poddisruptionbudgets.policy", tellBudget)
-		r.watch("pods", tellPod)
-		r.clock()
+		r.watch("poddisruptionbudgets.policy", describeBudget)
+		r.watch("pods", describePod)
+		r.resetNotes()
 		if err := r.evict("web-0"); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
-		r.told(
+		r.wantNotes(
 			`0s      budget allows 0: 2 healthy of 3, needs 2`,
 			`? 0s      budget allows 0: 2 healthy of 3, needs 2, expects web-0 to go`,
 			`0s      budget allows 0: 3 healthy of 3, needs 2, expects web-0 to go`,
@@ -120,16 +120,16 @@ func budget(minimum string) *policyv1.PodDisruptionBudget {
 	}
 }
 
-// TestDrain evicts all pods of a ReplicaSet from a node as kubectl drain does: those that
-// the budget holds back are refused with 429 and tried again 5 s later (TD-134).
+// TestDrain evicts all pods of a ReplicaSet from a node as kubectl drain does. Those that the
+// budget protects are refused with 429 and retried 5 s later (TD-134).
 func TestDrain(t *testing.T) {
-	play(t, serve(), func(r *rig) {
+	play(t, serviceCluster(), func(r *rig) {
 		r.create("poddisruptionbudgets.policy", budget("2"))
 		r.create("replicasets.apps", replicas(3))
 		ready := func() int {
 			count := 0
 			for _, obj := range r.list("pods default/") {
-				if p, ok := obj.(*corev1.Pod); ok && p.DeletionTimestamp == nil && strings.Contains(tellPod(p, watch.Modified), "Ready=True") {
+				if p, ok := obj.(*corev1.Pod); ok && p.DeletionTimestamp == nil && strings.Contains(describePod(p, watch.Modified), "Ready=True") {
 					count++
 				}
 			}
@@ -184,16 +184,16 @@ func replicas(count int32) *appsv1.ReplicaSet {
 	}
 }
 
-// TestBrokenPromise has an eviction that is not followed by a delete: the budget takes the
-// pod for kept after two minutes (CTL-52).
-func TestBrokenPromise(t *testing.T) {
-	play(t, serve(), func(r *rig) {
-		r.running("web-0", labelled)
+// TestEvictionWithoutDelete evicts a pod without a following delete: the budget counts the pod as
+// kept after two minutes (CTL-52).
+func TestEvictionWithoutDelete(t *testing.T) {
+	play(t, serviceCluster(), func(r *rig) {
+		r.runPod("web-0", labelled)
 		r.create("poddisruptionbudgets.policy", budget("0"))
-		r.watch("poddisruptionbudgets.policy", tellBudget)
-		r.watch("pods", tellPod)
-		r.events("NotDeleted")
-		r.clock()
+		r.watch("poddisruptionbudgets.policy", describeBudget)
+		r.watch("pods", describePod)
+		r.noteEvents("NotDeleted")
+		r.resetNotes()
 		r.patch("pods/status web-0", map[string]any{"status": map[string]any{"conditions": []corev1.PodCondition{
 			{Type: corev1.PodReady, Status: corev1.ConditionTrue},
 			{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "EvictionByEvictionAPI", LastTransitionTime: metav1.Now()},
@@ -202,7 +202,7 @@ func TestBrokenPromise(t *testing.T) {
 			"disruptedPods": map[string]any{"web-0": metav1.Now()}, "disruptionsAllowed": 0,
 		}})
 		time.Sleep(5 * time.Minute)
-		r.told(
+		r.wantNotes(
 			`0s      budget allows 0: 0 healthy of 1, needs 0, expects web-0 to go`,
 			`0s      budget allows 0: 1 healthy of 1, needs 0, expects web-0 to go`,
 			`0s      pod web-0 Running Ready=True DisruptionTarget=True EvictionByEvictionAPI`,
@@ -213,19 +213,19 @@ func TestBrokenPromise(t *testing.T) {
 	})
 }
 
-// TestTRC18 deletes the one pod of a ReplicaSet: its successor is there at once, and the
-// endpoints know that the old one is going (CTL-50).
+// TestTRC18 deletes the only pod of a ReplicaSet: its successor exists at once, and the endpoints
+// show the old pod as terminating (CTL-50).
 func TestTRC18(t *testing.T) {
-	play(t, serve(), func(r *rig) {
+	play(t, serviceCluster(), func(r *rig) {
 		r.create("services", service())
 		r.create("replicasets.apps", replicas(1))
 		r.until("it runs", func() bool {
 			pods := r.list("pods default/")
-			return len(pods) == 1 && strings.Contains(tellPod(pods[0], watch.Modified), "Ready=True")
+			return len(pods) == 1 && strings.Contains(describePod(pods[0], watch.Modified), "Ready=True")
 		})
 		slow := r.list("pods default/")[0].GetName()
-		r.watch("endpointslices.discovery.k8s.io", tellEndpoints)
-		r.clock()
+		r.watch("endpointslices.discovery.k8s.io", describeEndpoints)
+		r.resetNotes()
 		r.delete("pods "+slow, metav1.DeleteOptions{})
 		r.Settle()
 		time.Sleep(5 * time.Millisecond)
@@ -233,7 +233,7 @@ func TestTRC18(t *testing.T) {
 			t.Errorf("%d pods 5 ms after the delete, want the old one and its successor", n)
 		}
 		time.Sleep(time.Minute)
-		r.told(
+		r.wantNotes(
 			`0s      slice [web-:st]`,
 			`900ms   slice [web-:rs web-:st]`,
 			`1s      slice [web-:rs]`,
@@ -241,7 +241,7 @@ func TestTRC18(t *testing.T) {
 	})
 }
 
-// TestTRC19 deletes web-0 of a StatefulSet: there is no other until it is gone.
+// TestTRC19 deletes web-0 of a StatefulSet: its successor is created only once it is gone.
 func TestTRC19(t *testing.T) {
 	play(t, stage.Config{Controllers: []string{"scheduler", "statefulset"}}, func(r *rig) {
 		set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}}
@@ -249,7 +249,7 @@ func TestTRC19(t *testing.T) {
 		r.create("statefulsets.apps", set)
 		r.until("it runs", func() bool {
 			p := get[*corev1.Pod](r, "pods web-0")
-			return p != nil && strings.Contains(tellPod(p, watch.Modified), "Ready=True")
+			return p != nil && strings.Contains(describePod(p, watch.Modified), "Ready=True")
 		})
 		r.watch("pods", func(obj kinds.Object, kind watch.EventType) string {
 			switch {
@@ -262,10 +262,10 @@ func TestTRC19(t *testing.T) {
 			}
 			return ""
 		})
-		r.clock()
+		r.resetNotes()
 		r.delete("pods web-0", metav1.DeleteOptions{})
 		time.Sleep(time.Minute)
-		r.told(
+		r.wantNotes(
 			`0s      the old web-0 terminates`,
 			`1.9s    a new web-0`,
 			`1.9s    the old web-0 is gone`,

@@ -11,20 +11,19 @@ import (
 	"github.com/podfall/podfall/e2e/stage"
 )
 
-// TestCrashes kills the controllers again and again while a namespace is emptied, a chain of
-// owners is deleted in the foreground, and another owner leaves its dependents behind. All of it
-// comes to its end.
+// TestCrashes kills the controllers repeatedly while a namespace is emptied, a chain of owners is
+// deleted in the foreground, and another owner orphans its dependents. All must complete.
 func TestCrashes(t *testing.T) {
 	play(t, stage.Config{Nodes: 1, Controllers: []string{"namespace", "garbagecollector"}}, func(r *rig) {
 		r.create("namespaces", &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
 		for i := range 100 {
 			r.create("configmaps", &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: fmt.Sprintf("x-%d", i)}})
 		}
-		top, leaver := r.owned("top"), r.owned("leaver")
+		top, leaver := r.createOwned("top"), r.createOwned("leaver")
 		for i := range 50 {
-			middle := r.owned(fmt.Sprintf("middle-%d!", i), top)
-			r.owned(fmt.Sprintf("bottom-%d!", i), middle)
-			r.owned(fmt.Sprintf("left-%d", i), leaver)
+			middle := r.createOwned(fmt.Sprintf("middle-%d!", i), top)
+			r.createOwned(fmt.Sprintf("bottom-%d!", i), middle)
+			r.createOwned(fmt.Sprintf("left-%d", i), leaver)
 		}
 		r.delete("namespaces shop", metav1.DeleteOptions{})
 		r.delete("configmaps top", policy(metav1.DeletePropagationForeground))

@@ -21,8 +21,8 @@ const widgets = `{
 	}
 }`
 
-// TestCustomKinds has a kind that comes while the controllers run: its objects own others, and
-// go with their namespace.
+// TestCustomKinds defines a kind while the controllers run: its objects own others, and are deleted
+// with their namespace.
 func TestCustomKinds(t *testing.T) {
 	play(t, stage.Config{Nodes: 1, Controllers: []string{"namespace", "garbagecollector"}}, func(r *rig) {
 		raw := func(target podapi.Target, body string) kinds.Object {
@@ -58,6 +58,6 @@ func TestCustomKinds(t *testing.T) {
 
 		r.delete("namespaces shop", metav1.DeleteOptions{})
 		time.Sleep(30 * time.Second)
-		r.condition(corev1.NamespaceContentRemaining, "Some resources are remaining: widgets.example.com has 1 resource instances")
+		r.wantCondition(corev1.NamespaceContentRemaining, "Some resources are remaining: widgets.example.com has 1 resource instances")
 	})
 }

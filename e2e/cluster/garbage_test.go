@@ -14,8 +14,8 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// owned is a ConfigMap with owners; "name!" is one that it blocks.
-func (r *rig) owned(name string, owners ...kinds.Object) *corev1.ConfigMap {
+// createOwned creates a ConfigMap with owners; a "!" after the name sets blockOwnerDeletion.
+func (r *rig) createOwned(name string, owners ...kinds.Object) *corev1.ConfigMap {
 	r.Helper()
 	obj := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: strings.TrimSuffix(name, "!")}}
 	for _, owner := range owners {
@@ -32,8 +32,8 @@ func (r *rig) owned(name string, owners ...kinds.Object) *corev1.ConfigMap {
 	return stored
 }
 
-// tellOwned is a ConfigMap's finalizers and owners.
-func tellOwned(obj kinds.Object, kind watch.EventType) string {
+// describeOwned describes a ConfigMap's finalizers and owners.
+func describeOwned(obj kinds.Object, kind watch.EventType) string {
 	text := obj.GetName()
 	if kind == watch.Deleted {
 		return text + " is gone"
@@ -50,11 +50,11 @@ func tellOwned(obj kinds.Object, kind watch.EventType) string {
 	return text
 }
 
-func collects(t *testing.T, test func(*rig)) {
+func playGarbage(t *testing.T, test func(*rig)) {
 	t.Helper()
 	play(t, stage.Config{Nodes: 1, Controllers: []string{"garbagecollector"}}, func(r *rig) {
-		r.watch("configmaps", tellOwned)
-		r.events("OwnerRefInvalidNamespace")
+		r.watch("configmaps", describeOwned)
+		r.noteEvents("OwnerRefInvalidNamespace")
 		test(r)
 	})
 }
@@ -63,18 +63,18 @@ func policy(p metav1.DeletionPropagation) metav1.DeleteOptions {
 	return metav1.DeleteOptions{PropagationPolicy: &p}
 }
 
-// TestBackground removes the owner, then its dependents and theirs; one with another owner
+// TestBackground removes the owner, then its dependents and theirs. A dependent with another owner
 // only loses the reference (CTL-35).
 func TestBackground(t *testing.T) {
-	collects(t, func(r *rig) {
-		owner, other := r.owned("owner"), r.owned("other")
-		a := r.owned("a", owner)
-		r.owned("b", a)
-		r.owned("shared", owner, other)
-		r.clock()
+	playGarbage(t, func(r *rig) {
+		owner, other := r.createOwned("owner"), r.createOwned("other")
+		a := r.createOwned("a", owner)
+		r.createOwned("b", a)
+		r.createOwned("shared", owner, other)
+		r.resetNotes()
 		r.delete("configmaps owner", policy(metav1.DeletePropagationBackground))
 		time.Sleep(time.Minute)
-		r.told(
+		r.wantNotes(
 			`0s      a is gone`,
 			`0s      b is gone`,
 			`0s      owner is gone`,
@@ -83,21 +83,21 @@ func TestBackground(t *testing.T) {
 	})
 }
 
-// TestForeground keeps the owner until what blocks it is gone.
+// TestForeground keeps the owner until its blocking dependents are gone.
 func TestForeground(t *testing.T) {
-	collects(t, func(r *rig) {
-		owner := r.owned("owner")
-		r.owned("free", owner)
-		a := r.owned("a!", owner)
-		r.owned("b!", a)
+	playGarbage(t, func(r *rig) {
+		owner := r.createOwned("owner")
+		r.createOwned("free", owner)
+		a := r.createOwned("a!", owner)
+		r.createOwned("b!", a)
 		r.patch("configmaps b", map[string]any{"metadata": map[string]any{"finalizers": []string{"example.com/hold"}}})
 		r.Settle()
-		r.clock()
+		r.resetNotes()
 		r.delete("configmaps owner", policy(metav1.DeletePropagationForeground))
 		time.Sleep(time.Minute)
 		r.patch("configmaps b", map[string]any{"metadata": map[string]any{"finalizers": nil}})
 		time.Sleep(time.Minute)
-		r.told(
+		r.wantNotes(
 			`0s      a terminating foregroundDeletion of owner`,
 			`0s      b terminating example.com/hold of a`,
 			`0s      free is gone`,
@@ -109,16 +109,16 @@ func TestForeground(t *testing.T) {
 	})
 }
 
-// TestOrphan leaves the dependents, without the reference.
+// TestOrphan keeps the dependents, without the reference.
 func TestOrphan(t *testing.T) {
-	collects(t, func(r *rig) {
-		owner := r.owned("owner")
-		r.owned("a", owner)
-		r.owned("b!", owner)
-		r.clock()
+	playGarbage(t, func(r *rig) {
+		owner := r.createOwned("owner")
+		r.createOwned("a", owner)
+		r.createOwned("b!", owner)
+		r.resetNotes()
 		r.delete("configmaps owner", policy(metav1.DeletePropagationOrphan))
 		time.Sleep(time.Minute)
-		r.told(
+		r.wantNotes(
 			`0s      a`,
 			`0s      b`,
 			`0s      owner is gone`,
@@ -127,18 +127,18 @@ func TestOrphan(t *testing.T) {
 	})
 }
 
-// TestOwnersThatAreNotThere has one that never was, one in another namespace, and two
-// objects that own each other.
-func TestOwnersThatAreNotThere(t *testing.T) {
-	collects(t, func(r *rig) {
-		r.clock()
+// TestInvalidOwners has an owner that never existed, one in another namespace, and two objects that
+// own each other.
+func TestInvalidOwners(t *testing.T) {
+	playGarbage(t, func(r *rig) {
+		r.resetNotes()
 		ghost := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "ghost", UID: "no-such-uid"}}
-		r.owned("dangling", ghost)
+		r.createOwned("dangling", ghost)
 		r.create("namespaces", &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "other"}})
 		far := r.create("configmaps", &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "far"}})
-		r.owned("misplaced", far)
-		one := r.owned("one")
-		r.owned("two!", one)
+		r.createOwned("misplaced", far)
+		one := r.createOwned("one")
+		r.createOwned("two!", one)
 		two := get[*corev1.ConfigMap](r, "configmaps two")
 		r.patch("configmaps one", map[string]any{"metadata": map[string]any{"ownerReferences": []metav1.OwnerReference{
 			{APIVersion: "v1", Kind: "ConfigMap", Name: "two", UID: two.UID, BlockOwnerDeletion: new(true)},
@@ -146,7 +146,7 @@ func TestOwnersThatAreNotThere(t *testing.T) {
 		time.Sleep(time.Minute)
 		r.delete("configmaps one", policy(metav1.DeletePropagationForeground))
 		time.Sleep(time.Minute)
-		r.told(
+		r.wantNotes(
 			`0s      dangling is gone`,
 			`0s      dangling of ghost`,
 			`0s      event Warning ConfigMap/misplaced OwnerRefInvalidNamespace: ownerRef [v1/ConfigMap, namespace: default, name: far, uid: UID] does not exist in namespace "default" (garbage-collector-controller)`,
@@ -164,12 +164,13 @@ func TestOwnersThatAreNotThere(t *testing.T) {
 	})
 }
 
-// TestThousandDependents goes with its owner, in the time of a few round trips each.
+// TestThousandDependents deletes an owner with a thousand dependents, in the time of a few round
+// trips each.
 func TestThousandDependents(t *testing.T) {
 	play(t, stage.Config{Nodes: 1, Controllers: []string{"garbagecollector"}}, func(r *rig) {
-		owner := r.owned("owner")
+		owner := r.createOwned("owner")
 		for i := range 1000 {
-			r.owned(fmt.Sprintf("d-%d", i), owner)
+			r.createOwned(fmt.Sprintf("d-%d", i), owner)
 		}
 		r.delete("configmaps owner", metav1.DeleteOptions{})
 		took := r.until("all are gone", func() bool { return len(r.list("configmaps default/")) == 0 })

@@ -10,9 +10,9 @@ import (
 	"github.com/podfall/podfall/e2e/stage"
 )
 
-// TestManifestThatIsWrong has a node say on its own object which of its files is no static
-// pod, and which field of it is wrong: once, although the kubelet looks again and again.
-func TestManifestThatIsWrong(t *testing.T) {
+// TestInvalidManifest: a node reports on its own object which of its manifest files is invalid, and
+// which field. It reports that once, although the kubelet reads the files repeatedly.
+func TestInvalidManifest(t *testing.T) {
 	play(t, stage.Config{Nodes: 1}, func(r *rig) {
 		r.Manifest("node-1", "web.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec: {containers: [{name: main, imag: x}]}\n")
 		time.Sleep(5 * time.Minute)

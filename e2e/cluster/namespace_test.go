@@ -14,8 +14,8 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// TestNamespaceWithAThousandObjects is deleted. It says what it waits for, first a pod that
-// needs its grace and then a finalizer, and goes when that does (API-90).
+// TestNamespaceWithAThousandObjects deletes a namespace. Its conditions say what it waits for,
+// first a pod with a grace and then a finalizer, and it goes after that (API-90).
 func TestNamespaceWithAThousandObjects(t *testing.T) {
 	play(t, stage.Config{Controllers: []string{"scheduler", "namespace"}}, func(r *rig) {
 		r.create("namespaces", &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
@@ -48,7 +48,7 @@ func TestNamespaceWithAThousandObjects(t *testing.T) {
 
 		r.delete("namespaces shop", metav1.DeleteOptions{})
 		time.Sleep(6 * time.Second)
-		r.condition(corev1.NamespaceContentRemaining, "Some resources are remaining: pods. has 10 resource instances")
+		r.wantCondition(corev1.NamespaceContentRemaining, "Some resources are remaining: pods. has 10 resource instances")
 		if n := len(r.list("configmaps shop/")); n != 241 {
 			t.Errorf("%d configmaps while pods remain, want all 241", n)
 		}
@@ -58,8 +58,8 @@ func TestNamespaceWithAThousandObjects(t *testing.T) {
 		}
 		r.until("all but the finalizer is gone", func() bool { return len(r.list("configmaps shop/")) == 1 })
 		time.Sleep(100 * time.Millisecond)
-		r.condition(corev1.NamespaceContentRemaining, "Some resources are remaining: configmaps. has 1 resource instances")
-		r.condition(corev1.NamespaceFinalizersRemaining,
+		r.wantCondition(corev1.NamespaceContentRemaining, "Some resources are remaining: configmaps. has 1 resource instances")
+		r.wantCondition(corev1.NamespaceFinalizersRemaining,
 			"Some content in the namespace has finalizers remaining: example.com/hold in 1 resource instances")
 		time.Sleep(5 * time.Minute)
 		if get[*corev1.Namespace](r, "namespaces shop") == nil {
@@ -67,12 +67,12 @@ func TestNamespaceWithAThousandObjects(t *testing.T) {
 		}
 		r.patch("configmaps shop/x-1000", map[string]any{"metadata": map[string]any{"finalizers": nil}})
 		r.until("the namespace is gone", func() bool { return get[*corev1.Namespace](r, "namespaces shop") == nil })
-		r.empty()
+		r.wantEmpty()
 	})
 }
 
-// condition checks what the namespace shop says of itself.
-func (r *rig) condition(kind corev1.NamespaceConditionType, want string) {
+// wantCondition checks a condition of the namespace shop.
+func (r *rig) wantCondition(kind corev1.NamespaceConditionType, want string) {
 	r.Helper()
 	ns := get[*corev1.Namespace](r, "namespaces shop")
 	for _, c := range ns.Status.Conditions {
@@ -86,8 +86,8 @@ func (r *rig) condition(kind corev1.NamespaceConditionType, want string) {
 	r.Errorf("no condition %s: %+v", kind, ns.Status)
 }
 
-// empty checks that no object of any kind but events is left in the namespace shop.
-func (r *rig) empty() {
+// wantEmpty checks that no object of any kind but events is left in the namespace shop.
+func (r *rig) wantEmpty() {
 	r.Helper()
 	for _, kind := range kinds.All() {
 		if !kind.Namespaced || kind.Resource == "events" {

@@ -14,16 +14,16 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// health is a cluster whose nodes are looked after.
-func health() stage.Config {
+// healthCluster configures a cluster with node health controllers.
+func healthCluster() stage.Config {
 	return stage.Config{
 		Controllers: []string{"scheduler", "nodelifecycle", "podgc", "tainteviction"},
 		Plugins:     []string{"DefaultTolerationSeconds"},
 	}
 }
 
-// tellNode is a node's readiness and its taints.
-func tellNode(obj kinds.Object, kind watch.EventType) string {
+// describeNode describes a node's readiness and taints.
+func describeNode(obj kinds.Object, kind watch.EventType) string {
 	node, ok := obj.(*corev1.Node)
 	if !ok || node.Name != "node-1" {
 		return ""
@@ -43,8 +43,8 @@ func tellNode(obj kinds.Object, kind watch.EventType) string {
 	return text
 }
 
-// tellPod is what node health does to a pod.
-func tellPod(obj kinds.Object, kind watch.EventType) string {
+// describePod describes a pod's conditions and deletion.
+func describePod(obj kinds.Object, kind watch.EventType) string {
 	pod, ok := obj.(*corev1.Pod)
 	if !ok {
 		return ""
@@ -67,30 +67,30 @@ func tellPod(obj kinds.Object, kind watch.EventType) string {
 	return text
 }
 
-// running creates a pod on node-1 and waits for it.
-func (r *rig) running(name string, change ...func(*corev1.Pod)) {
+// runPod creates a pod on node-1 and waits until it runs.
+func (r *rig) runPod(name string, change ...func(*corev1.Pod)) {
 	r.Helper()
 	r.create("pods", pod(name, "node-1", change...))
 	r.until(name+" runs", func() bool { return get[*corev1.Pod](r, "pods "+name).Status.Phase == corev1.PodRunning })
 }
 
-// silence stops a kubelet just after it has spoken, and sets the clock.
-func (r *rig) silence(node string) {
+// stopKubelet stops a kubelet just after it renewed its lease, and sets the zero of noted times.
+func (r *rig) stopKubelet(node string) {
 	r.Helper()
 	stage.Align(0)
-	for renewed(r, node) != time.Now().Truncate(time.Second).Add(-time.Second).Unix() {
+	for renewedAt(r, node) != time.Now().Truncate(time.Second).Add(-time.Second).Unix() {
 		time.Sleep(time.Second)
 	}
 	stage.Align(100 * time.Millisecond)
 	r.Stop("kubelet/" + node)
-	r.watch("nodes", tellNode)
-	r.watch("pods", tellPod)
-	r.events("TaintManagerEviction", "NodeNotReady")
-	r.clock()
+	r.watch("nodes", describeNode)
+	r.watch("pods", describePod)
+	r.noteEvents("TaintManagerEviction", "NodeNotReady")
+	r.resetNotes()
 }
 
-// renewed is the second in which the node's lease was renewed last.
-func renewed(r *rig, node string) int64 {
+// renewedAt returns the second of the last renewal of the node's lease.
+func renewedAt(r *rig, node string) int64 {
 	lease, err := r.API().Get(r.Context(), r.target("leases.coordination.k8s.io kube-node-lease/"+node), metav1.GetOptions{})
 	if err != nil {
 		r.Fatal(err)
@@ -98,17 +98,17 @@ func renewed(r *rig, node string) int64 {
 	return renewTime(lease)
 }
 
-// TestTRC14 has a kubelet stop. Its pods are evicted after the defaults' time, stay
-// Terminating for ever, and go when the kubelet is back.
+// TestTRC14 stops a kubelet. Its pods are evicted after the default time, stay Terminating for
+// ever, and go when the kubelet is back.
 func TestTRC14(t *testing.T) {
-	play(t, health(), func(r *rig) {
-		r.running("web")
-		r.running("stoic", func(p *corev1.Pod) {
+	play(t, healthCluster(), func(r *rig) {
+		r.runPod("web")
+		r.runPod("stoic", func(p *corev1.Pod) {
 			p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 		})
-		r.silence("node-1")
+		r.stopKubelet("node-1")
 		time.Sleep(time.Hour)
-		r.told(
+		r.wantNotes(
 			`51.8s   event Normal Node/node-1 NodeNotReady: Node node-1 status is now: NodeNotReady (node-controller)`,
 			`51.8s   event Warning Pod/stoic NodeNotReady: Node is not ready (node-controller)`,
 			`51.8s   event Warning Pod/web NodeNotReady: Node is not ready (node-controller)`,
@@ -121,10 +121,10 @@ func TestTRC14(t *testing.T) {
 			`5m56.8s pod web Running DisruptionTarget=True DeletionByTaintManager Ready=False`,
 			`5m56.8s pod web Running DisruptionTarget=True DeletionByTaintManager Ready=False terminating, grace 30`,
 		)
-		r.clock()
+		r.resetNotes()
 		r.Start("kubelet/node-1")
 		time.Sleep(time.Minute)
-		r.told(
+		r.wantNotes(
 			`800ms   node node-1 Ready=True KubeletReady unreachable:NoExecute`,
 			`800ms   node node-1 Ready=True KubeletReady unreachable:NoSchedule unreachable:NoExecute`,
 			`800ms   pod stoic Running Ready=True`,
@@ -137,14 +137,14 @@ func TestTRC14(t *testing.T) {
 	})
 }
 
-// TestTRC15 has the Node object deleted while its kubelet is down: the pods go with it.
+// TestTRC15 deletes the Node object while its kubelet is down: its pods go too.
 func TestTRC15(t *testing.T) {
-	play(t, health(), func(r *rig) {
-		r.running("web")
-		r.silence("node-1")
+	play(t, healthCluster(), func(r *rig) {
+		r.runPod("web")
+		r.stopKubelet("node-1")
 		r.delete("nodes node-1", metav1.DeleteOptions{})
 		time.Sleep(5 * time.Minute)
-		r.told(
+		r.wantNotes(
 			`0s      node node-1 is gone`,
 			`46.8s   pod web Failed DisruptionTarget=True DeletionByPodGC Ready=True`,
 			`46.8s   pod web Failed DisruptionTarget=True DeletionByPodGC Ready=True terminating, grace 0`,
@@ -153,16 +153,16 @@ func TestTRC15(t *testing.T) {
 	})
 }
 
-// TestTRC16 taints a silent node as out of service: its terminating pods go at once.
+// TestTRC16 taints a silent node out-of-service: its terminating pods go at once.
 func TestTRC16(t *testing.T) {
-	play(t, health(), func(r *rig) {
-		r.running("web")
-		r.running("other")
-		r.silence("node-1")
+	play(t, healthCluster(), func(r *rig) {
+		r.runPod("web")
+		r.runPod("other")
+		r.stopKubelet("node-1")
 		time.Sleep(time.Minute)
 		r.delete("pods web", metav1.DeleteOptions{})
 		time.Sleep(time.Minute)
-		r.told(
+		r.wantNotes(
 			`51.8s   event Normal Node/node-1 NodeNotReady: Node node-1 status is now: NodeNotReady (node-controller)`,
 			`51.8s   event Warning Pod/other NodeNotReady: Node is not ready (node-controller)`,
 			`51.8s   event Warning Pod/web NodeNotReady: Node is not ready (node-controller)`,
@@ -173,12 +173,12 @@ func TestTRC16(t *testing.T) {
 			`56.8s   node node-1 Ready=Unknown NodeStatusUnknown unreachable:NoSchedule unreachable:NoExecute`,
 			`1m0s    pod web Running Ready=False terminating, grace 30`,
 		)
-		r.clock()
+		r.resetNotes()
 		node := get[*corev1.Node](r, "nodes node-1")
 		taints := append(node.Spec.Taints, corev1.Taint{Key: corev1.TaintNodeOutOfService, Value: "nodeshutdown", Effect: corev1.TaintEffectNoExecute})
 		r.patch("nodes node-1", map[string]any{"spec": map[string]any{"taints": taints}})
 		time.Sleep(time.Minute)
-		r.told(
+		r.wantNotes(
 			`0s      event Normal Pod/other TaintManagerEviction: Cancelling deletion of Pod default/other (taint-eviction-controller)`,
 			`0s      event Normal Pod/other TaintManagerEviction: Marking for deletion Pod default/other (taint-eviction-controller)`,
 			`0s      event Normal Pod/web TaintManagerEviction: Cancelling deletion of Pod default/web (taint-eviction-controller)`,
@@ -197,11 +197,11 @@ func TestTRC16(t *testing.T) {
 	})
 }
 
-// TestAllNodesSilent has every kubelet stop: the fault may be with the listener, so nobody is
-// evicted, however long it takes (CTL-03).
+// TestAllNodesSilent stops every kubelet. The fault may be on the controller's side, so no pod is
+// evicted, however long it lasts (CTL-03).
 func TestAllNodesSilent(t *testing.T) {
-	play(t, health(), func(r *rig) {
-		r.running("web")
+	play(t, healthCluster(), func(r *rig) {
+		r.runPod("web")
 		for i := range 3 {
 			r.Stop(fmt.Sprintf("kubelet/node-%d", i+1))
 		}
@@ -210,7 +210,7 @@ func TestAllNodesSilent(t *testing.T) {
 			t.Error("the pod is evicted")
 		}
 		for _, obj := range r.list("nodes") {
-			if text := tellNode(obj, watch.Modified); obj.GetName() == "node-1" && text != "node node-1 Ready=Unknown NodeStatusUnknown unreachable:NoSchedule" {
+			if text := describeNode(obj, watch.Modified); obj.GetName() == "node-1" && text != "node node-1 Ready=Unknown NodeStatusUnknown unreachable:NoSchedule" {
 				t.Error(text)
 			}
 		}

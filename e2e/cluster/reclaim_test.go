@@ -16,8 +16,8 @@ import (
 	"github.com/podfall/podfall/internal/storage"
 )
 
-// claims is a cluster whose claims come and go.
-func claims() stage.Config {
+// claimCluster configures a cluster with volume controllers.
+func claimCluster() stage.Config {
 	return stage.Config{
 		Nodes:       1,
 		Controllers: []string{"scheduler", "persistentvolume-binder", "attachdetach", "pv-protection", "pvc-protection"},
@@ -25,8 +25,8 @@ func claims() stage.Config {
 	}
 }
 
-// files are the directories of volumes that are on the machine.
-func (r *rig) files() int {
+// countVolumeDirs returns how many volume directories exist on the machine.
+func (r *rig) countVolumeDirs() int {
 	r.Helper()
 	found, err := filepath.Glob(filepath.Join(r.Volumes(), "*", "*"))
 	if err != nil {
@@ -35,10 +35,11 @@ func (r *rig) files() int {
 	return len(found)
 }
 
-// bound has the claim data, its volume, and the pod web that has mounted it and left a file.
-func (r *rig) bound() *corev1.PersistentVolume {
+// bindVolume creates the claim data with its volume, and the pod web that has mounted it and
+// written a file.
+func (r *rig) bindVolume() *corev1.PersistentVolume {
 	r.create("persistentvolumeclaims", claim("data"))
-	using("web", "node-1")(r)
+	createUser("web", "node-1")(r)
 	r.until("web runs", func() bool { return get[*corev1.Pod](r, "pods web").Status.Phase == corev1.PodRunning })
 	name := get[*corev1.PersistentVolumeClaim](r, "persistentvolumeclaims data").Spec.VolumeName
 	volume := get[*corev1.PersistentVolume](r, "persistentvolumes "+name)
@@ -49,8 +50,9 @@ func (r *rig) bound() *corev1.PersistentVolume {
 	return volume
 }
 
-// complaints is how often it was said that a volume could not be deleted, and why.
-func (r *rig) complaints(why string) (count int32) {
+// countDeleteFailures returns how often a volume could not be deleted for the given reason,
+// according to events.
+func (r *rig) countDeleteFailures(why string) (count int32) {
 	for _, obj := range r.list("events") {
 		event, ok := obj.(*corev1.Event)
 		if ok && event.Reason == "VolumeFailedDelete" && strings.Contains(event.Message, why) {
@@ -60,35 +62,35 @@ func (r *rig) complaints(why string) (count int32) {
 	return count
 }
 
-// TestReclaim deletes claims whose volumes are to go with them: the directory goes when nobody
-// holds it any more, and not before, and a removal that fails is told and tried again.
+// TestReclaim deletes claims with reclaim policy Delete. The directory goes when no pod uses it,
+// and not before. A failing removal is reported and retried.
 func TestReclaim(t *testing.T) {
-	play(t, claims(), func(r *rig) {
-		r.bound()
-		r.watch("persistentvolumes", tellVolume)
-		r.events("VolumeFailedDelete")
+	play(t, claimCluster(), func(r *rig) {
+		r.bindVolume()
+		r.watch("persistentvolumes", describeVolume)
+		r.noteEvents("VolumeFailedDelete")
 		r.Break("hold", fault.Spec{Point: fault.VolumeUnmount, Effect: fault.Effect{Kind: fault.Error}})
 		r.Break("stays", fault.Spec{Point: fault.VolumeDelete, Effect: fault.Effect{Kind: fault.Error, Message: "device or resource busy"}})
-		r.clock()
+		r.resetNotes()
 		now := int64(0)
 		r.delete("pods web", metav1.DeleteOptions{GracePeriodSeconds: &now})
 		r.delete("persistentvolumeclaims data", metav1.DeleteOptions{})
 		time.Sleep(time.Minute)
-		if r.files() != 1 {
+		if r.countVolumeDirs() != 1 {
 			t.Error("the files of a volume that is still mounted are gone")
 		}
-		r.told(
+		r.wantNotes(
 			`0s      event Warning PersistentVolume/pvc-UID VolumeFailedDelete: persistentvolume pvc-UID is still attached to node node-1 (podfall.dev/directory)`,
 			`0s      volume of data Released`,
 		)
 		r.Mend("hold")
-		r.until("it is tried, and tried again", func() bool { return r.complaints("device or resource busy") > 2 })
-		if r.files() != 1 {
+		r.until("it is tried, and tried again", func() bool { return r.countDeleteFailures("device or resource busy") > 2 })
+		if r.countVolumeDirs() != 1 {
 			t.Error("the files are gone, though they could not be removed")
 		}
 		r.Mend("stays")
 		r.until("the volume is gone", func() bool { return len(r.list("persistentvolumes")) == 0 })
-		if r.files() != 0 {
+		if r.countVolumeDirs() != 0 {
 			t.Error("the volume is gone, and its files are not")
 		}
 	})
@@ -108,8 +110,8 @@ func TestReclaimOrders(t *testing.T) {
 		{corev1.PersistentVolumeReclaimRetain, "persistentvolumes", "persistentvolumeclaims data", 0, 1},
 	} {
 		t.Run(strings.Join([]string{string(row.policy), row.first, row.second}, "/"), func(t *testing.T) {
-			play(t, claims(), func(r *rig) {
-				volume := "persistentvolumes " + r.bound().Name
+			play(t, claimCluster(), func(r *rig) {
+				volume := "persistentvolumes " + r.bindVolume().Name
 				r.patch(volume, map[string]any{"spec": map[string]any{"persistentVolumeReclaimPolicy": row.policy}})
 				r.delete("pods web", metav1.DeleteOptions{})
 				time.Sleep(time.Minute)
@@ -122,7 +124,7 @@ func TestReclaimOrders(t *testing.T) {
 						time.Sleep(time.Minute)
 					}
 				}
-				if volumes, files := len(r.list("persistentvolumes")), r.files(); volumes != row.volumes || files != row.stayed {
+				if volumes, files := len(r.list("persistentvolumes")), r.countVolumeDirs(); volumes != row.volumes || files != row.stayed {
 					t.Errorf("there are %d volumes and the files of %d, want %d and %d", volumes, files, row.volumes, row.stayed)
 				}
 			})
@@ -130,12 +132,12 @@ func TestReclaimOrders(t *testing.T) {
 	}
 }
 
-// TestLateDefaultClass creates a claim that names no class before there is a default: it gets
-// that when it comes, and is bound. One that names the empty class waits on.
+// TestLateDefaultClass creates a claim without a class before there is a default: it gets the
+// default class later, and is bound. A claim with the empty class waits on.
 func TestLateDefaultClass(t *testing.T) {
-	play(t, claims(), func(r *rig) {
+	play(t, claimCluster(), func(r *rig) {
 		r.delete("storageclasses.storage.k8s.io standard", metav1.DeleteOptions{})
-		// A controller that has not heard of it yet may still give claims that class.
+		// A controller with a stale view may still give claims that class.
 		r.Settle()
 		none := claim("none")
 		none.Spec.StorageClassName = new("")

@@ -1,5 +1,5 @@
-// Package cluster tells what the controllers of a cluster do together when something of it
-// goes: a node, a namespace, an owner. Time is virtual, and exact.
+// Package cluster tests the controllers together when a node, a namespace or an owner is deleted.
+// Time is virtual, and exact.
 package cluster
 
 import (
@@ -27,29 +27,29 @@ import (
 	"github.com/podfall/podfall/services/controllers/view"
 )
 
-// rig is a cluster and a person before it.
+// rig is a cluster, and what the test has noted about it.
 type rig struct {
 	*testing.T
 	*stage.Cluster
-	valve    *view.Valve // of what the controllers see
+	valve    *view.EventGate // controls what the controllers see
 	began    time.Time
 	watchers sync.WaitGroup
 
-	mu   sync.Mutex
-	seen []line
+	mu    sync.Mutex
+	noted []note
 }
 
-// line is what was noted, and when since the clock was set.
-type line struct {
+// note is one noted change, and its time since the clock was set.
+type note struct {
 	at   time.Duration
 	text string
 }
 
-// play runs a test before a cluster with these controllers.
+// play runs a test with a cluster of these controllers.
 func play(t *testing.T, cfg stage.Config, test func(*rig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		cfg.Valve = view.NewValve(clock.Clock{})
+		cfg.Valve = view.NewEventGate(clock.Clock{})
 		r := &rig{T: t, valve: cfg.Valve, Cluster: stage.New(t, cfg)}
 		t.Cleanup(r.watchers.Wait)
 		test(r)
@@ -88,7 +88,7 @@ func (r *rig) create(what string, obj kinds.Object) kinds.Object {
 	return stored
 }
 
-// get reads an object: get[*corev1.Pod](r, "pods web"); nil when there is none.
+// get reads an object: get[*corev1.Pod](r, "pods web"); nil if there is none.
 func get[T kinds.Object](r *rig, what string) T {
 	r.Helper()
 	var none T
@@ -103,7 +103,7 @@ func get[T kinds.Object](r *rig, what string) T {
 	return typed
 }
 
-// list counts the objects of a kind in a namespace: list("pods shop/").
+// list returns the objects of a kind in a namespace: list("pods shop/").
 func (r *rig) list(what string) []kinds.Object {
 	r.Helper()
 	page, err := r.API().List(r.Context(), r.target(what), metav1.ListOptions{})
@@ -124,7 +124,7 @@ func (r *rig) patch(what string, change any) {
 	}
 }
 
-// cordon returns when the scheduler has seen it: what is bound next goes elsewhere.
+// cordon returns once the scheduler has seen the change, so that the next binding goes elsewhere.
 func (r *rig) cordon(node string) {
 	r.Helper()
 	r.patch("nodes "+node, map[string]any{"spec": map[string]any{"unschedulable": true}})
@@ -138,7 +138,7 @@ func (r *rig) delete(what string, options metav1.DeleteOptions) {
 	}
 }
 
-// until waits for a condition for a minute at most, and says after how long it was so.
+// until waits for a condition for at most a minute, and returns how long it took.
 func (r *rig) until(what string, holds func() bool) time.Duration {
 	r.Helper()
 	const limit = time.Minute
@@ -153,28 +153,27 @@ func (r *rig) until(what string, holds func() bool) time.Duration {
 	return 0
 }
 
-// clock makes this instant the zero of what is noted from now on.
-func (r *rig) clock() {
+// resetNotes makes the current time the zero of notes, and drops earlier notes.
+func (r *rig) resetNotes() {
 	time.Sleep(time.Second)
 	r.Settle()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.began, r.seen = time.Now(), nil
+	r.began, r.noted = time.Now(), nil
 }
 
 var anyUID = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
 
-func (r *rig) note(format string, args ...any) {
+func (r *rig) addNote(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	one := line{time.Since(r.began).Round(100 * time.Millisecond), anyUID.ReplaceAllString(fmt.Sprintf(format, args...), "UID")}
-	if !slices.Contains(r.seen, one) {
-		r.seen = append(r.seen, one)
+	one := note{time.Since(r.began).Round(100 * time.Millisecond), anyUID.ReplaceAllString(fmt.Sprintf(format, args...), "UID")}
+	if !slices.Contains(r.noted, one) {
+		r.noted = append(r.noted, one)
 	}
 }
 
-// watch notes what tell says of each change of a kind from now on; an empty text is not
-// noted.
+// watch notes the text of describe for each change of a kind from now on, unless it is empty.
 func (r *rig) watch(resource string, tell func(kinds.Object, watch.EventType) string) {
 	target := r.target(resource + " /")
 	target.Namespace, target.Name = "", ""
@@ -184,7 +183,7 @@ func (r *rig) watch(resource string, tell func(kinds.Object, watch.EventType) st
 	time.Sleep(50 * time.Millisecond)
 }
 
-// noter is a sink that notes.
+// noter is a sink that notes changes.
 type noter struct {
 	rig  *rig
 	tell func(kinds.Object, watch.EventType) string
@@ -211,12 +210,12 @@ func (n *noter) Apply(event watch.Event) {
 	}
 	if text := n.tell(obj, event.Type); text != "" && n.last[obj.GetUID()] != text {
 		n.last[obj.GetUID()] = text
-		n.rig.note("%s", text)
+		n.rig.addNote("%s", text)
 	}
 }
 
-// events notes the events about objects whose reasons are wanted.
-func (r *rig) events(reasons ...string) {
+// noteEvents notes the events with the given reasons.
+func (r *rig) noteEvents(reasons ...string) {
 	r.watch("events", func(obj kinds.Object, kind watch.EventType) string {
 		event, ok := obj.(*corev1.Event)
 		if !ok || kind == watch.Deleted || !slices.Contains(reasons, event.Reason) {
@@ -227,17 +226,17 @@ func (r *rig) events(reasons ...string) {
 	})
 }
 
-// told compares what was noted since the clock was set. What falls on one tenth of a second
-// is in the order of the alphabet, because goroutines of one instant have none. A line that
-// begins with "? " may be missing: what is between two changes of one instant need not be seen.
-func (r *rig) told(want ...string) {
+// wantNotes compares the notes since resetNotes. Notes of the same tenth of a second are sorted
+// alphabetically, because goroutines of one instant have no order. A line that begins with "? " may
+// be missing: an intermediate state of one instant need not be observed.
+func (r *rig) wantNotes(want ...string) {
 	r.Helper()
 	r.Settle()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	slices.SortFunc(r.seen, func(a, b line) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.text, b.text)) })
+	slices.SortFunc(r.noted, func(a, b note) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.text, b.text)) })
 	var texts []string
-	for _, one := range r.seen {
+	for _, one := range r.noted {
 		texts = append(texts, fmt.Sprintf("%-7s %s", one.at, one.text))
 	}
 	var wanting []string
@@ -250,10 +249,10 @@ func (r *rig) told(want ...string) {
 	if got, wanted := strings.Join(texts, "\n"), strings.Join(wanting, "\n"); got != wanted {
 		r.Errorf("noted\n%s\nwant\n%s", got, wanted)
 	}
-	r.seen = nil
+	r.noted = nil
 }
 
-// pod is a pod that ends 2 s after SIGTERM, on a node unless that is empty.
+// pod returns a pod that exits 2 s after SIGTERM, bound to node unless that is empty.
 func pod(name, node string, change ...func(*corev1.Pod)) *corev1.Pod {
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},

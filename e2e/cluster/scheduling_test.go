@@ -15,15 +15,15 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-func asks(cpu string) func(*corev1.Pod) {
+func requestsCPU(cpu string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}
 	}
 }
 
-// tellPlace is a pod's node, and who is to go for whom.
-func tellPlace(obj kinds.Object, kind watch.EventType) string {
-	text := tellPod(obj, kind)
+// describePlace describes a pod's node and nomination.
+func describePlace(obj kinds.Object, kind watch.EventType) string {
+	text := describePod(obj, kind)
 	if p, ok := obj.(*corev1.Pod); ok && kind != watch.Deleted {
 		if p.Spec.NodeName != "" {
 			text += " on " + p.Spec.NodeName
@@ -35,20 +35,20 @@ func tellPlace(obj kinds.Object, kind watch.EventType) string {
 	return text
 }
 
-// TestPreemption has one node, which is full, and a pod of more priority.
+// TestPreemption has a full node and a pod of higher priority.
 func TestPreemption(t *testing.T) {
 	play(t, stage.Config{Nodes: 1, Plugins: []string{"Priority"}}, func(r *rig) {
 		r.create("priorityclasses.scheduling.k8s.io", &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "high"}, Value: 1000})
 		node := get[*corev1.Node](r, "nodes node-1")
 		all := node.Status.Allocatable.Cpu().DeepCopy()
-		r.create("pods", pod("low", "", asks(all.String())))
+		r.create("pods", pod("low", "", requestsCPU(all.String())))
 		r.until("low runs", func() bool { return get[*corev1.Pod](r, "pods low").Status.Phase == corev1.PodRunning })
-		r.watch("pods", tellPlace)
-		r.events("FailedScheduling", "Preempted", "Scheduled")
-		r.clock()
-		r.create("pods", pod("high", "", asks("1"), func(p *corev1.Pod) { p.Spec.PriorityClassName = "high" }))
+		r.watch("pods", describePlace)
+		r.noteEvents("FailedScheduling", "Preempted", "Scheduled")
+		r.resetNotes()
+		r.create("pods", pod("high", "", requestsCPU("1"), func(p *corev1.Pod) { p.Spec.PriorityClassName = "high" }))
 		time.Sleep(time.Minute)
-		r.told(
+		r.wantNotes(
 			`0s      event Normal Pod/low Preempted: Preempted by pod UID on node node-1 (default-scheduler)`,
 			`0s      event Warning Pod/high FailedScheduling: 0/1 nodes are available: 1 Insufficient cpu. (default-scheduler)`,
 			`0s      pod high Pending`,
@@ -67,8 +67,8 @@ func TestPreemption(t *testing.T) {
 	})
 }
 
-// tellVolume is the phase of a claim or a volume.
-func tellVolume(obj kinds.Object, kind watch.EventType) string {
+// describeVolume describes the phase of a claim or a volume.
+func describeVolume(obj kinds.Object, kind watch.EventType) string {
 	text := ""
 	switch obj := obj.(type) {
 	case *corev1.PersistentVolumeClaim:
@@ -88,8 +88,8 @@ func tellVolume(obj kinds.Object, kind watch.EventType) string {
 	return text
 }
 
-// TestVolumes has two claims: one of the default class, which is bound at once, and one that
-// waits for its pod. A claim that is deleted stays while its pod does.
+// TestVolumes has two claims: one of the default class, which is bound at once, and one that waits
+// for its pod. A deleted claim stays while its pod exists.
 func TestVolumes(t *testing.T) {
 	play(t, stage.Config{
 		Nodes:       1,
@@ -100,11 +100,11 @@ func TestVolumes(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Name: "late"}, Provisioner: "podfall.dev/directory",
 			VolumeBindingMode: new(storagev1.VolumeBindingWaitForFirstConsumer),
 		})
-		r.watch("persistentvolumeclaims", tellVolume)
-		r.watch("persistentvolumes", tellVolume)
-		r.watch("pods", tellPlace)
-		r.events("WaitForFirstConsumer", "ProvisioningSucceeded", "FailedScheduling")
-		r.clock()
+		r.watch("persistentvolumeclaims", describeVolume)
+		r.watch("persistentvolumes", describeVolume)
+		r.watch("pods", describePlace)
+		r.noteEvents("WaitForFirstConsumer", "ProvisioningSucceeded", "FailedScheduling")
+		r.resetNotes()
 		claim := func(name string, class *string) {
 			c := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
 			c.Spec.AccessModes, c.Spec.StorageClassName = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, class
@@ -126,7 +126,7 @@ func TestVolumes(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		r.delete("pods web", metav1.DeleteOptions{})
 		time.Sleep(time.Minute)
-		r.told(
+		r.wantNotes(
 			`0s      claim late Pending`,
 			`0s      claim usual Bound`,
 			`0s      claim usual Pending`,

@@ -15,7 +15,7 @@ import (
 // The controllers of this file see too little or too late (faults.md, 33). None of them does
 // what cannot be undone.
 
-// TestStaleNodes has podgc not know of a node that is there: the pods on it stay.
+// TestStaleNodes hides an existing node from podgc: its pods stay.
 func TestStaleNodes(t *testing.T) {
 	play(t, stage.Config{Nodes: 1, Controllers: []string{"podgc"}}, func(r *rig) {
 		r.valve.Close("nodes")
@@ -32,13 +32,13 @@ func TestStaleNodes(t *testing.T) {
 	})
 }
 
-// TestStaleSlices has the controller not see the slices that it writes: it makes no second one.
+// TestStaleSlices hides the controller's own slices from it: it creates no second one.
 func TestStaleSlices(t *testing.T) {
 	play(t, stage.Config{Nodes: 1, Controllers: []string{"endpointslice"}}, func(r *rig) {
 		r.valve.Close("endpointslices.discovery.k8s.io")
 		r.create("services", service())
 		for i := range 5 {
-			r.running(fmt.Sprintf("web-%d", i), labelled)
+			r.runPod(fmt.Sprintf("web-%d", i), labelled)
 		}
 		time.Sleep(time.Minute)
 		if n := len(r.list("endpointslices.discovery.k8s.io default/")); n != 1 {
@@ -47,12 +47,12 @@ func TestStaleSlices(t *testing.T) {
 		r.valve.Skip("endpointslices.discovery.k8s.io")
 		r.until("all pods are in it", func() bool {
 			slices := r.list("endpointslices.discovery.k8s.io default/")
-			return len(slices) == 1 && tellEndpoints(slices[0], "") == "slice [web-0:rs web-1:rs web-3:rs web-:rs web-:rs]"
+			return len(slices) == 1 && describeEndpoints(slices[0], "") == "slice [web-0:rs web-1:rs web-3:rs web-:rs web-:rs]"
 		})
 	})
 }
 
-// TestStalePods has pvc-protection not know of the pod that uses a claim.
+// TestStalePods hides from pvc-protection the pod that uses a claim.
 func TestStalePods(t *testing.T) {
 	play(t, stage.Config{Nodes: 1, Controllers: []string{"pvc-protection"}}, func(r *rig) {
 		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "data"}}

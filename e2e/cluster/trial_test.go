@@ -21,55 +21,56 @@ import (
 	"github.com/podfall/podfall/services/controllers"
 )
 
-// trial is something that a controller has to deal with.
+// trial is a task for one controller.
 type trial struct {
-	// with are the controllers that run besides the one on trial.
+	// with lists the other controllers that run.
 	with    []string
 	plugins []string
-	// own is what the controller looks after: "deployments.apps web". It is touched while all
-	// else that the controller sees stands still.
+	// own is an object that the controller manages: "deployments.apps web". It is touched while
+	// everything else that the controller sees is frozen.
 	own   string
 	steps []func(*rig)
-	// wait is how long the controller may take after each step; 15 s when zero.
+	// wait is how long the controller may take after each step; zero means 15 s.
 	wait time.Duration
-	// behind is how many pods more there may be at once than in calm: those of a ReplicaSet that
-	// has not acted yet on being told to have fewer. A Deployment counts what it has told its
-	// ReplicaSets, as upstream's does (GetReplicaCountForReplicaSets).
-	behind int
+	// surplus is how many more pods may exist at once than without faults: those of a ReplicaSet
+	// that has not yet scaled down. A Deployment counts the replicas that it has requested, as
+	// upstream's does (GetReplicaCountForReplicaSets).
+	surplus int
 }
 
-// conditions are those under which a controller has to come to the same end (faults.md, 33).
-func conditions() map[string]func(r *rig, of trial, step func(*rig)) {
+// viewConditions returns the conditions under which a controller must reach the same result
+// (faults.md, 33).
+func viewConditions() map[string]func(r *rig, of trial, step func(*rig)) {
 	return map[string]func(r *rig, of trial, step func(*rig)){
 		"calm": func(r *rig, of trial, step func(*rig)) {
 			step(r)
-			time.Sleep(of.patience())
+			time.Sleep(of.stepTime())
 		},
-		// The controller sees the object that it looks after, and nothing of what it does.
+		// The controller sees the object that it manages, and none of its own writes.
 		"stale": func(r *rig, of trial, step func(*rig)) {
 			own, _, _ := strings.Cut(of.own, " ")
-			r.shut(own)
+			r.freezeView(own)
 			step(r)
 			for i := range 5 {
 				time.Sleep(2 * time.Second)
 				r.touch(of.own, i)
 			}
-			r.each(r.valve.Open)
-			time.Sleep(of.patience())
+			r.eachKind(r.valve.Open)
+			time.Sleep(of.stepTime())
 		},
-		// It sees everything, 2 s late.
+		// It sees everything 2 s late.
 		"late": func(r *rig, of trial, step func(*rig)) {
-			r.each(func(resource string) { r.valve.Delay(resource, 2*time.Second) })
+			r.eachKind(func(resource string) { r.valve.Delay(resource, 2*time.Second) })
 			step(r)
-			time.Sleep(of.patience() + 10*time.Second)
+			time.Sleep(of.stepTime() + 10*time.Second)
 		},
-		// It sees nothing, and then the last state only.
+		// It sees nothing, and then only the last state.
 		"missed": func(r *rig, of trial, step func(*rig)) {
-			r.shut("")
+			r.freezeView("")
 			step(r)
 			time.Sleep(10 * time.Second)
-			r.each(r.valve.Skip)
-			time.Sleep(of.patience())
+			r.eachKind(r.valve.Skip)
+			time.Sleep(of.stepTime())
 		},
 		// It is killed after each of its writes: a message takes a millisecond each way.
 		"crash": func(r *rig, of trial, step func(*rig)) {
@@ -79,20 +80,20 @@ func conditions() map[string]func(r *rig, of trial, step func(*rig)) {
 				r.Stop("controllers")
 				r.Start("controllers")
 			}
-			time.Sleep(of.patience())
+			time.Sleep(of.stepTime())
 		},
 	}
 }
 
-func (t trial) patience() time.Duration {
+func (t trial) stepTime() time.Duration {
 	if t.wait == 0 {
 		return 15 * time.Second
 	}
 	return t.wait
 }
 
-// TestEveryControllerUnderEveryView runs each controller under each condition: it comes to the
-// end to which it comes in calm, and has never had more of anything at once than in calm.
+// TestEveryControllerUnderEveryView runs each controller under each condition. It must reach the
+// same result as without faults, and must never have more objects of a kind at once.
 func TestEveryControllerUnderEveryView(t *testing.T) {
 	trials := trials()
 	for _, name := range controllers.Names() {
@@ -103,7 +104,7 @@ func TestEveryControllerUnderEveryView(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			calm := of.run(t, name, "calm")
-			for _, condition := range slices.Sorted(maps.Keys(conditions())) {
+			for _, condition := range slices.Sorted(maps.Keys(viewConditions())) {
 				if condition == "calm" {
 					continue
 				}
@@ -112,10 +113,10 @@ func TestEveryControllerUnderEveryView(t *testing.T) {
 					if got.state != calm.state {
 						t.Errorf("it ends in\n%s\nwant\n%s", got.state, calm.state)
 					}
-					for kind, most := range got.most {
-						allowed := calm.most[kind]
+					for kind, most := range got.peak {
+						allowed := calm.peak[kind]
 						if kind == "pods" {
-							allowed += of.behind
+							allowed += of.surplus
 						}
 						if most > allowed {
 							t.Errorf("%d %s at once, never more than %d are expected", most, kind, allowed)
@@ -135,10 +136,10 @@ func TestEveryControllerUnderEveryView(t *testing.T) {
 	}
 }
 
-// outcome is what a trial came to.
+// outcome is the result of a trial.
 type outcome struct {
 	state string
-	most  map[string]int // objects that are not going, at once, by kind
+	peak  map[string]int // most live objects at once, by kind
 	early []string
 }
 
@@ -150,47 +151,47 @@ func (t trial) run(test *testing.T, name, condition string) (found outcome) {
 		cfg.Distance = time.Millisecond
 	}
 	play(test, cfg, func(r *rig) {
-		count := &census{live: map[string]map[string]bool{}, most: map[string]int{}}
+		count := &census{live: map[string]map[string]bool{}, peak: map[string]int{}}
 		for _, resource := range []string{
 			"pods", "replicasets.apps", "controllerrevisions.apps", "jobs.batch", "persistentvolumeclaims", "persistentvolumes",
 			"endpointslices.discovery.k8s.io", "volumeattachments.storage.k8s.io", "serviceaccounts",
 		} {
 			target := r.target(resource + " /")
 			target.Namespace, target.Name = "", ""
-			r.watchers.Go(func() { _ = r.API().Follow(r.Context(), target, metav1.ListOptions{}, count.of(resource)) })
+			r.watchers.Go(func() { _ = r.API().Follow(r.Context(), target, metav1.ListOptions{}, count.sinkFor(resource)) })
 		}
 		r.Settle()
 		for _, step := range t.steps {
-			conditions()[condition](r, t, step)
+			viewConditions()[condition](r, t, step)
 		}
-		r.each(r.valve.Open)
-		time.Sleep(t.patience())
+		r.eachKind(r.valve.Open)
+		time.Sleep(t.stepTime())
 		r.Settle()
 		found.state = r.state()
 		count.mu.Lock()
 		defer count.mu.Unlock()
-		found.most, found.early = count.most, count.early
+		found.peak, found.early = count.peak, count.early
 	})
 	return found
 }
 
-// each does something to the view of every kind.
-func (r *rig) each(do func(resource string)) {
+// eachKind calls do for every kind.
+func (r *rig) eachKind(do func(resource string)) {
 	for _, kind := range kinds.All() {
 		do(kind.GroupResource().String())
 	}
 }
 
-// shut has nothing more seen but one kind.
-func (r *rig) shut(but string) {
-	r.each(func(resource string) {
+// freezeView stops updates of the controllers' view of all kinds but one.
+func (r *rig) freezeView(but string) {
+	r.eachKind(func(resource string) {
 		if resource != but {
 			r.valve.Close(resource)
 		}
 	})
 }
 
-// touch changes something of an object that means nothing; one that is gone is not touched.
+// touch changes an annotation of an object, if the object exists.
 func (r *rig) touch(what string, n int) {
 	r.Helper()
 	if what == "" || get[kinds.Object](r, what) == nil {
@@ -200,21 +201,23 @@ func (r *rig) touch(what string, n int) {
 	r.patch(what, map[string]any{"metadata": map[string]any{"annotations": map[string]any{"touched": nil}}})
 }
 
-// census counts what there is at once, and notes pods that went without their node's word.
+// census counts live objects, and notes pods that were removed before their node reported them as
+// stopped.
 type census struct {
 	mu    sync.Mutex
 	live  map[string]map[string]bool
-	most  map[string]int
+	peak  map[string]int
 	early []string
 }
 
-func (c *census) of(resource string) podapi.Sink {
+func (c *census) sinkFor(resource string) podapi.Sink {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.live[resource] = map[string]bool{}
 	return &counter{census: c, resource: resource}
 }
 
+// counter is the sink of one kind.
 type counter struct {
 	*census
 
@@ -244,14 +247,14 @@ func (c *counter) Apply(event watch.Event) {
 	} else {
 		c.live[c.resource][id] = true
 	}
-	c.most[c.resource] = max(c.most[c.resource], len(c.live[c.resource]))
+	c.peak[c.resource] = max(c.peak[c.resource], len(c.live[c.resource]))
 	if event.Type == watch.Deleted && isPod && !ended && pod.Spec.NodeName != "" {
 		c.early = append(c.early, pod.Name)
 	}
 }
 
-// state is everything that there is, without what differs from one run to the next: times, UIDs,
-// revisions, and the random ends of names.
+// state returns all objects, without what differs between runs: times, UIDs, revisions, and random
+// name suffixes.
 func (r *rig) state() string {
 	r.Helper()
 	var lines []string
@@ -276,7 +279,7 @@ func (r *rig) state() string {
 			if kind.Resource == "nodes" {
 				content["status"] = nil
 			}
-			said, err := json.Marshal(scrubbed(content))
+			said, err := json.Marshal(scrub(content))
 			if err != nil {
 				r.Fatal(err)
 			}
@@ -293,21 +296,21 @@ var (
 		`^managedFields$|selected-node$|^values$|^volumeHandle$|^taints$|^addresses$|^touched$|^ip$`)
 )
 
-// scrubbed is content without what is unsteady.
-func scrubbed(content any) any {
+// scrub returns content without values that differ between runs.
+func scrub(content any) any {
 	switch content := content.(type) {
 	case map[string]any:
 		kept := map[string]any{}
 		for key, value := range content {
 			if !unsteady.MatchString(key) {
-				kept[key] = scrubbed(value)
+				kept[key] = scrub(value)
 			}
 		}
 		return kept
 	case []any:
 		kept := make([]any, 0, len(content))
 		for _, value := range content {
-			kept = append(kept, scrubbed(value))
+			kept = append(kept, scrub(value))
 		}
 		return kept
 	}

@@ -16,14 +16,14 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// trials is what each controller is put to.
+// trials returns the trials of each controller.
 func trials() map[string]trial {
 	all := map[string]trial{
 		"garbage-collector-controller": {own: "configmaps top", steps: []func(*rig){
 			func(r *rig) {
-				top := r.owned("top")
-				r.owned("leaf", r.owned("middle", top))
-				r.owned("kept", top, r.owned("other"))
+				top := r.createOwned("top")
+				r.createOwned("leaf", r.createOwned("middle", top))
+				r.createOwned("kept", top, r.createOwned("other"))
 			},
 			func(r *rig) { r.delete("configmaps top", metav1.DeleteOptions{}) },
 			func(r *rig) { r.delete("configmaps other", policy(metav1.DeletePropagationOrphan)) },
@@ -37,6 +37,15 @@ func trials() map[string]trial {
 			},
 			func(r *rig) { r.delete("namespaces shop", metav1.DeleteOptions{}) },
 		}},
+		"root-ca-certificate-publisher-controller": {own: "namespaces shop", steps: []func(*rig){
+			func(r *rig) {
+				r.create("namespaces", &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
+			},
+			func(r *rig) { r.delete("configmaps shop/kube-root-ca.crt", metav1.DeleteOptions{}) },
+			func(r *rig) {
+				r.patch("configmaps shop/kube-root-ca.crt", map[string]any{"data": map[string]any{"ca.crt": nil}})
+			},
+		}},
 		"serviceaccount-controller": {own: "namespaces shop", steps: []func(*rig){
 			func(r *rig) {
 				r.create("namespaces", &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
@@ -49,10 +58,10 @@ func trials() map[string]trial {
 					r.create("pods", pod(fmt.Sprint("web-", i), ""))
 				}
 			},
-			removing("pods web-2"), replaced("web-2"),
+			deleteIfExists("pods web-2"), recreatePod("web-2"),
 		}},
 		"taint-eviction-controller": {own: "nodes node-1", wait: 30 * time.Second, steps: []func(*rig){
-			placed("web", "node-1"), placed("other", "node-2"),
+			createPod("web", "node-1"), createPod("other", "node-2"),
 			func(r *rig) {
 				r.patch("nodes node-1", map[string]any{"spec": map[string]any{"taints": []corev1.Taint{{Key: "gone", Effect: corev1.TaintEffectNoExecute}}}})
 			},
@@ -66,14 +75,14 @@ func trials() map[string]trial {
 			func(r *rig) { r.delete("nodes late", metav1.DeleteOptions{}) },
 		}},
 		"explain-controller": {own: "pods stuck", wait: time.Minute, steps: []func(*rig){
-			placed("stuck", "node-1"),
+			createPod("stuck", "node-1"),
 			func(r *rig) {
 				r.patch("pods stuck", map[string]any{"metadata": map[string]any{"finalizers": []string{"example.com/backup"}}})
 			},
 			func(r *rig) { r.delete("pods stuck", metav1.DeleteOptions{}) },
 		}},
 		"node-lifecycle-controller": {own: "nodes node-1", wait: 30 * time.Second, steps: []func(*rig){
-			placed("web", "node-2"),
+			createPod("web", "node-2"),
 			func(r *rig) { r.Cut("node-2"); time.Sleep(90 * time.Second) },
 			func(r *rig) { r.Heal("node-2"); time.Sleep(30 * time.Second) },
 		}},
@@ -82,29 +91,29 @@ func trials() map[string]trial {
 			func(r *rig) {
 				r.create("poddisruptionbudgets.policy", &policyv1.PodDisruptionBudget{
 					ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default"},
-					Spec:       policyv1.PodDisruptionBudgetSpec{MinAvailable: new(intstr.FromInt32(2)), Selector: web()},
+					Spec:       policyv1.PodDisruptionBudgetSpec{MinAvailable: new(intstr.FromInt32(2)), Selector: webSelector()},
 				})
 			},
-			removingOne,
+			deleteOnePod,
 		}},
-		"endpoints-controller":     endpoints("endpoints web"),
-		"endpointslice-controller": endpoints("services web"),
+		"endpoints-controller":     endpointTrial("endpoints web"),
+		"endpointslice-controller": endpointTrial("services web"),
 	}
 	maps.Copy(all, volumeTrials())
 	maps.Copy(all, workloadTrials())
 	return all
 }
 
-// endpoints has pods come to a service and go from it.
-func endpoints(own string) trial {
+// endpointTrial adds and removes pods of a service.
+func endpointTrial(own string) trial {
 	return trial{own: own, steps: []func(*rig){
 		func(r *rig) { r.create("services", service()) },
-		placed("web-1", "node-1"), placed("web-2", "node-2"), removing("pods web-1"),
+		createPod("web-1", "node-1"), createPod("web-2", "node-2"), deleteIfExists("pods web-1"),
 	}}
 }
 
 func volumeTrials() map[string]trial {
-	claims := []func(*rig){func(r *rig) { r.create("persistentvolumeclaims", claim("data")) }, using("web", "node-1"), removing("persistentvolumeclaims data"), removing("pods web")}
+	claims := []func(*rig){func(r *rig) { r.create("persistentvolumeclaims", claim("data")) }, createUser("web", "node-1"), deleteIfExists("persistentvolumeclaims data"), deleteIfExists("pods web")}
 	classes := []string{"DefaultStorageClass", "StorageObjectInUseProtection"}
 	return map[string]trial{
 		"ephemeral-volume-controller": {own: "pods web", steps: []func(*rig){
@@ -127,7 +136,7 @@ func volumeTrials() map[string]trial {
 		"persistentvolumeclaim-protection-controller": {own: "persistentvolumeclaims data", with: []string{"persistentvolume-binder", "pv-protection", "attachdetach"}, plugins: classes, steps: claims},
 		"persistentvolume-attach-detach-controller": {own: "persistentvolumeclaims data", with: []string{"persistentvolume-binder"}, plugins: classes, steps: []func(*rig){
 			func(r *rig) { r.create("persistentvolumeclaims", claim("data")) },
-			using("web", "node-1"), removing("pods web"), using("other", "node-2"),
+			createUser("web", "node-1"), deleteIfExists("pods web"), createUser("other", "node-2"),
 		}},
 	}
 }
@@ -163,15 +172,15 @@ func workloadTrials() map[string]trial {
 		"daemonset-controller": {own: "daemonsets.apps web", wait: 30 * time.Second, steps: []func(*rig){
 			func(r *rig) {
 				r.create("daemonsets.apps", &appsv1.DaemonSet{
-					ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: appsv1.DaemonSetSpec{Selector: web(), Template: template("")},
+					ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: appsv1.DaemonSetSpec{Selector: webSelector(), Template: template("")},
 				})
 			},
-			removingOne, image("daemonsets.apps web"),
+			deleteOnePod, image("daemonsets.apps web"),
 		}, with: []string{"scheduler"}},
-		"deployment-controller": {own: "deployments.apps web", wait: 40 * time.Second, behind: 1, steps: []func(*rig){
+		"deployment-controller": {own: "deployments.apps web", wait: 40 * time.Second, surplus: 1, steps: []func(*rig){
 			func(r *rig) {
 				r.create("deployments.apps", &appsv1.Deployment{
-					ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: appsv1.DeploymentSpec{Replicas: new(int32(3)), Selector: web(), Template: template("")},
+					ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: appsv1.DeploymentSpec{Replicas: new(int32(3)), Selector: webSelector(), Template: template("")},
 				})
 			},
 			image("deployments.apps web"), scale("deployments.apps web", 2),
@@ -181,7 +190,7 @@ func workloadTrials() map[string]trial {
 			own: "jobs.batch web", wait: 30 * time.Second, steps: []func(*rig){job(new(int32(5)))}, with: []string{"scheduler", "job", "garbagecollector"},
 		},
 		"replicaset-controller": {own: "replicasets.apps web", steps: []func(*rig){
-			func(r *rig) { r.create("replicasets.apps", replicaSet(4)) }, removingOne, scale("replicasets.apps web", 2),
+			func(r *rig) { r.create("replicasets.apps", replicaSet(4)) }, deleteOnePod, scale("replicasets.apps web", 2),
 		}, with: []string{"scheduler"}},
 		"replicationcontroller-controller": {own: "replicationcontrollers web", steps: []func(*rig){
 			func(r *rig) {
@@ -189,21 +198,21 @@ func workloadTrials() map[string]trial {
 				rc.Spec.Replicas, rc.Spec.Template = new(int32(4)), new(template(""))
 				r.create("replicationcontrollers", rc)
 			},
-			removingOne, scale("replicationcontrollers web", 2),
+			deleteOnePod, scale("replicationcontrollers web", 2),
 		}, with: []string{"scheduler"}},
 		"statefulset-controller": {own: "statefulsets.apps web", wait: 40 * time.Second, steps: []func(*rig){
 			func(r *rig) {
 				r.create("statefulsets.apps", &appsv1.StatefulSet{
 					ObjectMeta: metav1.ObjectMeta{Name: "web"},
-					Spec:       appsv1.StatefulSetSpec{Replicas: new(int32(3)), ServiceName: "web", Selector: web(), Template: template("")},
+					Spec:       appsv1.StatefulSetSpec{Replicas: new(int32(3)), ServiceName: "web", Selector: webSelector(), Template: template("")},
 				})
 			},
-			removing("pods web-1"), image("statefulsets.apps web"), scale("statefulsets.apps web", 1),
+			deleteIfExists("pods web-1"), image("statefulsets.apps web"), scale("statefulsets.apps web", 1),
 		}, with: []string{"scheduler"}},
 	}
 }
 
-// template is a pod's, whose container behaves as script says.
+// template returns a pod template with a container that follows the script.
 func template(script string) corev1.PodTemplateSpec {
 	t := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web"}}, Spec: pod("", "").Spec}
 	if script != "" {
@@ -212,13 +221,13 @@ func template(script string) corev1.PodTemplateSpec {
 	return t
 }
 
-func web() *metav1.LabelSelector {
+func webSelector() *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
 }
 
 func replicaSet(n int32) *appsv1.ReplicaSet {
 	return &appsv1.ReplicaSet{
-		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default"}, Spec: appsv1.ReplicaSetSpec{Replicas: &n, Selector: web(), Template: template("")},
+		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default"}, Spec: appsv1.ReplicaSetSpec{Replicas: &n, Selector: webSelector(), Template: template("")},
 	}
 }
 
@@ -229,13 +238,13 @@ func claim(name string) *corev1.PersistentVolumeClaim {
 	return c
 }
 
-// placed has a pod of web on a node.
-func placed(name, node string) func(*rig) {
+// createPod creates a pod of web on a node.
+func createPod(name, node string) func(*rig) {
 	return func(r *rig) { r.create("pods", pod(name, node, labelled)) }
 }
 
-// using has a pod on a node that uses the claim data.
-func using(name, node string) func(*rig) {
+// createUser creates a pod on a node that uses the claim data.
+func createUser(name, node string) func(*rig) {
 	return func(r *rig) {
 		r.create("pods", pod(name, node, func(p *corev1.Pod) {
 			p.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{
@@ -245,16 +254,16 @@ func using(name, node string) func(*rig) {
 	}
 }
 
-// replaced waits until the pod of a name is gone, and makes it again.
-func replaced(name string) func(*rig) {
+// recreatePod waits until the pod of that name is gone, and creates it again.
+func recreatePod(name string) func(*rig) {
 	return func(r *rig) {
 		r.until("the old one is gone", func() bool { return get[*corev1.Pod](r, "pods "+name) == nil })
 		r.create("pods", pod(name, ""))
 	}
 }
 
-// removing deletes an object, if it is there.
-func removing(what string) func(*rig) {
+// deleteIfExists deletes an object, if it exists.
+func deleteIfExists(what string) func(*rig) {
 	return func(r *rig) {
 		if get[kinds.Object](r, what) != nil {
 			r.delete(what, metav1.DeleteOptions{})
@@ -262,8 +271,8 @@ func removing(what string) func(*rig) {
 	}
 }
 
-// removingOne deletes one of the pods.
-func removingOne(r *rig) {
+// deleteOnePod deletes one of the pods.
+func deleteOnePod(r *rig) {
 	if pods := r.list("pods default/"); len(pods) > 0 {
 		r.delete("pods "+pods[0].GetName(), metav1.DeleteOptions{})
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// apply stores what a manifest of upstream's documentation says.
+// apply stores the objects of a manifest of upstream's documentation.
 func (r *rig) apply(file string) {
 	r.Helper()
 	data, err := os.ReadFile("../kubectl/testdata/upstream/" + file)
@@ -43,13 +43,13 @@ func (r *rig) apply(file string) {
 	}
 }
 
-// alive are the pods that are ready and not going, by name, and how many others there are.
-func (r *rig) alive() (ready map[string]*corev1.Pod, others int) {
+// readyPods returns the pods that are ready and not terminating, by name, and the number of others.
+func (r *rig) readyPods() (ready map[string]*corev1.Pod, others int) {
 	r.Helper()
 	ready = map[string]*corev1.Pod{}
 	for _, obj := range r.list("pods default/") {
 		p, ok := obj.(*corev1.Pod)
-		if ok && p.DeletionTimestamp == nil && strings.Contains(tellPod(p, watch.Modified), "Ready=True") {
+		if ok && p.DeletionTimestamp == nil && strings.Contains(describePod(p, watch.Modified), "Ready=True") {
 			ready[p.Name] = p
 		} else {
 			others++
@@ -58,18 +58,18 @@ func (r *rig) alive() (ready map[string]*corev1.Pod, others int) {
 	return ready, others
 }
 
-func (r *rig) whole(n int) map[string]*corev1.Pod {
+func (r *rig) awaitReady(n int) map[string]*corev1.Pod {
 	r.Helper()
-	r.until("all pods are ready", func() bool { ready, others := r.alive(); return len(ready) == n && others == 0 })
-	ready, _ := r.alive()
+	r.until("all pods are ready", func() bool { ready, others := r.readyPods(); return len(ready) == n && others == 0 })
+	ready, _ := r.readyPods()
 	return ready
 }
 
-// drain evicts what is on a node; what the budget refuses is tried again 5 s later.
+// drain evicts the pods of a node; an eviction that the budget refuses is retried 5 s later.
 func (r *rig) drain(node string, least int) (refused int) {
 	r.Helper()
 	r.cordon(node)
-	ready, _ := r.alive()
+	ready, _ := r.readyPods()
 	for _, name := range slices.Sorted(maps.Keys(ready)) {
 		if ready[name].Spec.NodeName != node {
 			continue
@@ -77,7 +77,7 @@ func (r *rig) drain(node string, least int) (refused int) {
 		for r.evictOr429(name) {
 			refused++
 			time.Sleep(5 * time.Second)
-			if now, _ := r.alive(); len(now) < least {
+			if now, _ := r.readyPods(); len(now) < least {
 				r.Errorf("%d pods are ready, and the budget wants %d", len(now), least)
 			}
 		}
@@ -85,8 +85,8 @@ func (r *rig) drain(node string, least int) (refused int) {
 	return refused
 }
 
-// TestStatefulManifests takes web.yaml and zookeeper.yaml through deletes, drains, the loss of a
-// node and its return: each identity is there once, and keeps its disk.
+// TestStatefulManifests runs web.yaml and zookeeper.yaml through deletes, drains, and the loss and
+// return of a node: each identity exists once, and keeps its disk.
 func TestStatefulManifests(t *testing.T) {
 	for _, c := range []struct {
 		file  string
@@ -99,16 +99,16 @@ func TestStatefulManifests(t *testing.T) {
 		t.Run(c.file, func(t *testing.T) {
 			play(t, stage.Config{
 				Controllers: []string{"*"}, Plugins: []string{"DefaultStorageClass", "StorageObjectInUseProtection", "DefaultTolerationSeconds"},
-			}, func(r *rig) { r.weather(c.file, c.pods, c.least) })
+			}, func(r *rig) { r.disturb(c.file, c.pods, c.least) })
 		})
 	}
 }
 
-func (r *rig) weather(file string, pods []string, least int) {
+func (r *rig) disturb(file string, pods []string, least int) {
 	r.Helper()
 	n := len(pods)
 	r.apply(file)
-	first := r.whole(n)
+	first := r.awaitReady(n)
 	if got := slices.Sorted(maps.Keys(first)); !slices.Equal(got, pods) {
 		r.Fatalf("pods %v, want %v", got, pods)
 	}
@@ -118,14 +118,14 @@ func (r *rig) weather(file string, pods []string, least int) {
 	}
 	for _, name := range pods {
 		r.delete("pods "+name, metav1.DeleteOptions{})
-		if fresh := r.whole(n)[name]; fresh == nil || fresh.UID == first[name].UID {
+		if fresh := r.awaitReady(n)[name]; fresh == nil || fresh.UID == first[name].UID {
 			r.Errorf("%s was deleted and is %v", name, fresh)
 		}
 	}
 	refused := 0
 	for _, node := range []string{"node-1", "node-2"} {
 		refused += r.drain(node, least)
-		for name, p := range r.whole(n) {
+		for name, p := range r.awaitReady(n) {
 			if p.Spec.NodeName == node {
 				r.Errorf("%s is on %s, which is drained", name, node)
 			}
@@ -137,8 +137,8 @@ func (r *rig) weather(file string, pods []string, least int) {
 	for _, node := range []string{"node-1", "node-2"} {
 		r.patch("nodes "+node, map[string]any{"spec": map[string]any{"unschedulable": nil}})
 	}
-	// All are on node-3 now. It falls silent: its pods are marked, and nothing stands in for them.
-	before := r.whole(n)
+	// All are on node-3 now. It becomes silent: its pods are marked for deletion, and are not replaced.
+	before := r.awaitReady(n)
 	r.Stop("kubelet/node-3")
 	time.Sleep(7 * time.Minute)
 	for name, old := range before {
@@ -147,7 +147,7 @@ func (r *rig) weather(file string, pods []string, least int) {
 		}
 	}
 	r.Start("kubelet/node-3")
-	for name, p := range r.whole(n) {
+	for name, p := range r.awaitReady(n) {
 		if p.UID == before[name].UID {
 			r.Errorf("%s was not replaced after its node came back", name)
 		}
@@ -162,21 +162,21 @@ func (r *rig) weather(file string, pods []string, least int) {
 	}
 }
 
-// TestTD118 says of a node that went silent that it does not come back: the pod of a StatefulSet
-// runs elsewhere, with its disk, and without the wait of six minutes.
+// TestTD118 taints a silent node out-of-service: a StatefulSet's pod runs elsewhere with its disk,
+// without the wait of six minutes.
 func TestTD118(t *testing.T) {
 	play(t, stage.Config{
 		Controllers: []string{"*"}, Plugins: []string{"DefaultStorageClass", "StorageObjectInUseProtection", "DefaultTolerationSeconds"},
 	}, func(r *rig) {
 		r.apply("web.yaml")
-		node := r.whole(2)["web-0"].Spec.NodeName
+		node := r.awaitReady(2)["web-0"].Spec.NodeName
 		r.Stop("kubelet/" + node)
 		time.Sleep(352 * time.Second)
 		if p := get[*corev1.Pod](r, "pods web-0"); p.DeletionTimestamp == nil {
 			t.Error("web-0 was not evicted")
 		}
 		r.patch("nodes "+node, map[string]any{"spec": map[string]any{"taints": []corev1.Taint{{Key: corev1.TaintNodeOutOfService, Effect: corev1.TaintEffectNoExecute}}}})
-		if moved := r.whole(2)["web-0"]; moved.Spec.NodeName == node {
+		if moved := r.awaitReady(2)["web-0"]; moved.Spec.NodeName == node {
 			t.Errorf("web-0 is on %s again", node)
 		}
 	})

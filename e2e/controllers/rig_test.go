@@ -40,12 +40,12 @@ func workloads() []string {
 // bubble runs a test on a cluster in virtual time.
 func bubble(t *testing.T, cfg stage.Config, test func(r *rig)) {
 	t.Helper()
-	valved(t, cfg, nil, func(r *rig, _ *view.Valve) { test(r) })
+	valved(t, cfg, nil, func(r *rig, _ *view.EventGate) { test(r) })
 }
 
 // valved is bubble with a valve before what the controllers see, if one is made: in the
 // bubble, whose it has to be.
-func valved(t *testing.T, cfg stage.Config, made func() *view.Valve, test func(r *rig, v *view.Valve)) {
+func valved(t *testing.T, cfg stage.Config, made func() *view.EventGate, test func(r *rig, v *view.EventGate)) {
 	t.Helper()
 	if cfg.Controllers == nil {
 		cfg.Controllers = workloads()

@@ -20,11 +20,11 @@ func TestAWrongClockMeasuresRight(t *testing.T) {
 	for name, ahead := range map[string]time.Duration{"ahead": time.Hour, "behind": -time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				face, err := clock.NewFace(clock.Clock{}.Now(), 1)
+				face, err := clock.NewSchedule(clock.Clock{}.Now(), 1)
 				if err != nil {
 					t.Fatal(err)
 				}
-				controllers := clock.NewMovement(face)
+				controllers := clock.NewDriver(face)
 				r := &rig{t: t, cluster: stage.New(t, stage.Config{
 					Nodes: 2, Controllers: []string{"*"}, Wrong: map[string]clock.Clock{"controllers": controllers.Clock()},
 				})}
@@ -35,7 +35,7 @@ func TestAWrongClockMeasuresRight(t *testing.T) {
 				time.Sleep(time.Minute)
 				r.cluster.Cut("node-1")
 				time.Sleep(20 * time.Second)
-				controllers.Mislead(clock.Error{Since: time.Now(), Ahead: ahead})
+				controllers.SetSkew(clock.Skew{Since: time.Now(), Offset: ahead})
 				cut := time.Now().Add(-20 * time.Second)
 				r.until("the node is silent", func() bool { return r.readyOf("node-1").Status == corev1.ConditionUnknown })
 				if took := time.Since(cut); took < 40*time.Second || took > 60*time.Second {
@@ -45,7 +45,7 @@ func TestAWrongClockMeasuresRight(t *testing.T) {
 					t.Errorf("the condition's time is %v off what the controllers' clock shows", off)
 				}
 				time.Sleep(time.Minute) // the eviction waits for its time by now
-				controllers.Mislead(clock.Error{Since: time.Now(), Ahead: -ahead})
+				controllers.SetSkew(clock.Skew{Since: time.Now(), Offset: -ahead})
 				r.until("its pod is marked", func() bool { _, going := r.find("web"); return len(going) == 1 })
 				if took := time.Since(cut); took < 340*time.Second || took > 360*time.Second {
 					t.Errorf("the pod was marked after %v, want about 350 s", took)

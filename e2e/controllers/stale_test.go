@@ -17,9 +17,9 @@ import (
 // TestStaleViews shows controllers views that have stood still: what they have asked for is
 // not asked for again, and nothing is deleted that is not what it was.
 func TestStaleViews(t *testing.T) {
-	valve := func() *view.Valve { return view.NewValve(clock.Clock{}) }
+	valve := func() *view.EventGate { return view.NewEventGate(clock.Clock{}) }
 	t.Run("ReplicaSet", func(t *testing.T) {
-		valved(t, stage.Config{Nodes: 3}, valve, func(r *rig, v *view.Valve) {
+		valved(t, stage.Config{Nodes: 3}, valve, func(r *rig, v *view.EventGate) {
 			r.create("deployments.apps", deployment(2))
 			r.running(2)
 			set := list[*appsv1.ReplicaSet](r, "replicasets.apps")[0].Name
@@ -47,7 +47,7 @@ func TestStaleViews(t *testing.T) {
 		})
 	})
 	t.Run("Deployment", func(t *testing.T) {
-		valved(t, stage.Config{Nodes: 3}, valve, func(r *rig, v *view.Valve) {
+		valved(t, stage.Config{Nodes: 3}, valve, func(r *rig, v *view.EventGate) {
 			r.create("deployments.apps", deployment(2))
 			r.running(2)
 			v.Close("replicasets.apps")
@@ -70,7 +70,7 @@ func TestStaleViews(t *testing.T) {
 		})
 	})
 	t.Run("StatefulSet", func(t *testing.T) {
-		valved(t, stage.Config{Nodes: 3}, valve, func(r *rig, v *view.Valve) {
+		valved(t, stage.Config{Nodes: 3}, valve, func(r *rig, v *view.EventGate) {
 			r.create("statefulsets.apps", statefulSet("db", 3))
 			r.running(3)
 			v.Delay("pods", 7*time.Second)
@@ -99,7 +99,7 @@ func TestStaleViews(t *testing.T) {
 		})
 	})
 	t.Run("Job", func(t *testing.T) {
-		valved(t, stage.Config{Nodes: 3}, valve, func(r *rig, v *view.Valve) {
+		valved(t, stage.Config{Nodes: 3}, valve, func(r *rig, v *view.EventGate) {
 			v.Delay("pods", 4*time.Second)
 			r.create("jobs.batch", job("sum", "exits 0 after 3s", 8, 3))
 			most := 0
@@ -120,7 +120,7 @@ func TestStaleViews(t *testing.T) {
 		})
 	})
 	t.Run("DaemonSet", func(t *testing.T) {
-		valved(t, stage.Config{Nodes: 3}, valve, func(r *rig, v *view.Valve) {
+		valved(t, stage.Config{Nodes: 3}, valve, func(r *rig, v *view.EventGate) {
 			v.Close("pods")
 			r.create("daemonsets.apps", daemonSet("agent"))
 			for i := range 10 {

@@ -12,49 +12,49 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// cable is how a customer's program reaches the cluster: something that can be pulled out.
-type cable struct {
-	mu     sync.Mutex
-	pulled bool
-	conns  map[*wire]bool
-	dials  int
+// flakyDialer connects a customer's program to the cluster. Its connections can be broken.
+type flakyDialer struct {
+	mu    sync.Mutex
+	down  bool
+	conns map[*flakyConn]bool
+	dials int
 }
 
-// wire is one connection.
-type wire struct {
+// flakyConn is one connection.
+type flakyConn struct {
 	net.Conn
-	cable  *cable
+	dialer *flakyDialer
 	broken atomic.Bool
 }
 
-var errPulled = errors.New("the cable is pulled out")
+var errDown = errors.New("the cable is pulled out")
 
-// brokenError is what is read from a connection that was broken. To an informer it is the
-// end of a stream, or, of a request that was under way, a connection refused: for both it
-// goes on where it was, as it does with a server that restarts. Any other error would
-// make it list again, and then it may leave out what happened in between.
+// brokenError is the read error of a broken connection. An informer takes it for the end of a
+// stream or, for a request under way, a refused connection. In both cases it resumes, as with a
+// restarted server. After any other error it would list again, and could then skip changes in
+// between.
 type brokenError struct{}
 
-// Error implements error, in the words by which client-go knows the end of a stream.
+// Error implements error, with the text by which client-go recognizes the end of a stream.
 func (brokenError) Error() string { return "connection reset by peer" }
 
-// Unwrap implements what errors.As looks for.
+// Unwrap returns the error for errors.As.
 func (brokenError) Unwrap() error { return syscall.ECONNREFUSED }
 
-func (c *cable) dial(ctx context.Context, network, address string) (net.Conn, error) {
+func (c *flakyDialer) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.pulled {
-		return nil, errPulled
+	if c.down {
+		return nil, errDown
 	}
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(ctx, network, address)
 	if err != nil {
 		return nil, err
 	}
-	w := &wire{Conn: conn, cable: c}
+	w := &flakyConn{Conn: conn, dialer: c}
 	if c.conns == nil {
-		c.conns = make(map[*wire]bool)
+		c.conns = make(map[*flakyConn]bool)
 	}
 	c.conns[w] = true
 	c.dials++
@@ -62,19 +62,19 @@ func (c *cable) dial(ctx context.Context, network, address string) (net.Conn, er
 }
 
 // Read implements [net.Conn].
-func (w *wire) Read(data []byte) (int, error) {
+func (w *flakyConn) Read(data []byte) (int, error) {
 	n, err := w.Conn.Read(data)
-	return n, w.blame(err)
+	return n, w.mapError(err)
 }
 
 // Write implements [net.Conn].
-func (w *wire) Write(data []byte) (int, error) {
+func (w *flakyConn) Write(data []byte) (int, error) {
 	n, err := w.Conn.Write(data)
-	return n, w.blame(err)
+	return n, w.mapError(err)
 }
 
-// blame says whose doing an error is.
-func (w *wire) blame(err error) error {
+// mapError returns a brokenError if the connection was broken on purpose.
+func (w *flakyConn) mapError(err error) error {
 	if err != nil && w.broken.Load() {
 		return brokenError{}
 	}
@@ -82,46 +82,46 @@ func (w *wire) blame(err error) error {
 }
 
 // Close implements [net.Conn].
-func (w *wire) Close() error {
-	w.cable.mu.Lock()
-	defer w.cable.mu.Unlock()
-	delete(w.cable.conns, w)
+func (w *flakyConn) Close() error {
+	w.dialer.mu.Lock()
+	defer w.dialer.mu.Unlock()
+	delete(w.dialer.conns, w)
 	return w.Conn.Close()
 }
 
-// jerk breaks every connection there is; new ones can be made at once.
-func (c *cable) jerk() {
+// breakAll breaks all connections; new ones can be made at once.
+func (c *flakyDialer) breakAll() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for w := range c.conns {
 		w.broken.Store(true)
-		_ = w.Conn.Close() // whoever uses it finds out
+		_ = w.Conn.Close() // its user gets an error
 	}
 }
 
-// pull breaks every connection, and lets none be made until plug.
-func (c *cable) pull() {
+// disconnect breaks all connections, and refuses new ones until reconnect.
+func (c *flakyDialer) disconnect() {
 	c.mu.Lock()
-	c.pulled = true
+	c.down = true
 	c.mu.Unlock()
-	c.jerk()
+	c.breakAll()
 }
 
-func (c *cable) plug() {
+func (c *flakyDialer) reconnect() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.pulled = false
+	c.down = false
 }
 
-// dialled is how many connections there have been.
-func (c *cable) dialled() int {
+// countDials returns how many connections there have been.
+func (c *flakyDialer) countDials() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.dials
 }
 
-// through is a client over the cable, without a limit of its own to the rate of requests.
-func (c *cable) through(config *rest.Config) (kubernetes.Interface, error) {
+// newClient returns a client with this dialer and no rate limit of its own.
+func (c *flakyDialer) newClient(config *rest.Config) (kubernetes.Interface, error) {
 	config = rest.CopyConfig(config)
 	config.QPS = -1
 	config.Dial = c.dial

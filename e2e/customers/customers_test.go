@@ -1,7 +1,6 @@
-// Package customers is what other people do with podfall: programs with client-go's
-// informers and leader election, a controller-runtime manager with its own kind of
-// resource, and `go test` with podfalltest. It knows of podfall what they know: a
-// *rest.Config.
+// Package customers tests how other programs use podfall: client-go informers and leader election,
+// a controller-runtime manager with a custom resource, and `go test` with podfalltest. Its only
+// access to podfall is a *rest.Config.
 package customers
 
 import (
@@ -20,8 +19,7 @@ import (
 	"github.com/podfall/podfall/podfalltest"
 )
 
-// TestMain keeps the client libraries quiet: what they say of broken connections is what
-// these tests are about.
+// TestMain silences the client libraries, because these tests break connections on purpose.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	klog.SetLogger(logr.Discard())
@@ -29,13 +27,13 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// patience is how long a condition may take.
-const patience = 3 * time.Minute
+// conditionTimeout bounds how long a condition may take.
+const conditionTimeout = 3 * time.Minute
 
-// clientFor is a client without a limit of its own to the rate of requests.
-func clientFor(t *testing.T, c *podfalltest.Cluster) kubernetes.Interface {
+// newClient returns a client without a rate limit of its own.
+func newClient(t *testing.T, c *podfalltest.Cluster) kubernetes.Interface {
 	t.Helper()
-	client, err := (&cable{}).through(c.Config())
+	client, err := (&flakyDialer{}).newClient(c.Config())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,20 +51,20 @@ func makeNamespace(t *testing.T, client kubernetes.Interface, name string) {
 // eventually waits for a condition.
 func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	limit := time.Now().Add(patience)
-	every(func() bool {
+	limit := time.Now().Add(conditionTimeout)
+	pollUntil(func() bool {
 		if condition() {
 			return true
 		}
 		if time.Now().After(limit) {
-			t.Fatalf("%v later it is still not so that %s", patience, what)
+			t.Fatalf("%v later it is still not so that %s", conditionTimeout, what)
 		}
 		return false
 	})
 }
 
-// every asks again and again, until the answer is yes.
-func every(done func() bool) {
+// pollUntil calls done repeatedly until it returns true.
+func pollUntil(done func() bool) {
 	ticker := time.NewTicker(20 * time.Millisecond)
 	defer ticker.Stop()
 	for !done() {
@@ -74,9 +72,8 @@ func every(done func() bool) {
 	}
 }
 
-// during runs work, and disturbs it every 300 ms until it is done, but only when it is
-// ready to be.
-func during(t *testing.T, work func() error, ready func() bool, disturb func()) {
+// disturbWhile runs work, and calls disturb every 300 ms until work is done, if ready returns true.
+func disturbWhile(t *testing.T, work func() error, ready func() bool, disturb func()) {
 	t.Helper()
 	done := make(chan error, 1)
 	go func() { done <- work() }()

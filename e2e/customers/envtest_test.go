@@ -12,13 +12,12 @@ import (
 	"github.com/podfall/podfall/podfalltest"
 )
 
-// TestAsWithEnvtest is a test as people write it with envtest: a client of
-// controller-runtime, objects, and conditions that are waited for. Only that here a pod
-// runs, and a delete ends.
-func TestAsWithEnvtest(t *testing.T) {
+// TestLikeEnvtest is a test as written with envtest: a controller-runtime client, objects, and
+// conditions to wait for. Here pods run, and deletes complete.
+func TestLikeEnvtest(t *testing.T) {
 	t.Parallel()
 	c := podfalltest.Start(t, podfalltest.Nodes(2))
-	k := reader(t, c.Config())
+	k := newReader(t, c.Config())
 	web := deployment("web", 2)
 	must(t, k.Create(t.Context(), web))
 
@@ -36,38 +35,38 @@ func TestAsWithEnvtest(t *testing.T) {
 	must(t, k.Delete(t.Context(), victim))
 	marked := &corev1.Pod{}
 	switch err := k.Get(t.Context(), client.ObjectKeyFromObject(victim), marked); {
-	case apierrors.IsNotFound(err): // it may have been quick
+	case apierrors.IsNotFound(err): // it may be gone already
 	case err != nil:
 		t.Fatal(err)
 	case marked.UID == victim.UID && marked.DeletionTimestamp.IsZero():
 		t.Error("a pod was deleted and has no deletionTimestamp")
 	}
-	gone(t, k, victim)
+	awaitGone(t, k, victim)
 	eventually(t, "another took its place", func() bool {
 		must(t, k.List(t.Context(), &pods, client.InNamespace("default"), client.MatchingLabels{"app": "web"}))
 		return len(pods.Items) == 2
 	})
 
 	must(t, k.Delete(t.Context(), web, client.PropagationPolicy(metav1.DeletePropagationForeground)))
-	gone(t, k, web)
+	awaitGone(t, k, web)
 	must(t, k.List(t.Context(), &pods, client.InNamespace("default")))
 	if len(pods.Items) != 0 {
 		t.Errorf("the deployment was deleted in the foreground, and left %d pods", len(pods.Items))
 	}
 }
 
-// TestUnreachableNode is what no other test environment has: a node that nobody hears of.
-// The pod stays in Terminating until it does; a forced delete forgets it at once.
+// TestUnreachableNode tests what no other test environment has: an unreachable node. The pod stays
+// in Terminating until the node is back; a forced delete removes the object at once.
 func TestUnreachableNode(t *testing.T) {
 	t.Parallel()
 	c := podfalltest.Start(t, podfalltest.Nodes(1))
-	k := reader(t, c.Config())
+	k := newReader(t, c.Config())
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", Annotations: quickly()},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", Annotations: quickScript()},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "nginx"}}},
 	}
 	must(t, k.Create(t.Context(), pod))
-	running(t, k, pod)
+	awaitRunning(t, k, pod)
 
 	c.Cut("node-1")
 	must(t, k.Delete(t.Context(), pod, client.GracePeriodSeconds(1)))
@@ -76,10 +75,10 @@ func TestUnreachableNode(t *testing.T) {
 		t.Error("the pod has no deletionTimestamp")
 	}
 	c.Heal("node-1")
-	gone(t, k, pod)
+	awaitGone(t, k, pod)
 }
 
-func running(t *testing.T, k client.Client, pod *corev1.Pod) {
+func awaitRunning(t *testing.T, k client.Client, pod *corev1.Pod) {
 	t.Helper()
 	eventually(t, pod.Name+" runs", func() bool {
 		must(t, k.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
@@ -87,7 +86,7 @@ func running(t *testing.T, k client.Client, pod *corev1.Pod) {
 	})
 }
 
-func quickly() map[string]string {
+func quickScript() map[string]string {
 	return map[string]string{"script.podfall.io/main": "on TERM exits 0 after 50ms"}
 }
 
@@ -99,7 +98,7 @@ func deployment(name string, replicas int32) *appsv1.Deployment {
 			Replicas: &replicas,
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: quickly()},
+				ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: quickScript()},
 				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "nginx"}}},
 			},
 		},

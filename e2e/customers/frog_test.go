@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Frog is a kind that a customer has invented: it wants a pod, and leaves nothing behind.
+// Frog is a customer's custom resource: it owns a pod, and cleans up after itself.
 type Frog struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitzero"`
@@ -17,19 +17,19 @@ type Frog struct {
 	Status            FrogStatus `json:"status,omitzero"`
 }
 
-// FrogSpec is what a frog should be.
+// FrogSpec is the desired state of a Frog.
 type FrogSpec struct {
 	Colour string `json:"colour"`
 	Legs   int32  `json:"legs,omitempty"`
 }
 
-// FrogStatus is what became of it.
+// FrogStatus is the observed state of a Frog.
 type FrogStatus struct {
 	Pod        string             `json:"pod,omitempty"`
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// FrogList is many.
+// FrogList is a list of frogs.
 type FrogList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata,omitzero"`
@@ -63,7 +63,7 @@ func addFrogs(scheme *runtime.Scheme) {
 	metav1.AddToGroupVersion(scheme, frogVersion())
 }
 
-// frogDefinition is the CRD as the customer's tools would generate it.
+// frogDefinition returns the CRD as the customer's tools would generate it.
 func frogDefinition() *apiextensionsv1.CustomResourceDefinition {
 	object := func(properties map[string]apiextensionsv1.JSONSchemaProps) apiextensionsv1.JSONSchemaProps {
 		return apiextensionsv1.JSONSchemaProps{Type: "object", Properties: properties}

@@ -22,7 +22,7 @@ import (
 	"github.com/podfall/podfall/podfalltest"
 )
 
-// caller makes requests by hand.
+// caller makes raw HTTP requests.
 type caller struct {
 	*testing.T
 	client *http.Client
@@ -36,7 +36,7 @@ func newCaller(t *testing.T, config *rest.Config) *caller {
 	return &caller{T: t, client: &http.Client{Transport: transport}, config: config}
 }
 
-// answer is what the server said.
+// answer is a response with its body.
 type answer struct {
 	*http.Response
 	body string
@@ -63,7 +63,7 @@ func (c *caller) call(method, path, body string, headers ...string) answer {
 	return answer{response, string(data)}
 }
 
-// status reads a Status out of an answer.
+// status decodes the Status of an answer.
 func (a answer) status(t *testing.T) metav1.Status {
 	t.Helper()
 	var status metav1.Status
@@ -75,8 +75,7 @@ func (a answer) status(t *testing.T) metav1.Status {
 
 const pods = "/api/v1/namespaces/default/pods"
 
-// TestRefusals sends what is wrong in itself; each answer has upstream's code, reason and
-// words.
+// TestRefusals sends invalid requests; each answer has upstream's code, reason and message.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	c := newCaller(t, podfalltest.Start(t, podfalltest.Controllers("*", "-scheduler")).Config())
@@ -135,7 +134,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestUnknownGroup: a group that is not there has nobody to write a Status.
+// TestUnknownGroup: for an unknown group the answer is not a Status.
 func TestUnknownGroup(t *testing.T) {
 	t.Parallel()
 	c := newCaller(t, podfalltest.Start(t, podfalltest.Controllers("*", "-scheduler")).Config())
@@ -144,7 +143,7 @@ func TestUnknownGroup(t *testing.T) {
 	}
 }
 
-// TestAccept negotiates as client libraries do.
+// TestAccept negotiates content types as client libraries do.
 func TestAccept(t *testing.T) {
 	t.Parallel()
 	c := newCaller(t, podfalltest.Start(t, podfalltest.Controllers("*", "-scheduler")).Config())
@@ -174,7 +173,7 @@ func TestAccept(t *testing.T) {
 	}
 }
 
-// TestHeaders looks at what comes beside the body.
+// TestHeaders checks the response headers.
 func TestHeaders(t *testing.T) {
 	t.Parallel()
 	c := newCaller(t, podfalltest.Start(t, podfalltest.Controllers("*", "-scheduler")).Config())
@@ -198,7 +197,7 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// TestGzip asks for compression, which large answers have.
+// TestGzip requests compression, which large answers have.
 func TestGzip(t *testing.T) {
 	t.Parallel()
 	c := newCaller(t, podfalltest.Start(t, podfalltest.Controllers("*", "-scheduler")).Config())
@@ -222,7 +221,7 @@ func TestGzip(t *testing.T) {
 	}
 }
 
-// TestProtocols talks HTTP/1.1 and protobuf.
+// TestProtocols uses HTTP/1.1 and protobuf.
 func TestProtocols(t *testing.T) {
 	t.Parallel()
 	config := podfalltest.Start(t, podfalltest.Controllers("*", "-scheduler")).Config()
@@ -258,8 +257,8 @@ func TestProtocols(t *testing.T) {
 	}
 }
 
-// TestWatchHabits asks for watches as the client libraries do.
-func TestWatchHabits(t *testing.T) {
+// TestWatchRequests requests watches as the client libraries do.
+func TestWatchRequests(t *testing.T) {
 	t.Parallel()
 	config := podfalltest.Start(t, podfalltest.Controllers("*", "-scheduler")).Config()
 	c := newCaller(t, config)
@@ -286,13 +285,13 @@ func TestWatchHabits(t *testing.T) {
 			if strings.Contains(want, "BOOKMARK") && !strings.Contains(got.body, `"k8s.io/initial-events-end":"true"`) {
 				t.Errorf("the bookmark does not end the initial events: %s", got.body)
 			}
-			if took := time.Since(began); took < 20*time.Second || took > patience {
+			if took := time.Since(began); took < 20*time.Second || took > conditionTimeout {
 				t.Errorf("a watch of 20 s took %v", took)
 			}
 		})
 	}
 
-	one := c.call("GET", pods+"/one?watch=true&timeoutSeconds=1", "") // the object alone
+	one := c.call("GET", pods+"/one?watch=true&timeoutSeconds=1", "") // a watch of one object
 	if one.StatusCode != http.StatusOK || len(eventTypes(t, one.body)) != 1 {
 		t.Errorf("watch of one name: %d %s", one.StatusCode, one.body)
 	}
@@ -304,7 +303,7 @@ func TestWatchHabits(t *testing.T) {
 	}
 }
 
-// eventTypes are the types of the events in a stream.
+// eventTypes returns the types of the events in a stream.
 func eventTypes(t *testing.T, stream string) []string {
 	t.Helper()
 	var all []string
@@ -319,7 +318,7 @@ func eventTypes(t *testing.T, stream string) []string {
 	}
 }
 
-// TestPages lists by pages, as kubectl and the informers of old do.
+// TestPages lists in pages, as kubectl and older informers do.
 func TestPages(t *testing.T) {
 	t.Parallel()
 	config := podfalltest.Start(t, podfalltest.Controllers("*", "-scheduler")).Config()
@@ -341,7 +340,7 @@ func TestPages(t *testing.T) {
 		if left := all - len(names); left > 0 && (list.RemainingItemCount == nil || int(*list.RemainingItemCount) != left) {
 			t.Errorf("page %d says that %v are left, want %d", page, list.RemainingItemCount, left)
 		}
-		if page == 0 { // what comes later is of a later revision, and not of this list
+		if page == 0 { // later changes have a later revision and do not belong to this list
 			_, err := client.CoreV1().Pods("default").Create(t.Context(), unscheduled("pod-99"), metav1.CreateOptions{})
 			must(t, err)
 		}
@@ -354,7 +353,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// TestCertificate trusts nobody but the authority in the kubeconfig.
+// TestCertificate trusts only the authority in the kubeconfig.
 func TestCertificate(t *testing.T) {
 	t.Parallel()
 	config := podfalltest.Start(t, podfalltest.Controllers("*", "-scheduler")).Config()

@@ -25,39 +25,40 @@ import (
 
 const manyPods = 1000
 
-// modes are the two ways in which client-go's informers begin.
-func modes() map[string]bool { return map[string]bool{"watch-list": true, "list and watch": false} }
+// informerModes are the two ways in which client-go's informers start.
+func informerModes() map[string]bool {
+	return map[string]bool{"watch-list": true, "list and watch": false}
+}
 
-// TestInformersMissNothing runs a shared informer over 1,000 pods that change all the
-// time, while its connections break, and through a crash of the apiserver. What its
-// handlers are told must be what happened: every change, once, in order.
+// TestInformersMissNothing runs a shared informer on 1,000 pods that change continuously, while its
+// connections break and the apiserver crashes. The handlers must see every change, once, in order.
 func TestInformersMissNothing(t *testing.T) {
-	for name, streaming := range modes() {
+	for name, streaming := range informerModes() {
 		t.Run(name, func(t *testing.T) {
 			featurestesting.SetFeatureDuringTest(t, features.WatchListClient, streaming)
-			c, a := crowd(t)
+			c, a := startCrowd(t)
 			must(t, a.write(t.Context(), manyPods, 1, 1))
-			line := &cable{}
-			w := inform(t, line, c.Config(), a.namespace)
-			agree(t, "at first", a, w)
+			line := &flakyDialer{}
+			w := startInformer(t, line, c.Config(), a.namespace)
+			awaitAgreement(t, "at first", a, w)
 
 			since := a.record.lengths()
-			// Client-go lists anew after a watch that has told nothing before it broke.
-			broken := a.revision(t)
-			told := func() bool { return w.newest.Load() > broken }
-			jerk := func() { line.jerk(); broken = a.revision(t) }
-			for seed := uint64(4); line.dialled() < 3; seed++ {
+			// Client-go lists again if a watch broke before its first event.
+			broken := a.storeRevision(t)
+			got := func() bool { return w.newest.Load() > broken }
+			jerk := func() { line.breakAll(); broken = a.storeRevision(t) }
+			for seed := uint64(4); line.countDials() < 3; seed++ {
 				if seed > 20 {
-					t.Fatalf("the informer has dialled %d times: its connections were not broken", line.dialled())
+					t.Fatalf("the informer has dialled %d times: its connections were not broken", line.countDials())
 				}
-				during(t, func() error { return a.write(t.Context(), manyPods, 4, seed) }, told, jerk)
+				disturbWhile(t, func() error { return a.write(t.Context(), manyPods, 4, seed) }, got, jerk)
 			}
-			agree(t, "after broken connections", a, w)
+			awaitAgreement(t, "after broken connections", a, w)
 			c.Crash("apiserver")
 			c.Restart("apiserver")
 			must(t, a.write(t.Context(), manyPods, 1, 3))
-			agree(t, "after the apiserver crashed", a, w)
-			w.complete(t, a.record.all(), since)
+			awaitAgreement(t, "after the apiserver crashed", a, w)
+			w.awaitComplete(t, a.record.all(), since)
 			w.check(t, a.record.all())
 			if n := w.lists.Load(); n != 1 {
 				t.Errorf("the informer has listed %d times, though the cluster remembered what it had missed", n)
@@ -66,22 +67,22 @@ func TestInformersMissNothing(t *testing.T) {
 	}
 }
 
-// TestInformersStartAgain lets the cluster forget what an informer has missed (410): it
-// lists again, and has then what there is, without having been told what was not so.
-func TestInformersStartAgain(t *testing.T) {
-	for name, streaming := range modes() {
+// TestInformersRelist lets the cluster forget what an informer has missed (410). The informer lists
+// again, has the current objects, and reports nothing false.
+func TestInformersRelist(t *testing.T) {
+	for name, streaming := range informerModes() {
 		t.Run(name, func(t *testing.T) {
 			featurestesting.SetFeatureDuringTest(t, features.WatchListClient, streaming)
-			c, a := crowd(t, podfalltest.History(100))
+			c, a := startCrowd(t, podfalltest.History(100))
 			must(t, a.write(t.Context(), manyPods, 1, 1))
-			line := &cable{}
-			w := inform(t, line, c.Config(), a.namespace)
-			agree(t, "at first", a, w)
+			line := &flakyDialer{}
+			w := startInformer(t, line, c.Config(), a.namespace)
+			awaitAgreement(t, "at first", a, w)
 			for seed := range uint64(3) {
-				line.pull()
+				line.disconnect()
 				must(t, a.write(t.Context(), manyPods, 1, 2+seed))
-				line.plug()
-				agree(t, "after its revision was forgotten", a, w)
+				line.reconnect()
+				awaitAgreement(t, "after its revision was forgotten", a, w)
 			}
 			w.check(t, a.record.all())
 			if n := w.lists.Load(); n < 4 {
@@ -91,38 +92,38 @@ func TestInformersStartAgain(t *testing.T) {
 	}
 }
 
-// crowd is a cluster that leaves pods alone, and who changes them.
-func crowd(t *testing.T, options ...podfalltest.Option) (*podfalltest.Cluster, *author) {
+// startCrowd starts a cluster that does not schedule pods, and the author of all changes.
+func startCrowd(t *testing.T, options ...podfalltest.Option) (*podfalltest.Cluster, *author) {
 	t.Helper()
 	c := podfalltest.Start(t, append(options, podfalltest.Controllers("*", "-scheduler"))...)
-	a := &author{client: clientFor(t, c), namespace: "crowd"}
+	a := &author{client: newClient(t, c), namespace: "crowd"}
 	makeNamespace(t, a.client, a.namespace)
 	return c, a
 }
 
-// revision is that of the store now: what is of a later one comes later.
-func (a *author) revision(t *testing.T) uint64 {
+// storeRevision returns the store's current revision; later changes have higher ones.
+func (a *author) storeRevision(t *testing.T) uint64 {
 	t.Helper()
 	page, err := a.client.CoreV1().Pods(a.namespace).List(t.Context(), metav1.ListOptions{Limit: 1})
 	must(t, err)
-	return number(page.ResourceVersion)
+	return parseRevision(page.ResourceVersion)
 }
 
-// witness is what the handlers of an informer were told.
-type witness struct {
+// recordingHandler records the calls of an informer's handlers.
+type recordingHandler struct {
 	store cache.Store
-	lists *atomic.Int64 // how often it asked for everything
-	// newest is the greatest revision of an object that they were told of.
-	newest atomic.Uint64
-	mu     sync.Mutex
-	told   map[string][]change
-	wrong  []string
+	lists *atomic.Int64 // how often it listed all objects
+	// newest is the highest object revision seen by the handlers.
+	newest  atomic.Uint64
+	mu      sync.Mutex
+	changes map[string][]change
+	wrong   []string
 }
 
-// inform starts an informer on the pods of a namespace.
-func inform(t *testing.T, line *cable, config *rest.Config, namespace string) *witness {
+// startInformer starts an informer on the pods of a namespace.
+func startInformer(t *testing.T, line *flakyDialer, config *rest.Config, namespace string) *recordingHandler {
 	t.Helper()
-	w := &witness{told: make(map[string][]change), lists: new(atomic.Int64)}
+	w := &recordingHandler{changes: make(map[string][]change), lists: new(atomic.Int64)}
 	config = rest.CopyConfig(config)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(r *http.Request) (*http.Response, error) {
@@ -133,7 +134,7 @@ func inform(t *testing.T, line *cable, config *rest.Config, namespace string) *w
 			return next.RoundTrip(r)
 		})
 	})
-	client, err := line.through(config)
+	client, err := line.newClient(config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +159,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // OnAdd implements [cache.ResourceEventHandler].
-func (w *witness) OnAdd(obj any, _ bool) {
+func (w *recordingHandler) OnAdd(obj any, _ bool) {
 	pod, ok := obj.(*corev1.Pod)
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -166,15 +167,15 @@ func (w *witness) OnAdd(obj any, _ bool) {
 		w.wrong = append(w.wrong, fmt.Sprintf("added a %T", obj))
 		return
 	}
-	w.newest.Store(max(w.newest.Load(), number(pod.ResourceVersion)))
-	if past := w.told[pod.Name]; len(past) > 0 && !past[len(past)-1].removed {
+	w.newest.Store(max(w.newest.Load(), parseRevision(pod.ResourceVersion)))
+	if past := w.changes[pod.Name]; len(past) > 0 && !past[len(past)-1].removed {
 		w.wrong = append(w.wrong, fmt.Sprintf("%s was added twice", pod.Name))
 	}
-	w.told[pod.Name] = append(w.told[pod.Name], change{uid: pod.UID, revision: pod.ResourceVersion})
+	w.changes[pod.Name] = append(w.changes[pod.Name], change{uid: pod.UID, revision: pod.ResourceVersion})
 }
 
 // OnUpdate implements [cache.ResourceEventHandler].
-func (w *witness) OnUpdate(before, after any) {
+func (w *recordingHandler) OnUpdate(before, after any) {
 	was, _ := before.(*corev1.Pod)
 	pod, ok := after.(*corev1.Pod)
 	w.mu.Lock()
@@ -183,19 +184,19 @@ func (w *witness) OnUpdate(before, after any) {
 	case !ok || was == nil:
 		w.wrong = append(w.wrong, fmt.Sprintf("updated a %T to a %T", before, after))
 	case was.ResourceVersion == pod.ResourceVersion:
-		// A new list makes an update of every object; whoever minds compares revisions.
+		// A new list updates every object; handlers compare revisions.
 	case pod.DeletionTimestamp != nil:
-		// The first half of a delete: a change of its own, with a revision that no answer tells.
-	case number(was.ResourceVersion) > number(pod.ResourceVersion):
+		// The first half of a delete is a separate change, with a revision that no response contains.
+	case parseRevision(was.ResourceVersion) > parseRevision(pod.ResourceVersion):
 		w.wrong = append(w.wrong, fmt.Sprintf("%s went back from %s to %s", pod.Name, was.ResourceVersion, pod.ResourceVersion))
 	default:
-		w.newest.Store(max(w.newest.Load(), number(pod.ResourceVersion)))
-		w.told[pod.Name] = append(w.told[pod.Name], change{uid: pod.UID, revision: pod.ResourceVersion})
+		w.newest.Store(max(w.newest.Load(), parseRevision(pod.ResourceVersion)))
+		w.changes[pod.Name] = append(w.changes[pod.Name], change{uid: pod.UID, revision: pod.ResourceVersion})
 	}
 }
 
 // OnDelete implements [cache.ResourceEventHandler].
-func (w *witness) OnDelete(obj any) {
+func (w *recordingHandler) OnDelete(obj any) {
 	if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 		obj = unknown.Obj
 	}
@@ -206,10 +207,10 @@ func (w *witness) OnDelete(obj any) {
 		w.wrong = append(w.wrong, fmt.Sprintf("deleted a %T", obj))
 		return
 	}
-	w.told[pod.Name] = append(w.told[pod.Name], change{uid: pod.UID, removed: true})
+	w.changes[pod.Name] = append(w.changes[pod.Name], change{uid: pod.UID, removed: true})
 }
 
-func number(revision string) uint64 {
+func parseRevision(revision string) uint64 {
 	n, err := strconv.ParseUint(revision, 10, 64)
 	if err != nil {
 		return 0
@@ -217,8 +218,8 @@ func number(revision string) uint64 {
 	return n
 }
 
-// present is the revision of each pod in the informer's store.
-func (w *witness) present() map[string]string {
+// storedRevisions returns the revision of each pod in the informer's store.
+func (w *recordingHandler) storedRevisions() map[string]string {
 	revisions := make(map[string]string)
 	for _, obj := range w.store.List() {
 		if pod, ok := obj.(*corev1.Pod); ok {
@@ -228,25 +229,25 @@ func (w *witness) present() map[string]string {
 	return revisions
 }
 
-// agree waits until the informer's store is what the record says is there.
-func agree(t *testing.T, when string, a *author, w *witness) {
+// awaitAgreement waits until the informer's store matches the record.
+func awaitAgreement(t *testing.T, when string, a *author, w *recordingHandler) {
 	t.Helper()
-	want := a.record.present()
-	eventually(t, when+" the informer has what there is", func() bool { return maps.Equal(w.present(), want) })
+	want := a.record.storedRevisions()
+	eventually(t, when+" the informer has what there is", func() bool { return maps.Equal(w.storedRevisions(), want) })
 }
 
-// check holds what the handlers were told against the record: nothing is made up, nothing
-// is out of order, and nothing comes twice.
-func (w *witness) check(t *testing.T, recorded map[string][]change) {
+// check compares the handlers' calls with the record: nothing is invented, out of order, or
+// repeated.
+func (w *recordingHandler) check(t *testing.T, recorded map[string][]change) {
 	t.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, wrong := range w.wrong {
 		t.Fatal(wrong)
 	}
-	for name, told := range w.told {
+	for name, got := range w.changes {
 		at := 0
-		for _, c := range told {
+		for _, c := range got {
 			next := slices.Index(recorded[name][at:], c)
 			if next < 0 {
 				t.Fatalf("%s: the informer was told of %+v, which did not happen, or not then:\n%+v", name, c, recorded[name])
@@ -256,13 +257,13 @@ func (w *witness) check(t *testing.T, recorded map[string][]change) {
 	}
 }
 
-// complete waits until the handlers, which come after the store, have been told of every
-// change after the first ones.
-func (w *witness) complete(t *testing.T, recorded map[string][]change, since map[string]int) {
+// awaitComplete waits until the handlers, which run after the store, have seen every change after
+// the first ones.
+func (w *recordingHandler) awaitComplete(t *testing.T, recorded map[string][]change, since map[string]int) {
 	t.Helper()
 	missed := ""
-	limit := time.Now().Add(patience)
-	every(func() bool {
+	limit := time.Now().Add(conditionTimeout)
+	pollUntil(func() bool {
 		missed = w.missed(recorded, since)
 		return missed == "" || time.Now().After(limit)
 	})
@@ -271,15 +272,15 @@ func (w *witness) complete(t *testing.T, recorded map[string][]change, since map
 	}
 }
 
-// missed says of one pod what the handlers were not told.
-func (w *witness) missed(recorded map[string][]change, since map[string]int) string {
+// missed describes for one pod which changes the handlers have not seen.
+func (w *recordingHandler) missed(recorded map[string][]change, since map[string]int) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for name, changes := range recorded {
 		want := changes[since[name]:]
-		told := w.told[name]
-		if !slices.Equal(told[max(0, len(told)-len(want)):], want) {
-			return fmt.Sprintf("%s: the informer was told of\n%+v\nbut this happened:\n%+v", name, told, want)
+		got := w.changes[name]
+		if !slices.Equal(got[max(0, len(got)-len(want)):], want) {
+			return fmt.Sprintf("%s: the informer was told of\n%+v\nbut this happened:\n%+v", name, got, want)
 		}
 	}
 	return ""

@@ -15,16 +15,16 @@ import (
 	"github.com/podfall/podfall/podfalltest"
 )
 
-// candidate wants to be the leader.
+// candidate runs in a leader election.
 type candidate struct {
-	line    cable
+	line    flakyDialer
 	leads   atomic.Bool
 	stopped atomic.Bool
 	cancel  context.CancelFunc
 }
 
-// TestLeaderElection lets two candidates contend for a Lease. The one that loses its
-// connection loses the lead, the other takes it; and one that stops hands it over at once.
+// TestLeaderElection lets two candidates contend for a Lease. If the leader loses its connection,
+// the other candidate takes over. A leader that stops hands over at once.
 func TestLeaderElection(t *testing.T) {
 	t.Parallel()
 	c := podfalltest.Start(t, podfalltest.Nodes(1))
@@ -33,19 +33,19 @@ func TestLeaderElection(t *testing.T) {
 	t.Cleanup(group.Wait)
 	candidates := map[string]*candidate{"a": {}, "b": {}}
 	for name, one := range candidates {
-		one.stand(t, c.Config(), name, leads, &group)
+		one.run(t, c.Config(), name, leads, &group)
 	}
 
-	first := next(t, leads)
+	first := nextLeader(t, leads)
 	second := map[string]string{"a": "b", "b": "a"}[first]
-	candidates[first].line.pull()
-	if got := next(t, leads); got != second {
+	candidates[first].line.disconnect()
+	if got := nextLeader(t, leads); got != second {
 		t.Fatalf("after the leader's connection was lost %q leads, want %q", got, second)
 	}
 	eventually(t, "the one that was cut off knows that it leads no more", candidates[first].stopped.Load)
 
-	candidates[first].line.plug()
-	lease, err := clientFor(t, c).CoordinationV1().Leases("default").Get(t.Context(), "throne", metav1.GetOptions{})
+	candidates[first].line.reconnect()
+	lease, err := newClient(t, c).CoordinationV1().Leases("default").Get(t.Context(), "throne", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,24 +54,24 @@ func TestLeaderElection(t *testing.T) {
 	}
 
 	third := &candidate{}
-	third.stand(t, c.Config(), "c", leads, &group)
+	third.run(t, c.Config(), "c", leads, &group)
 	began := time.Now()
-	candidates[second].cancel() // it gives the lease back
-	if got := next(t, leads); got != "c" {
+	candidates[second].cancel() // it releases the lease
+	if got := nextLeader(t, leads); got != "c" {
 		t.Errorf("after the leader stopped %q leads, want c", got)
 	}
-	if took := time.Since(began); took > leaseLasts {
+	if took := time.Since(began); took > leaseDuration {
 		t.Errorf("the lead was handed over after %v, as if the lease had run out", took)
 	}
 }
 
-// leaseLasts is longer than a machine that is busy keeps a leader from renewing it.
-const leaseLasts = 25 * time.Second
+// leaseDuration is longer than a busy machine can delay a leader's renewal.
+const leaseDuration = 25 * time.Second
 
-// stand starts a candidate, who tells leads when it is elected.
-func (c *candidate) stand(t *testing.T, config *rest.Config, name string, leads chan<- string, group *sync.WaitGroup) {
+// run starts a candidate, which sends its name on leads when it is elected.
+func (c *candidate) run(t *testing.T, config *rest.Config, name string, leads chan<- string, group *sync.WaitGroup) {
 	t.Helper()
-	client, err := c.line.through(config)
+	client, err := c.line.newClient(config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +81,7 @@ func (c *candidate) stand(t *testing.T, config *rest.Config, name string, leads 
 			Client:     client.CoordinationV1(),
 			LockConfig: resourcelock.ResourceLockConfig{Identity: name},
 		},
-		LeaseDuration: leaseLasts, RenewDeadline: leaseLasts * 3 / 4, RetryPeriod: 200 * time.Millisecond,
+		LeaseDuration: leaseDuration, RenewDeadline: leaseDuration * 3 / 4, RetryPeriod: 200 * time.Millisecond,
 		ReleaseOnCancel: true,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(context.Context) { c.leads.Store(true); leads <- name },
@@ -96,16 +96,16 @@ func (c *candidate) stand(t *testing.T, config *rest.Config, name string, leads 
 	group.Go(func() { elector.Run(ctx) })
 }
 
-// next is who is elected next.
-func next(t *testing.T, leads <-chan string) string {
+// nextLeader returns the next elected candidate.
+func nextLeader(t *testing.T, leads <-chan string) string {
 	t.Helper()
-	limit := time.NewTimer(patience)
+	limit := time.NewTimer(conditionTimeout)
 	defer limit.Stop()
 	select {
 	case name := <-leads:
 		return name
 	case <-limit.C:
-		t.Fatalf("nobody was elected in %v", patience)
+		t.Fatalf("nobody was elected in %v", conditionTimeout)
 		return ""
 	}
 }

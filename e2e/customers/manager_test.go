@@ -26,16 +26,16 @@ import (
 
 const frogFinalizer = "pond.example.com/tidy"
 
-// TestManagerReconciles is a customer's operator: a CRD, a controller that makes a pod for
-// each frog and takes it away through a finalizer. When the namespace is deleted, the
-// frog is finalized, its pod is stopped on its node, and the namespace goes: envtest,
-// which has no kubelet and no namespace controller, would never finish.
+// TestManagerReconciles is a customer's operator: a CRD, and a controller that creates a pod for
+// each frog and removes the pod through a finalizer. When the namespace is deleted, the frog is
+// finalized, its pod is stopped on its node, and the namespace goes. With envtest, which has no
+// kubelet and no namespace controller, that never completes.
 func TestManagerReconciles(t *testing.T) {
 	t.Parallel()
 	c := podfalltest.Start(t, podfalltest.Nodes(2))
-	k := reader(t, c.Config())
-	install(t, k)
-	manage(t, c.Config())
+	k := newReader(t, c.Config())
+	installCRD(t, k)
+	runManager(t, c.Config())
 
 	pond := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "pond"}}
 	frog := &Frog{ObjectMeta: metav1.ObjectMeta{Namespace: "pond", Name: "kermit"}, Spec: FrogSpec{Colour: "green"}}
@@ -59,13 +59,13 @@ func TestManagerReconciles(t *testing.T) {
 	}
 
 	must(t, k.Delete(t.Context(), pond))
-	gone(t, k, pond)
-	gone(t, k, frog)
-	gone(t, k, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "pond", Name: "frog-kermit"}})
+	awaitGone(t, k, pond)
+	awaitGone(t, k, frog)
+	awaitGone(t, k, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "pond", Name: "frog-kermit"}})
 }
 
-// scheme knows what a customer's program knows.
-func scheme(t *testing.T) *runtime.Scheme {
+// newScheme returns the scheme of a customer's program.
+func newScheme(t *testing.T) *runtime.Scheme {
 	t.Helper()
 	s := runtime.NewScheme()
 	must(t, clientscheme.AddToScheme(s))
@@ -74,16 +74,16 @@ func scheme(t *testing.T) *runtime.Scheme {
 	return s
 }
 
-// reader is a client without a cache.
-func reader(t *testing.T, config *rest.Config) client.Client {
+// newReader returns a client without a cache.
+func newReader(t *testing.T, config *rest.Config) client.Client {
 	t.Helper()
-	k, err := client.New(config, client.Options{Scheme: scheme(t)})
+	k, err := client.New(config, client.Options{Scheme: newScheme(t)})
 	must(t, err)
 	return k
 }
 
-// install makes the CRD, and waits until it is established and its kind is served.
-func install(t *testing.T, k client.Client) {
+// installCRD creates the CRD, and waits until it is established and its kind is served.
+func installCRD(t *testing.T, k client.Client) {
 	t.Helper()
 	definition := frogDefinition()
 	must(t, k.Create(t.Context(), definition))
@@ -96,17 +96,17 @@ func install(t *testing.T, k client.Client) {
 	eventually(t, "frogs are served", func() bool { return k.List(t.Context(), &FrogList{}) == nil })
 }
 
-// manage runs the customer's manager until the test ends.
-func manage(t *testing.T, cfg *rest.Config) {
+// runManager runs the customer's manager until the test ends.
+func runManager(t *testing.T, cfg *rest.Config) {
 	t.Helper()
 	m, err := ctrl.NewManager(cfg, ctrl.Options{
-		Scheme: scheme(t), Metrics: metricsserver.Options{BindAddress: "0"},
+		Scheme: newScheme(t), Metrics: metricsserver.Options{BindAddress: "0"},
 		Controller:    config.Controller{SkipNameValidation: new(true)},
-		LeaseDuration: new(patience), RenewDeadline: new(patience / 2), // a machine that is busy makes nobody lose the lead
+		LeaseDuration: new(conditionTimeout), RenewDeadline: new(conditionTimeout / 2), // long enough for a busy machine
 		LeaderElection: true, LeaderElectionID: "pond", LeaderElectionNamespace: "default", LeaderElectionReleaseOnCancel: true,
 	})
 	must(t, err)
-	must(t, ctrl.NewControllerManagedBy(m).For(&Frog{}).Owns(&corev1.Pod{}).Complete(&keeper{m.GetClient()}))
+	must(t, ctrl.NewControllerManagedBy(m).For(&Frog{}).Owns(&corev1.Pod{}).Complete(&frogReconciler{m.GetClient()}))
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- m.Start(ctx) }()
@@ -118,11 +118,11 @@ func manage(t *testing.T, cfg *rest.Config) {
 	})
 }
 
-// keeper reconciles frogs.
-type keeper struct{ client.Client }
+// frogReconciler reconciles frogs.
+type frogReconciler struct{ client.Client }
 
 // Reconcile implements [reconcile.Reconciler].
-func (k *keeper) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+func (k *frogReconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	frog := &Frog{}
 	if err := k.Get(ctx, request.NamespacedName, frog); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
@@ -133,7 +133,7 @@ func (k *keeper) Reconcile(ctx context.Context, request reconcile.Request) (reco
 			Annotations: map[string]string{"script.podfall.io/main": "on TERM exits 0 after 50ms"},
 		},
 		Spec: corev1.PodSpec{
-			TerminationGracePeriodSeconds: new(int64(1)), // half of it is what a namespace waits for before it looks again
+			TerminationGracePeriodSeconds: new(int64(1)), // the namespace controller retries after half of it
 			Containers:                    []corev1.Container{{Name: "main", Image: "frog:" + frog.Spec.Colour}},
 		},
 	}
@@ -166,8 +166,8 @@ func (k *keeper) Reconcile(ctx context.Context, request reconcile.Request) (reco
 	return reconcile.Result{}, k.Status().Update(ctx, frog)
 }
 
-// finalize lets the frog go once its pod has.
-func (k *keeper) finalize(ctx context.Context, frog *Frog, pod *corev1.Pod) (reconcile.Result, error) {
+// finalize removes the frog's finalizer once its pod is gone.
+func (k *frogReconciler) finalize(ctx context.Context, frog *Frog, pod *corev1.Pod) (reconcile.Result, error) {
 	switch err := k.Delete(ctx, pod); {
 	case err == nil:
 		return reconcile.Result{RequeueAfter: 50 * time.Millisecond}, nil
@@ -186,8 +186,8 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// gone waits until an object is.
-func gone(t *testing.T, k client.Client, object client.Object) {
+// awaitGone waits until an object is gone.
+func awaitGone(t *testing.T, k client.Client, object client.Object) {
 	t.Helper()
 	eventually(t, "there is no "+object.GetName(), func() bool {
 		err := k.Get(t.Context(), client.ObjectKeyFromObject(object), object)

@@ -12,15 +12,15 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// change is one that a pod has been through, as the answer to the request told it. A
-// removal has the revision of the object's last content.
+// change is one change of a pod, as the response reported it. A removal has the revision of the
+// object's last content.
 type change struct {
 	uid      types.UID
 	revision string
 	removed  bool
 }
 
-// record is every change to the pods of a namespace, kept by the only one who makes any.
+// record holds every change to the pods of a namespace, written by their only author.
 type record struct {
 	mu      sync.Mutex
 	changes map[string][]change
@@ -35,7 +35,7 @@ func (r *record) add(pod *corev1.Pod, c change) {
 	r.changes[pod.Name] = append(r.changes[pod.Name], c)
 }
 
-// all is a copy.
+// all returns a copy.
 func (r *record) all() map[string][]change {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -46,7 +46,7 @@ func (r *record) all() map[string][]change {
 	return all
 }
 
-// lengths is how many changes there are to each pod.
+// lengths returns the number of changes of each pod.
 func (r *record) lengths() map[string]int {
 	lengths := make(map[string]int)
 	for name, changes := range r.all() {
@@ -55,8 +55,8 @@ func (r *record) lengths() map[string]int {
 	return lengths
 }
 
-// present is the revision of each pod that exists.
-func (r *record) present() map[string]string {
+// storedRevisions returns the revision of each existing pod.
+func (r *record) storedRevisions() map[string]string {
 	revisions := make(map[string]string)
 	for name, changes := range r.all() {
 		if last := changes[len(changes)-1]; !last.removed {
@@ -66,8 +66,7 @@ func (r *record) present() map[string]string {
 	return revisions
 }
 
-// author changes pods, and is the only one who does: no scheduler and no kubelet knows
-// of them.
+// author changes pods. It is the only one: no scheduler and no kubelet handles them.
 type author struct {
 	client    kubernetes.Interface
 	namespace string
@@ -85,22 +84,22 @@ func unscheduled(name string) *corev1.Pod {
 	}
 }
 
-// hands is how many write at once.
-const hands = 8
+// writers is how many goroutines write concurrently.
+const writers = 8
 
-// write makes n changes to each of the pods, of kinds that chance chooses.
+// write makes n random changes to each of the pods.
 func (a *author) write(ctx context.Context, pods, n int, seed uint64) error {
 	var (
 		group  sync.WaitGroup
 		mu     sync.Mutex
 		failed error
 	)
-	for hand := range hands {
+	for hand := range writers {
 		group.Go(func() {
 			chance := rand.New(rand.NewPCG(seed, uint64(hand)))
 			for turn := range n {
-				for i := hand; i < pods; i += hands {
-					if err := a.change(ctx, fmt.Sprintf("pod-%d", i), fmt.Sprint(seed, "-", turn), chance); err != nil {
+				for i := hand; i < pods; i += writers {
+					if err := a.changeOnce(ctx, fmt.Sprintf("pod-%d", i), fmt.Sprint(seed, "-", turn), chance); err != nil {
 						mu.Lock()
 						failed = err
 						mu.Unlock()
@@ -114,9 +113,9 @@ func (a *author) write(ctx context.Context, pods, n int, seed uint64) error {
 	return failed
 }
 
-// change makes one change to a pod: creates it if there is none, else changes a label
+// changeOnce makes one change to a pod: it creates the pod if there is none, else changes a label
 // or, one time in four, deletes it.
-func (a *author) change(ctx context.Context, name, turn string, chance *rand.Rand) error {
+func (a *author) changeOnce(ctx context.Context, name, turn string, chance *rand.Rand) error {
 	pods := a.client.CoreV1().Pods(a.namespace)
 	a.record.mu.Lock()
 	past := a.record.changes[name]

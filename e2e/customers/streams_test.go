@@ -12,15 +12,15 @@ import (
 	toolswatch "k8s.io/client-go/tools/watch"
 )
 
-// TestWatcherSeesEveryChangeOnce follows pods with client-go's RetryWatcher, which goes on
-// from the last revision when a stream breaks: through broken connections and a crash of
-// the apiserver, each change must come once, in order, with none left out.
+// TestWatcherSeesEveryChangeOnce watches pods with client-go's RetryWatcher, which resumes from the
+// last revision when a stream breaks. Through broken connections and a crash of the apiserver, each
+// change must arrive once and in order.
 func TestWatcherSeesEveryChangeOnce(t *testing.T) {
 	t.Parallel()
 	const pods = 100
-	c, a := crowd(t)
-	line := &cable{}
-	client, err := line.through(c.Config())
+	c, a := startCrowd(t)
+	line := &flakyDialer{}
+	client, err := line.newClient(c.Config())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,17 +38,17 @@ func TestWatcherSeesEveryChangeOnce(t *testing.T) {
 	}
 	defer watcher.Stop()
 
-	during(t, func() error { return a.write(t.Context(), pods, 20, 1) }, func() bool { return true }, line.jerk)
+	disturbWhile(t, func() error { return a.write(t.Context(), pods, 20, 1) }, func() bool { return true }, line.breakAll)
 	c.Crash("apiserver")
 	c.Restart("apiserver")
 	if err := a.write(t.Context(), pods, 2, 2); err != nil {
 		t.Fatal(err)
 	}
-	follow(t, watcher, a.record.all())
+	readEvents(t, watcher, a.record.all())
 }
 
-// follow reads events until it has seen as many as are recorded, and compares them.
-func follow(t *testing.T, watcher watch.Interface, recorded map[string][]change) {
+// readEvents reads as many events as are recorded, and compares them.
+func readEvents(t *testing.T, watcher watch.Interface, recorded map[string][]change) {
 	t.Helper()
 	left := 0
 	for _, changes := range recorded {
@@ -56,7 +56,7 @@ func follow(t *testing.T, watcher watch.Interface, recorded map[string][]change)
 	}
 	seen := map[string][]change{}
 	revision := uint64(0)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), conditionTimeout)
 	defer cancel()
 	for left > 0 {
 		select {
@@ -65,17 +65,17 @@ func follow(t *testing.T, watcher watch.Interface, recorded map[string][]change)
 			if !ok {
 				t.Fatalf("%s of a %T: %+v", event.Type, event.Object, event.Object)
 			}
-			if number(pod.ResourceVersion) <= revision {
+			if parseRevision(pod.ResourceVersion) <= revision {
 				t.Errorf("%s of %s at revision %s, after %d", event.Type, pod.Name, pod.ResourceVersion, revision)
 			}
-			revision = number(pod.ResourceVersion)
+			revision = parseRevision(pod.ResourceVersion)
 			if event.Type == watch.Modified && pod.DeletionTimestamp != nil {
-				continue // the first half of a delete, which the record leaves out
+				continue // the first half of a delete, which the record omits
 			}
 			left--
-			seen[pod.Name] = append(seen[pod.Name], seenAs(event.Type, pod))
+			seen[pod.Name] = append(seen[pod.Name], toChange(event.Type, pod))
 		case <-ctx.Done():
-			t.Fatalf("%d events have not come in %v", left, patience)
+			t.Fatalf("%d events have not come in %v", left, conditionTimeout)
 		}
 	}
 	for name, changes := range recorded {
@@ -85,7 +85,7 @@ func follow(t *testing.T, watcher watch.Interface, recorded map[string][]change)
 	}
 }
 
-func seenAs(kind watch.EventType, pod *corev1.Pod) change {
+func toChange(kind watch.EventType, pod *corev1.Pod) change {
 	if kind == watch.Deleted {
 		return change{uid: pod.UID, removed: true}
 	}

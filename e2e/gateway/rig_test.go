@@ -111,7 +111,7 @@ func (r *rig) startGateway() {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	server, err := authority.Server("gateway", pki.Loopback(), now)
+	server, err := authority.IssueServer("gateway", pki.Loopback(), now)
 	if err != nil {
 		r.t.Fatal(err)
 	}

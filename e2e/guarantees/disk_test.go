@@ -11,30 +11,30 @@ import (
 	"testing/synctest"
 	"time"
 
-	promises "github.com/podfall/podfall/analysis/guarantees"
+	invariants "github.com/podfall/podfall/analysis/guarantees"
 	"github.com/podfall/podfall/e2e/guarantees"
 	"github.com/podfall/podfall/podfalltest"
 )
 
-// TestFailingDisk has the disk of the apiserver refuse commits: it takes no write from then on
-// (A11), and serves soon when it is started again (L6), as after any other end.
+// TestFailingDisk has the apiserver's disk refuse commits. The apiserver accepts no write from then
+// on (A11), and serves soon after a restart (L6), as after any other end.
 func TestFailingDisk(t *testing.T) {
-	var results []promises.Result
+	var results []invariants.Result
 	synctest.Test(t, func(t *testing.T) {
-		kept := &keeping{T: t, dir: t.TempDir(), ends: "apiserver"}
-		t.Cleanup(func() { results = kept.check() })
-		l := newLife(kept, 1)
-		l.sets()
+		cluster := &keptCluster{T: t, dir: t.TempDir(), mayEnd: "apiserver"}
+		t.Cleanup(func() { results = cluster.check() })
+		r := newRun(cluster, 1)
+		r.createSets()
 		for range 3 {
-			l.writes()
-			l.AddFault("disk", podfalltest.FaultSpec{
+			r.createAndDelete()
+			r.AddFault("disk", podfalltest.FaultSpec{
 				Point: "store.sync", Count: 1, Effect: podfalltest.FaultEffect{Kind: "error", Message: "input/output error"},
 			})
-			l.writes()
-			l.Crash("apiserver") // what is left of it
-			l.ClearFault("disk")
+			r.createAndDelete()
+			r.Crash("apiserver") // its process may still run
+			r.ClearFault("disk")
 			time.Sleep(30 * time.Second)
-			l.Restart("apiserver")
+			r.Restart("apiserver")
 		}
 		time.Sleep(5 * time.Minute)
 	})
@@ -43,37 +43,37 @@ func TestFailingDisk(t *testing.T) {
 			t.Error(err)
 		}
 		if r.Cases == 0 && slices.Contains([]string{"A11", "L6"}, r.ID) {
-			t.Errorf("no case of %s, %s", r.ID, r.Promise)
+			t.Errorf("no case of %s, %s", r.ID, r.Statement)
 		}
 	}
 }
 
-// TestDamagedDatabase damages the database that a cluster has left behind: the file is judged
-// with the histories beside it (A9, A10), whoever reads them by EvidenceOf.
+// TestDamagedDatabase damages the database that a cluster left behind. The file is judged together
+// with the histories (A9, A10).
 func TestDamagedDatabase(t *testing.T) {
-	kept := &keeping{T: t, dir: t.TempDir()}
+	cluster := &keptCluster{T: t, dir: t.TempDir()}
 	synctest.Test(t, func(t *testing.T) {
-		kept := *kept
-		kept.T = t
-		newLife(&kept, 1).sets()
+		cluster := *cluster
+		cluster.T = t
+		newRun(&cluster, 1).createSets()
 		time.Sleep(time.Minute)
 	})
-	left := filepath.Join(kept.dir, "1")
-	judged := func() map[string]promises.Verdict {
-		results, err := guarantees.Check(t.Context(), left)
+	dir := filepath.Join(cluster.dir, "1")
+	judged := func() map[string]invariants.Verdict {
+		results, err := guarantees.Check(t.Context(), dir)
 		if err != nil {
 			t.Fatal(err)
 		}
-		verdicts := map[string]promises.Verdict{}
+		verdicts := map[string]invariants.Verdict{}
 		for _, r := range results {
 			verdicts[r.ID] = r.Verdict
 		}
 		return verdicts
 	}
-	if got := judged(); got["A9"] != promises.Held || got["A10"] != promises.Held {
+	if got := judged(); got["A9"] != invariants.Held || got["A10"] != invariants.Held {
 		t.Errorf("as it was left: A9 is %s, A10 %s, want that both are held", got["A9"], got["A10"])
 	}
-	file := filepath.Join(left, "apiserver", "apiserver.db")
+	file := filepath.Join(dir, "apiserver", "apiserver.db")
 	data, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -81,24 +81,24 @@ func TestDamagedDatabase(t *testing.T) {
 	if err := os.WriteFile(file, bytes.ReplaceAll(data, []byte("turns-0"), []byte("turns-8")), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got := judged(); got["A10"] != promises.Broken {
+	if got := judged(); got["A10"] != invariants.Violated {
 		t.Errorf("with other bytes than were written: A10 is %s", got["A10"])
 	}
 }
 
-// writes creates and deletes a few pods, if the API takes it.
-func (l *life) writes() {
+// createAndDelete creates and deletes a few pods, if the API accepts it.
+func (r *seededRun) createAndDelete() {
 	for dice := range 12 {
-		ctx, cancel := context.WithTimeout(l.t.Context(), 5*time.Second)
-		l.ask(ctx, l.name(), dice)
+		ctx, cancel := context.WithTimeout(r.t.Context(), 5*time.Second)
+		r.request(ctx, r.name(), dice)
 		cancel()
-		time.Sleep(l.upTo(2 * time.Second))
+		time.Sleep(r.upTo(2 * time.Second))
 	}
 }
 
-// Errorf implements testing.TB. What a test makes end by itself may.
-func (k *keeping) Errorf(format string, args ...any) {
-	if strings.Contains(format, "has ended by itself") && k.ends != "" && slices.Contains(args, any(k.ends)) {
+// Errorf implements testing.TB. It ignores the end of the part that the test makes end by itself.
+func (k *keptCluster) Errorf(format string, args ...any) {
+	if strings.Contains(format, "has ended by itself") && k.mayEnd != "" && slices.Contains(args, any(k.mayEnd)) {
 		return
 	}
 	k.T.Errorf(format, args...)

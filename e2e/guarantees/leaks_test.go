@@ -15,13 +15,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	promises "github.com/podfall/podfall/analysis/guarantees"
+	invariants "github.com/podfall/podfall/analysis/guarantees"
 )
 
-// What a cluster in one process uses.
+// usage is what a cluster in one process uses.
 type usage struct {
 	goroutines, descriptors int
-	// heap and files are in bytes: what is in use after a collection, and the databases.
+	// heap and files are in bytes: memory in use after a collection, and the databases.
 	heap, files int64
 }
 
@@ -30,59 +30,58 @@ func (u usage) String() string {
 		u.goroutines, u.descriptors, float64(u.heap)/(1<<20), float64(u.files)/(1<<20))
 }
 
-// cycles is how many pods there are before what is used is measured first, and again until it
-// is measured again.
+// cycles is how many pods are created before the first measurement, and again before the second.
 var cycles = flag.Int("cycles", 1000, "how many pods TestLeaks makes before and after")
 
-// TestLeaks checks L10: a thousand pods that were made and deleted leave nothing behind.
-// The baseline is that of a cluster that has had as many: its database has room for their
-// events, and the apiserver remembers the answers that it remembers at most.
+// TestLeaks checks L10: a thousand pods that were created and deleted leave nothing behind. The
+// baseline is a cluster that has had as many: its database has room for their events, and the
+// apiserver remembers as many answers as it can.
 func TestLeaks(t *testing.T) {
 	const together = 20
 	synctest.Test(t, func(t *testing.T) {
-		kept := &keeping{T: t, dir: t.TempDir(), history: 1000}
-		l := newLife(kept, 1)
-		l.cycle(*cycles, together)
-		baseline := measure(t, kept.dir)
-		l.cycle(*cycles, together)
-		after := measure(t, kept.dir)
+		cluster := &keptCluster{T: t, dir: t.TempDir(), history: 1000}
+		r := newRun(cluster, 1)
+		r.cycle(*cycles, together)
+		baseline := measure(t, cluster.dir)
+		r.cycle(*cycles, together)
+		after := measure(t, cluster.dir)
 		t.Logf("before: %v", baseline)
 		t.Logf("after %d cycles: %v", *cycles, after)
 		for what, used := range map[string]struct{ most, now int64 }{
 			"goroutines":         {tenthAbove(int64(baseline.goroutines)), int64(after.goroutines)},
 			"descriptors":        {tenthAbove(int64(baseline.descriptors)), int64(after.descriptors)},
-			"bytes of heap":      {tenthAbove(baseline.heap + remembered), after.heap},
-			"bytes of databases": {baseline.files + int64(*cycles)*perPod, after.files},
+			"bytes of heap":      {tenthAbove(baseline.heap + eventMemory), after.heap},
+			"bytes of databases": {baseline.files + int64(*cycles)*bytesPerPod, after.files},
 		} {
 			if used.now > used.most {
-				t.Errorf("%s: %d %s, want %d at most", promises.Words("L10"), used.now, what, used.most)
+				t.Errorf("%s: %d %s, want %d at most", invariants.Title("L10"), used.now, what, used.most)
 			}
 		}
 	})
 }
 
-// remembered is what may be remembered of events, in bytes: each of the processes that write
-// them counts equal ones together, of the last 4096.
-const remembered = 16 << 20
+// eventMemory is how many bytes may be used to count equal events: each process that writes events
+// remembers the last 4096.
+const eventMemory = 16 << 20
 
-// perPod is how many bytes of the databases a pod that is gone may leave, at most: 2.8 KiB have
-// been measured. A runtime's history of what was done to containers is trimmed only later.
-const perPod = 4 << 10
+// bytesPerPod is how many bytes of the databases a deleted pod may leave: 2.8 KiB were measured. A
+// runtime's history of containers is trimmed only later.
+const bytesPerPod = 4 << 10
 
-// tenthAbove is a tenth more than the baseline.
+// tenthAbove returns the baseline and a tenth of it.
 func tenthAbove(baseline int64) int64 { return baseline + baseline/10 }
 
-// cycle makes so many pods, some at a time, and deletes them, gracefully and by force.
-func (l *life) cycle(pods, together int) {
-	l.t.Helper()
-	api := l.client.CoreV1().Pods("default")
+// cycle creates so many pods, some at a time, and deletes them, gracefully and by force.
+func (r *seededRun) cycle(pods, together int) {
+	r.t.Helper()
+	api := r.client.CoreV1().Pods("default")
 	for made := 0; made < pods; made += together {
 		for i := range together {
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("web-", i)}, Spec: corev1.PodSpec{
 				TerminationGracePeriodSeconds: new(int64(2)), Containers: []corev1.Container{{Name: "main", Image: "web"}},
 			}}
-			if _, err := api.Create(l.t.Context(), pod, metav1.CreateOptions{}); err != nil {
-				l.t.Fatal(err)
+			if _, err := api.Create(r.t.Context(), pod, metav1.CreateOptions{}); err != nil {
+				r.t.Fatal(err)
 			}
 		}
 		time.Sleep(5 * time.Second)
@@ -91,28 +90,28 @@ func (l *life) cycle(pods, together int) {
 			if i%4 == 0 {
 				opts.GracePeriodSeconds = new(int64(0))
 			}
-			if err := api.Delete(l.t.Context(), fmt.Sprint("web-", i), opts); err != nil {
-				l.t.Fatal(err)
+			if err := api.Delete(r.t.Context(), fmt.Sprint("web-", i), opts); err != nil {
+				r.t.Fatal(err)
 			}
 		}
 		time.Sleep(10 * time.Second)
 	}
-	list, err := api.List(l.t.Context(), metav1.ListOptions{})
+	list, err := api.List(r.t.Context(), metav1.ListOptions{})
 	if err != nil || len(list.Items) > 0 {
-		l.t.Fatalf("%d pods are still there, %v", len(list.Items), err)
+		r.t.Fatalf("%d pods are still there, %v", len(list.Items), err)
 	}
-	time.Sleep(65 * time.Minute) // the Events go too, an hour after their last write
-	if left, err := l.client.CoreV1().Events("").List(l.t.Context(), metav1.ListOptions{}); err != nil || len(left.Items) > 0 {
-		l.t.Fatalf("%d events are still there, %v", len(left.Items), err)
+	time.Sleep(65 * time.Minute) // Events expire an hour after their last write
+	if left, err := r.client.CoreV1().Events("").List(r.t.Context(), metav1.ListOptions{}); err != nil || len(left.Items) > 0 {
+		r.t.Fatalf("%d events are still there, %v", len(left.Items), err)
 	}
 }
 
-// measure is what this process uses, once it rests.
+// measure returns what this process uses when it is idle.
 func measure(t *testing.T, dir string) usage {
 	t.Helper()
 	synctest.Wait()
 	runtime.GC()
-	runtime.GC() // what finalizers have let go
+	runtime.GC() // frees what finalizers released
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
 	descriptors, err := os.ReadDir("/proc/self/fd")

@@ -14,94 +14,94 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	promises "github.com/podfall/podfall/analysis/guarantees"
+	invariants "github.com/podfall/podfall/analysis/guarantees"
 	"github.com/podfall/podfall/internal/history"
 	"github.com/podfall/podfall/podfalltest"
 )
 
-// TestSameEnd checks L11: a life in which things break and are mended ends as the same life
-// without: with the same objects in the same states, whatever their uids and revisions.
+// TestSameEnd checks L11: a run with faults that heal ends like the same run without them: with the
+// same objects in the same states, whatever their UIDs and revisions.
 func TestSameEnd(t *testing.T) {
 	for seed := *from; seed < *from+*seeds/3; seed++ {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			without, with := wanted(t, seed, 0), wanted(t, seed, 6)
+			without, with := finalState(t, seed, 0), finalState(t, seed, 6)
 			if len(without) < 10 {
 				t.Errorf("only %d objects in the end: %v", len(without), without)
 			}
-			for _, line := range promises.Compare(without, with) {
-				t.Errorf("%s: %s", promises.Words("L11"), line)
+			for _, line := range invariants.DiffStates(without, with) {
+				t.Errorf("%s: %s", invariants.Title("L11"), line)
 			}
 		})
 	}
 }
 
-// wanted is the end of a life in which workloads are made, scaled and deleted, and pods
-// taken from under them, while things break before so many of seven steps.
-func wanted(t *testing.T, seed uint64, breaks int) (end promises.State) {
+// finalState returns the final state of a run in which workloads are created, scaled and deleted,
+// and pods are deleted under them. Faults are injected before so many of seven steps.
+func finalState(t *testing.T, seed uint64, breaks int) (end invariants.State) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		kept := &keeping{T: t, dir: t.TempDir()}
+		cluster := &keptCluster{T: t, dir: t.TempDir()}
 		t.Cleanup(func() {
-			log, err := history.Read(filepath.Join(kept.dir, "1", "history"))
+			log, err := history.Read(filepath.Join(cluster.dir, "1", "history"))
 			if err != nil {
 				t.Error(err)
 			}
-			end = promises.End(promises.Evidence{Log: log})
+			end = invariants.EndState(invariants.Evidence{Log: log})
 		})
-		l := newLife(kept, seed)
-		trouble := rand.New(rand.NewPCG(seed, 8))
+		r := newRun(cluster, seed)
+		faults := rand.New(rand.NewPCG(seed, 8))
 		for range 12 {
-			if dice := trouble.IntN(7); dice < breaks {
-				draw := l.rand // what is wanted is drawn from this one alone
-				l.rand = trouble
-				l.step(quiet + dice)
-				l.rand = draw
+			if dice := faults.IntN(7); dice < breaks {
+				workload := r.rand // the workload is drawn from this source alone
+				r.rand = faults
+				r.step(faultFree + dice)
+				r.rand = workload
 			}
-			l.insist(l.change())
+			r.retry(r.nextChange())
 			time.Sleep(20 * time.Second)
 		}
-		l.mend()
+		r.healAll()
 		time.Sleep(15 * time.Minute)
 	})
 	return end
 }
 
-// newLife starts a cluster of two nodes in a bubble.
-func newLife(kept *keeping, seed uint64) *life {
-	kept.Helper()
-	l := &life{
-		Cluster: podfalltest.Start(kept, podfalltest.Nodes(2), podfalltest.UpstreamTiming(), podfalltest.InBubble(), podfalltest.History(kept.history),
+// newRun starts a cluster of two nodes in a bubble.
+func newRun(cluster *keptCluster, seed uint64) *seededRun {
+	cluster.Helper()
+	r := &seededRun{
+		Cluster: podfalltest.Start(cluster, podfalltest.Nodes(2), podfalltest.UpstreamTiming(), podfalltest.InBubble(), podfalltest.History(cluster.history),
 			podfalltest.Logger(slog.New(slog.DiscardHandler))),
-		t: kept.T, rand: rand.New(rand.NewPCG(seed, 7)), down: map[string]bool{}, cut: map[string]bool{},
+		t: cluster.T, rand: rand.New(rand.NewPCG(seed, 7)), down: map[string]bool{}, cut: map[string]bool{},
 	}
-	l.client = l.Client()
-	return l
+	r.client = r.Client()
+	return r
 }
 
-// insist does something again until the API has taken it, or says that it is so already;
-// what is broken is mended where it does not.
-func (l *life) insist(do func() error) {
+// retry repeats a request until the API accepts it, or says that the state is reached already.
+// After a failure all troubles are ended first.
+func (r *seededRun) retry(request func() error) {
 	for {
-		err := do()
+		err := request()
 		if err == nil || strings.Contains(err.Error(), "already exists") || strings.Contains(err.Error(), "not found") {
 			return
 		}
-		l.mend()
+		r.healAll()
 		time.Sleep(5 * time.Second)
 	}
 }
 
-// change is what is to become of a workload, drawn from the seed alone.
-func (l *life) change() func() error {
-	apps, ctx := l.client.AppsV1(), l.t.Context()
-	name, replicas := fmt.Sprint("web-", l.rand.IntN(3)), l.rand.Int32N(4)
+// nextChange returns the next change of a workload, drawn from the seed alone.
+func (r *seededRun) nextChange() func() error {
+	apps, ctx := r.client.AppsV1(), r.t.Context()
+	name, replicas := fmt.Sprint("web-", r.rand.IntN(3)), r.rand.Int32N(4)
 	labels := map[string]string{"app": name}
 	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{
-		TerminationGracePeriodSeconds: new(l.rand.Int64N(30)), Containers: []corev1.Container{{Name: "main", Image: "web"}},
+		TerminationGracePeriodSeconds: new(r.rand.Int64N(30)), Containers: []corev1.Container{{Name: "main", Image: "web"}},
 	}}
 	selector, meta := &metav1.LabelSelector{MatchLabels: labels}, metav1.ObjectMeta{Name: name}
 	scale := fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas)
-	switch l.rand.IntN(7) {
+	switch r.rand.IntN(7) {
 	case 0, 1:
 		set := &appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{Replicas: &replicas, Selector: selector, Template: template}}
 		return func() error {
@@ -126,6 +126,6 @@ func (l *life) change() func() error {
 		return func() error { return apps.Deployments("default").Delete(ctx, name, metav1.DeleteOptions{}) }
 	}
 	return func() error {
-		return l.client.CoreV1().Pods("default").Delete(ctx, strings.Replace(name, "web", "db", 1)+"-0", metav1.DeleteOptions{})
+		return r.client.CoreV1().Pods("default").Delete(ctx, strings.Replace(name, "web", "db", 1)+"-0", metav1.DeleteOptions{})
 	}
 }

@@ -14,9 +14,9 @@ func TestEveryPromiseHasAMutant(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, p := range guarantees.Properties() {
+	for _, p := range guarantees.Invariants() {
 		if !slices.ContainsFunc(all, func(m Mutant) bool { return slices.Contains(m.Promises, p.ID) }) {
-			t.Errorf("%s: %s: want a mutant whose name has it", p.ID, p.Promise)
+			t.Errorf("%s: %s: want a mutant whose name has it", p.ID, p.Statement)
 		}
 	}
 }

@@ -253,11 +253,11 @@ func breaks(lived sim.Lived, promises []string) error {
 
 // when is how far a life had come when it was seen to be broken.
 func when(lived sim.Lived, broken error) time.Duration {
-	var shown *guarantees.BrokenError
-	if !errors.As(broken, &shown) || len(shown.Against) == 0 {
+	var shown *guarantees.ViolationError
+	if !errors.As(broken, &shown) || len(shown.Events) == 0 {
 		return lived.Script.Lasts
 	}
-	return shown.Against[len(shown.Against)-1].Wall.Sub(lived.Log.Events[0].Wall)
+	return shown.Events[len(shown.Events)-1].Wall.Sub(lived.Log.Events[0].Wall)
 }
 
 // tell is the table of all hunts, and the stories behind it.

@@ -32,8 +32,8 @@ func suites() map[string]suite {
 	return map[string]suite{
 		"sim":       {pkg: "e2e/sim", args: []string{"-test.run=TestSeeds$", "-seeds=40", "-shrink=false"}},
 		"explorer":  {pkg: "e2e/sim", args: []string{"-test.run=TestExplore$"}},
-		"lives":     {pkg: "e2e/guarantees", args: []string{"-test.run=TestLives$", "-seeds=12"}},
-		"quiet":     {pkg: "e2e/guarantees", args: []string{"-test.run=TestQuiet$", "-seeds=12"}},
+		"lives":     {pkg: "e2e/guarantees", args: []string{"-test.run=TestSeededRuns$", "-seeds=12"}},
+		"quiet":     {pkg: "e2e/guarantees", args: []string{"-test.run=TestFaultFreeRuns$", "-seeds=12"}},
 		"disk":      {pkg: "e2e/guarantees", args: []string{"-test.run=TestFailingDisk$"}},
 		"same-end":  {pkg: "e2e/guarantees", args: []string{"-test.run=TestSameEnd$", "-seeds=12"}},
 		"leaks":     {pkg: "e2e/guarantees", args: []string{"-test.run=TestLeaks$"}},
@@ -50,8 +50,8 @@ type suite struct {
 // broken are the promises that an output says are broken, in their own words: also the tests
 // that stand for promises of which no history tells fail for other reasons.
 func broken(said []byte) (broken []string) {
-	for _, p := range guarantees.Properties() {
-		if bytes.Contains(said, []byte(guarantees.Words(p.ID))) {
+	for _, p := range guarantees.Invariants() {
+		if bytes.Contains(said, []byte(guarantees.Title(p.ID))) {
 			broken = append(broken, p.ID)
 		}
 	}

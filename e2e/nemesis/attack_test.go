@@ -11,34 +11,34 @@ import (
 	"github.com/podfall/podfall/internal/history"
 )
 
-// attack carries out steps, some of them at the same time.
+// attack runs steps, some of them concurrently.
 type attack struct {
 	*cluster
 
 	drawer *Drawer
-	// broken are the steps that have begun and are not mended, and done all that have begun.
-	broken []broken
+	// active are the steps that have begun and not ended; done are all that have begun.
+	active []activeStep
 	done   []Step
-	// left are processes that wait for the apiserver to be started.
-	left []string
-	// reader follows what the processes write down; seen is what they have written of faults.
+	// waiting are processes that must not start before the apiserver.
+	waiting []string
+	// reader follows the histories; seen are the fault events read so far.
 	reader *history.Reader
 	seen   []history.Event
 }
 
-type broken struct {
+type activeStep struct {
 	Step
 
 	until time.Time
 }
 
-// atOnce is how many things are broken at the same time at most.
-const atOnce = 4
+// maxActive is how many steps are active at once at most.
+const maxActive = 4
 
-// run breaks things until so many have taken effect.
+// run injects faults until so many have taken effect.
 func (a *attack) run(ctx context.Context, faults int) error {
 	for drawn := 0; ; drawn++ {
-		inForce, err := a.inForce()
+		inForce, err := a.countInForce()
 		if err != nil {
 			return err
 		}
@@ -51,33 +51,33 @@ func (a *attack) run(ctx context.Context, faults int) error {
 		if err := a.begin(ctx, a.drawer.Draw()); err != nil {
 			return err
 		}
-		if err := a.wait(ctx, a.drawer.between(100*time.Millisecond, 900*time.Millisecond)); err != nil {
+		if err := a.wait(ctx, a.drawer.randomDuration(100*time.Millisecond, 900*time.Millisecond)); err != nil {
 			return err
 		}
 	}
 }
 
-// inForce is how many steps have taken effect, by what has been written down so far.
-func (a *attack) inForce() (int, error) {
+// countInForce returns how many steps have taken effect according to the histories so far.
+func (a *attack) countInForce() (int, error) {
 	log, err := a.reader.Next()
 	if err != nil {
 		return 0, err
 	}
 	for _, e := range log.Events {
 		switch e.Fact.(type) {
-		case history.FaultBegin, history.FaultHit:
+		case history.FaultBegin, history.FaultTrigger:
 			a.seen = append(a.seen, e)
 		}
 	}
 	return len(InForce(a.done, a.seen)), nil
 }
 
-// begin breaks something. That what it is about is broken already is no error.
+// begin starts a step. It is no error if the step's target is already down or cut.
 func (a *attack) begin(ctx context.Context, s Step) error {
 	for _, command := range s.Begin {
-		err := a.carryOut(ctx, command)
+		err := a.runCommand(ctx, command)
 		if err != nil && strings.Contains(err.Error(), "does not run") {
-			return a.mend(ctx, s) // of several some may have been ended
+			return a.endStep(ctx, s) // some of the processes may have ended already
 		}
 		if err != nil {
 			return err
@@ -86,13 +86,13 @@ func (a *attack) begin(ctx context.Context, s Step) error {
 	a.t.Logf("%s", s)
 	a.done = append(a.done, s)
 	if s.Alone {
-		return errors.Join(pause(ctx, s.Lasts), a.mend(ctx, s))
+		return errors.Join(sleep(ctx, s.Lasts), a.endStep(ctx, s))
 	}
-	a.broken = append(a.broken, broken{s, time.Now().Add(s.Lasts)})
+	a.active = append(a.active, activeStep{s, time.Now().Add(s.Lasts)})
 	return nil
 }
 
-func (a *attack) carryOut(ctx context.Context, command []string) error {
+func (a *attack) runCommand(ctx context.Context, command []string) error {
 	if command[0] == terminate {
 		return a.terminate(ctx, command[1])
 	}
@@ -100,14 +100,14 @@ func (a *attack) carryOut(ctx context.Context, command []string) error {
 	return err
 }
 
-// wait mends what is due for a while, and whatever is too much.
+// wait ends steps that are due within d, and steps beyond maxActive.
 func (a *attack) wait(ctx context.Context, d time.Duration) error {
 	for end := time.Now().Add(d); ; {
-		slices.SortFunc(a.broken, func(x, y broken) int { return x.until.Compare(y.until) })
-		if len(a.broken) > 0 && (!time.Now().Before(a.broken[0].until) || len(a.broken) > atOnce && time.Now().After(end)) {
-			s := a.broken[0].Step
-			a.broken = a.broken[1:]
-			if err := a.mend(ctx, s); err != nil {
+		slices.SortFunc(a.active, func(x, y activeStep) int { return x.until.Compare(y.until) })
+		if len(a.active) > 0 && (!time.Now().Before(a.active[0].until) || len(a.active) > maxActive && time.Now().After(end)) {
+			s := a.active[0].Step
+			a.active = a.active[1:]
+			if err := a.endStep(ctx, s); err != nil {
 				return err
 			}
 			continue
@@ -116,17 +116,17 @@ func (a *attack) wait(ctx context.Context, d time.Duration) error {
 			return nil
 		}
 		next := end
-		if len(a.broken) > 0 && a.broken[0].until.Before(end) {
-			next = a.broken[0].until
+		if len(a.active) > 0 && a.active[0].until.Before(end) {
+			next = a.active[0].until
 		}
-		if err := pause(ctx, time.Until(next)); err != nil {
+		if err := sleep(ctx, time.Until(next)); err != nil {
 			return err
 		}
 	}
 }
 
-// undo carries out the commands that end a step. What is over already is no error.
-func (a *attack) undo(ctx context.Context, s Step) error {
+// runEnd runs the commands that end a step. It is no error if the fault is already over.
+func (a *attack) runEnd(ctx context.Context, s Step) error {
 	var failed error
 	for _, command := range s.End {
 		if _, err := a.cluster.run(ctx, command...); err != nil && !strings.Contains(err.Error(), "not found") && !strings.Contains(err.Error(), "does not run") {
@@ -136,57 +136,57 @@ func (a *attack) undo(ctx context.Context, s Step) error {
 	return failed
 }
 
-// mend ends a step. A process that cannot start yet, because what it needs is broken too, is
-// started by heal.
-func (a *attack) mend(ctx context.Context, s Step) error {
-	failed := a.undo(ctx, s)
-	names, err := a.startable(ctx, slices.Concat(s.Down, a.left))
+// endStep ends a step. A process that cannot start yet, because another step has broken a
+// dependency, is left to heal.
+func (a *attack) endStep(ctx context.Context, s Step) error {
+	failed := a.runEnd(ctx, s)
+	names, err := a.canStart(ctx, slices.Concat(s.Down, a.waiting))
 	if err != nil || len(names) == 0 {
 		return errors.Join(failed, err)
 	}
-	if slices.Contains(names, "bus") { // without it nothing else can be mended
+	if slices.Contains(names, "bus") { // without the bus no other step can end
 		failed = errors.Join(failed, a.startEnded(ctx, "bus"))
 	}
 	short, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	if err := a.startEnded(short, names...); err != nil {
 		a.t.Logf("%s: %v", s.Name, err)
-		failed = errors.Join(failed, a.rescue(ctx))
+		failed = errors.Join(failed, a.endAll(ctx))
 	}
 	return failed
 }
 
-// rescue mends all that is broken, and waits until everything runs: a process that cannot
-// become ready because of something else that is broken would hold up all other starts.
-func (a *attack) rescue(ctx context.Context) error {
+// endAll ends all steps and waits until everything runs. Otherwise a process that cannot become
+// ready because of another fault would delay all other starts.
+func (a *attack) endAll(ctx context.Context) error {
 	var failed error
-	for _, s := range a.broken {
-		failed = errors.Join(failed, a.undo(ctx, s.Step))
+	for _, s := range a.active {
+		failed = errors.Join(failed, a.runEnd(ctx, s.Step))
 	}
-	a.broken, a.left = nil, nil
+	a.active, a.waiting = nil, nil
 	_, err := a.cluster.run(ctx, "up", "--detach")
 	return errors.Join(failed, err)
 }
 
-// startable are those of the processes that can become ready: of those that ask the apiserver
-// none while it is down, for a supervisor that waits for one starts nothing else. They are
-// left for later.
-func (a *attack) startable(ctx context.Context, names []string) ([]string, error) {
+// canStart returns the processes that can become ready. While the apiserver is down, its clients
+// cannot, and are put into waiting, because a supervisor that waits for one process starts no
+// other.
+func (a *attack) canStart(ctx context.Context, names []string) ([]string, error) {
 	if len(names) == 0 || slices.Contains(names, "apiserver") {
-		a.left = nil
+		a.waiting = nil
 		return names, nil
 	}
 	states, err := a.processes(ctx)
 	if err != nil || states["apiserver"] == "running" {
-		a.left = nil
+		a.waiting = nil
 		return names, err
 	}
 	own := func(name string) bool { return name == "bus" || strings.HasPrefix(name, "runtime/") }
-	a.left = slices.DeleteFunc(slices.Clone(names), own)
+	a.waiting = slices.DeleteFunc(slices.Clone(names), own)
 	return slices.DeleteFunc(names, func(name string) bool { return !own(name) }), nil
 }
 
-// heal mends everything, whatever is known of it.
+// heal ends all faults and cuts, whatever is recorded about them.
 func (a *attack) heal(ctx context.Context, speed float64) error {
 	states, err := a.processes(ctx)
 	if err != nil {
@@ -199,7 +199,7 @@ func (a *attack) heal(ctx context.Context, speed float64) error {
 			}
 		}
 	}
-	a.broken = nil
+	a.active = nil
 	for _, command := range [][]string{
 		{"clock", "resume"}, {"clock", "--speed", fmt.Sprint(speed)}, {"heal", "--all"}, {"fault", "clear", "--all"}, {"up", "--detach"},
 	} {

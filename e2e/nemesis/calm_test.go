@@ -15,22 +15,21 @@ import (
 	"github.com/podfall/podfall/internal/podapi"
 )
 
-// quiet is for how long nothing may change, in the cluster's time.
-const quiet = 70 * time.Second
+// stableTime is how long nothing may change, in cluster time.
+const stableTime = 70 * time.Second
 
-// calming is how long it may take until things are as desired, on the wall: that only bounds a
-// failure.
-const calming = 4 * time.Minute
+// calmTimeout bounds how long the cluster may take to reach the desired state, in wall time.
+const calmTimeout = 4 * time.Minute
 
-// calm waits until the cluster has what is desired of it and stays so for a while, then has
-// it delete everything, and waits until that is gone.
-func (l *load) calm(t *testing.T, c *cluster) {
+// awaitCalm waits until the cluster reaches the desired state and keeps it for stableTime. Then it
+// deletes everything and waits until all is gone.
+func (l *load) awaitCalm(t *testing.T, c *cluster) {
 	t.Helper()
 	ctx := t.Context()
 	var since time.Time
 	last := ""
-	eventually(t, "the cluster is as desired, and stays so", calming, func() error {
-		state, err := l.settled(ctx)
+	eventually(t, "the cluster is as desired, and stays so", calmTimeout, func() error {
+		state, err := l.checkSettled(ctx)
 		if err != nil {
 			since = time.Time{}
 			return err
@@ -42,17 +41,17 @@ func (l *load) calm(t *testing.T, c *cluster) {
 		if since.IsZero() || state != last {
 			since, last = now, state
 		}
-		if now.Sub(since) < quiet {
-			return still("only %v", now.Sub(since))
+		if now.Sub(since) < stableTime {
+			return stillError("only %v", now.Sub(since))
 		}
 		return nil
 	})
-	eventually(t, "every pod is gone", calming, func() error { return l.empty(ctx) })
+	eventually(t, "every pod is gone", calmTimeout, func() error { return l.deleteAll(ctx) })
 }
 
-// settled is the revision of the pods, once everything is as desired.
-func (l *load) settled(ctx context.Context) (string, error) {
-	if err := l.settledNodes(ctx); err != nil {
+// checkSettled returns the revision of the pods once everything is as desired.
+func (l *load) checkSettled(ctx context.Context) (string, error) {
+	if err := l.checkNodes(ctx); err != nil {
 		return "", err
 	}
 	pods, err := l.api.List(ctx, target("pods", ""), metav1.ListOptions{})
@@ -72,12 +71,12 @@ func (l *load) settled(ctx context.Context) (string, error) {
 		if len(pod.Finalizers) > 0 {
 			_, err = l.api.Patch(ctx, target("pods", pod.Name), types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 		}
-		return "", still("terminating: %s on %q, %v (%v)", pod.Name, pod.Spec.NodeName, pod.Status.Phase, err)
+		return "", stillError("terminating: %s on %q, %v (%v)", pod.Name, pod.Spec.NodeName, pod.Status.Phase, err)
 	}
-	return state, l.settledSets(ctx)
+	return state, l.checkSets(ctx)
 }
 
-func (l *load) settledNodes(ctx context.Context) error {
+func (l *load) checkNodes(ctx context.Context) error {
 	nodes, err := l.api.List(ctx, target("nodes", ""), metav1.ListOptions{})
 	if err != nil {
 		return err
@@ -96,13 +95,13 @@ func (l *load) settledNodes(ctx context.Context) error {
 			return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 		})
 		if !ready || len(node.Spec.Taints) > 0 {
-			return still("not well: %s, tainted %v", node.Name, node.Spec.Taints)
+			return stillError("not well: %s, tainted %v", node.Name, node.Spec.Taints)
 		}
 	}
 	return nil
 }
 
-func (l *load) settledSets(ctx context.Context) error {
+func (l *load) checkSets(ctx context.Context) error {
 	for _, resource := range []string{"replicasets.apps", "statefulsets.apps"} {
 		sets, err := l.api.List(ctx, target(resource, ""), metav1.ListOptions{})
 		if err != nil {
@@ -110,16 +109,16 @@ func (l *load) settledSets(ctx context.Context) error {
 		}
 		for _, item := range sets.Items {
 			if item.GetDeletionTimestamp() != nil {
-				return still("being deleted: %s", item.GetName())
+				return stillError("being deleted: %s", item.GetName())
 			}
 			switch set := item.(type) {
 			case *appsv1.ReplicaSet:
 				if set.Status.ReadyReplicas != *set.Spec.Replicas || set.Status.Replicas != *set.Spec.Replicas {
-					return still("%d of %d ready: %s", set.Status.ReadyReplicas, *set.Spec.Replicas, set.Name)
+					return stillError("%d of %d ready: %s", set.Status.ReadyReplicas, *set.Spec.Replicas, set.Name)
 				}
 			case *appsv1.StatefulSet:
 				if set.Status.ReadyReplicas != *set.Spec.Replicas || set.Status.Replicas != *set.Spec.Replicas {
-					return still("%d of %d ready: %s", set.Status.ReadyReplicas, *set.Spec.Replicas, set.Name)
+					return stillError("%d of %d ready: %s", set.Status.ReadyReplicas, *set.Spec.Replicas, set.Name)
 				}
 			}
 		}
@@ -127,8 +126,8 @@ func (l *load) settledSets(ctx context.Context) error {
 	return nil
 }
 
-// empty deletes what there is, and is nil once nothing is left.
-func (l *load) empty(ctx context.Context) error {
+// deleteAll deletes all objects; it returns nil once none is left.
+func (l *load) deleteAll(ctx context.Context) error {
 	left := 0
 	for _, resource := range []string{"replicasets.apps", "statefulsets.apps", "pods"} {
 		list, err := l.api.List(ctx, target(resource, ""), metav1.ListOptions{})
@@ -137,18 +136,18 @@ func (l *load) empty(ctx context.Context) error {
 		}
 		left += len(list.Items)
 		for _, item := range list.Items {
-			if err := l.let(ctx, target(resource, item.GetName()), item); err != nil && !apierrors.IsNotFound(err) {
+			if err := l.deleteOne(ctx, target(resource, item.GetName()), item); err != nil && !apierrors.IsNotFound(err) {
 				return err
 			}
 		}
 	}
 	if left > 0 {
-		return still("%d are left", left)
+		return stillError("%d are left", left)
 	}
 	return nil
 }
 
-func (l *load) let(ctx context.Context, t podapi.Target, item metav1.Object) error {
+func (l *load) deleteOne(ctx context.Context, t podapi.Target, item metav1.Object) error {
 	if item.GetDeletionTimestamp() == nil {
 		_, err := l.api.Delete(ctx, t, metav1.DeleteOptions{})
 		return err

@@ -21,25 +21,25 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// cluster is one of processes, which the test has brought up and takes away.
+// cluster is a cluster of processes that the test starts and stops.
 type cluster struct {
 	t    *testing.T
 	data string
 }
 
-// up starts a cluster; the end of the test takes it down, and sees that nothing is left.
+// up starts a cluster. The end of the test stops it and checks that nothing is left.
 func up(t *testing.T, arguments ...string) *cluster {
 	t.Helper()
 	c := &cluster{t: t, data: filepath.Join(t.TempDir(), "c")}
-	t.Cleanup(c.end)
+	t.Cleanup(c.down)
 	if out, err := c.run(t.Context(), append([]string{"up", "--detach"}, arguments...)...); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	return c
 }
 
-// end takes the cluster down if it is up.
-func (c *cluster) end() {
+// down stops the cluster and checks that no process is left.
+func (c *cluster) down() {
 	if out, err := c.run(context.Background(), "down"); err != nil {
 		c.t.Errorf("%v\n%s", err, out)
 	}
@@ -51,7 +51,7 @@ func (c *cluster) end() {
 	}
 }
 
-// run runs a podfall command; its error has what the command wrote on standard error.
+// run runs a podfall command; its error includes standard error.
 func (c *cluster) run(ctx context.Context, arguments ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
@@ -64,7 +64,7 @@ func (c *cluster) run(ctx context.Context, arguments ...string) (string, error) 
 	return stdout.String(), nil
 }
 
-// processes are the cluster's, by state: running, paused or ended.
+// processes returns the state of each process: running, paused or ended.
 func (c *cluster) processes(ctx context.Context) (map[string]string, error) {
 	status, err := c.status(ctx)
 	states := map[string]string{}
@@ -84,11 +84,11 @@ func (c *cluster) status(ctx context.Context) ([]layouts.Process, error) {
 	return status.Processes, err
 }
 
-// terminate is the command of a step that asks a process to end.
+// terminate is the pseudo-command of a step that sends SIGTERM to a process.
 const terminate = "terminate"
 
-// terminate asks a process of the cluster to end, and waits until it has; one that is
-// paused hears of it later, and is left alone.
+// terminate sends SIGTERM to a process and waits for its exit. A paused process would not react,
+// and is left alone.
 func (c *cluster) terminate(ctx context.Context, name string) error {
 	pid := 0
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
@@ -110,7 +110,7 @@ func (c *cluster) terminate(ctx context.Context, name string) error {
 				return err
 			}
 		}
-		if err := pause(ctx, 50*time.Millisecond); err != nil {
+		if err := sleep(ctx, 50*time.Millisecond); err != nil {
 			return fmt.Errorf("%s, which was asked to end, has not: %w", name, err)
 		}
 	}
@@ -130,7 +130,7 @@ func (c *cluster) startEnded(ctx context.Context, names ...string) error {
 	return err
 }
 
-// now is the cluster's time.
+// now returns the cluster's time.
 func (c *cluster) now(ctx context.Context) (time.Time, error) {
 	out, err := c.run(ctx, "clock", "-o", "json")
 	if err != nil {
@@ -140,7 +140,7 @@ func (c *cluster) now(ctx context.Context) (time.Time, error) {
 	return shown.Time, json.Unmarshal([]byte(out), &shown)
 }
 
-// dial is a client of the cluster that outlives its processes.
+// dial returns a client that outlives the cluster's processes.
 func (c *cluster) dial() *podapi.Client {
 	c.t.Helper()
 	layout := layouts.Layout{Root: c.data}
@@ -160,7 +160,7 @@ func (c *cluster) dial() *podapi.Client {
 	return podapi.New(conn, podapi.Config{})
 }
 
-// eventually waits for a condition, and says at the end why it does not hold.
+// eventually waits for a condition, and fails with its last error.
 func eventually(t *testing.T, what string, limit time.Duration, condition func() error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
@@ -170,14 +170,14 @@ func eventually(t *testing.T, what string, limit time.Duration, condition func()
 		if err == nil {
 			return
 		}
-		if pause(ctx, 100*time.Millisecond) != nil {
+		if sleep(ctx, 100*time.Millisecond) != nil {
 			t.Fatalf("after %v it is still not so that %s: %v", limit, what, err)
 		}
 	}
 }
 
-// pause lets time pass between two requests or two faults; nothing is expected of it.
-func pause(ctx context.Context, d time.Duration) error {
+// sleep separates requests or faults; no condition depends on it.
+func sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -190,6 +190,6 @@ func pause(ctx context.Context, d time.Duration) error {
 
 var errStill = errors.New("still")
 
-func still(format string, arguments ...any) error {
+func stillError(format string, arguments ...any) error {
 	return fmt.Errorf("%w %s", errStill, fmt.Sprintf(format, arguments...))
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/podfall/podfall/e2e/guarantees"
 )
 
-// keep leaves the report directory behind: of a run that failed, or when -report asks for it.
-// It is laid out as a cluster's own, so that podfall reads it again.
-func keep(t *testing.T, c *cluster, seed uint64) {
+// saveReport writes the report directory of a failed run, or if -report asks for it. It has the
+// layout of a cluster's data directory, so that podfall can read it.
+func saveReport(t *testing.T, c *cluster, seed uint64) {
 	t.Helper()
 	dir := *reportDir
 	if dir == "" {
@@ -28,14 +28,14 @@ func keep(t *testing.T, c *cluster, seed uint64) {
 			return
 		}
 	}
-	if err := keepIn(t, c, dir, seed); err != nil {
+	if err := saveReportIn(t, c, dir, seed); err != nil {
 		t.Errorf("the report in %s is not whole: %v", dir, err)
 		return
 	}
 	t.Logf("report in %s", dir)
 }
 
-func keepIn(t *testing.T, c *cluster, dir string, seed uint64) error {
+func saveReportIn(t *testing.T, c *cluster, dir string, seed uint64) error {
 	t.Helper()
 	for _, part := range []string{"history", "apiserver", "log"} {
 		if err := os.RemoveAll(filepath.Join(dir, part)); err != nil {
@@ -55,19 +55,19 @@ func keepIn(t *testing.T, c *cluster, dir string, seed uint64) error {
 			return err
 		}
 	}
-	evidence, err := guarantees.EvidenceOf(context.WithoutCancel(t.Context()), c.data)
+	evidence, err := guarantees.ReadEvidence(context.WithoutCancel(t.Context()), c.data)
 	in := report.Input{
 		Title: fmt.Sprintf("Nemesis, seed %d", seed), Facts: []report.Fact{{Name: "again", Value: again}}, Log: evidence.Log,
 	}
-	if err != nil { // of a cluster that is up the apiserver has the database
+	if err != nil { // in a running cluster the apiserver has the database open
 		in.Notes = []string{err.Error()}
 	}
 	in.Results, in.Unproven = promises.Check(evidence)
-	return draw(in, filepath.Join(dir, "report.html"))
+	return writePage(in, filepath.Join(dir, "report.html"))
 }
 
-// draw writes a page, as podfall report does.
-func draw(in report.Input, path string) error {
+// writePage writes a page, as podfall report does.
+func writePage(in report.Input, path string) error {
 	page, err := report.New(in)
 	if err != nil {
 		return err

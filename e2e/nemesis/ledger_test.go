@@ -11,34 +11,34 @@ import (
 	"github.com/podfall/podfall/internal/history"
 )
 
-// Answer is what one client was told of one request: the object as it is after it.
+// Answer is one response to a client: the object after the request.
 type Answer struct {
-	// Client numbers the client, and Verb and Key are what it asked: namespace/name.
+	// Client numbers the client. Verb and Key (namespace/name) describe the request.
 	Client    int
 	Verb, Key string
-	// UID and Revision are the object's; Revision is 0 for an answer without one.
+	// UID and Revision are the object's; Revision is 0 if the response has none.
 	UID      string
 	Revision int64
 	// Called and Returned are the client's clock before and after.
 	Called, Returned time.Time
 }
 
-// Ledger is what clients were told. It is safe for concurrent use.
+// Ledger records responses to clients. It is safe for concurrent use.
 type Ledger struct {
 	mu      sync.Mutex
 	answers []Answer
 	failed  map[string]int
 }
 
-// Told adds an answer.
-func (l *Ledger) Told(a Answer) {
+// Add adds an answer.
+func (l *Ledger) Add(a Answer) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.answers = append(l.answers, a)
 }
 
-// Failed counts a request that was refused, or whose outcome is not known.
-func (l *Ledger) Failed(verb string) {
+// CountFailure counts a request that was refused, or has an unknown outcome.
+func (l *Ledger) CountFailure(verb string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.failed == nil {
@@ -47,7 +47,7 @@ func (l *Ledger) Failed(verb string) {
 	l.failed[verb]++
 }
 
-// Counts are how many requests of each verb were answered, and how many were not.
+// Counts returns the numbers of answered and of failed requests of each verb.
 func (l *Ledger) Counts() (answered, failed map[string]int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -59,14 +59,14 @@ func (l *Ledger) Counts() (answered, failed map[string]int) {
 	return answered, failed
 }
 
-// Why a ledger does not agree with what was committed.
+// Errors of Ledger.Check.
 var (
 	ErrLost  = errors.New("A1: a client was told of a write that no commit is of")
 	ErrOrder = errors.New("A4: a write that began after another was answered has a lower revision")
 )
 
-// Check holds the ledger against commits, from whatever source. It is about what clients saw
-// themselves, whatever the apiserver has written down of them.
+// Check compares the ledger with commits from any source. It covers what clients saw, whatever the
+// apiserver has recorded.
 func (l *Ledger) Check(commits []history.Commit) error {
 	type version struct {
 		uid      string
@@ -83,11 +83,12 @@ func (l *Ledger) Check(commits []history.Commit) error {
 			return fmt.Errorf("%w: client %d, %s %s, uid %s, revision %d", ErrLost, a.Client, a.Verb, a.Key, a.UID, a.Revision)
 		}
 	}
-	return ordered(l.answers)
+	return checkOrder(l.answers)
 }
 
-// ordered checks the creates: what another verb returns may be older than its request.
-func ordered(answers []Answer) error {
+// checkOrder checks the creates only, because other verbs may return an object that is older than
+// the request.
+func checkOrder(answers []Answer) error {
 	creates := slices.DeleteFunc(slices.Clone(answers), func(a Answer) bool { return a.Verb != "create" || a.Revision == 0 })
 	byCall := slices.SortedFunc(slices.Values(creates), func(a, b Answer) int { return a.Called.Compare(b.Called) })
 	byReturn := slices.SortedFunc(slices.Values(creates), func(a, b Answer) int { return a.Returned.Compare(b.Returned) })
@@ -106,22 +107,21 @@ func ordered(answers []Answer) error {
 	return nil
 }
 
-// InForce are those of the steps of which the processes themselves have written down that
-// they took effect: a fault that has struck, and a cut, a change of the clock or a process
-// that was down or paused.
+// InForce returns the steps that took effect according to the histories: a fault that was hit, a
+// cut, a change of the clock, or a process that was down or paused.
 func InForce(steps []Step, events []history.Event) []Step {
 	began, struck := map[string]bool{}, map[string]bool{}
 	for _, e := range events {
 		switch fact := e.Fact.(type) {
 		case history.FaultBegin:
 			began[fact.What] = true
-		case history.FaultHit:
+		case history.FaultTrigger:
 			struck[fact.Fault] = true
 		}
 	}
 	return slices.DeleteFunc(slices.Clone(steps), func(s Step) bool {
 		switch verb := s.Begin[0][0]; {
-		case s.Strikes:
+		case s.NeedsHit:
 			return !struck[s.Name]
 		case verb == "clock":
 			return !began["clock"]

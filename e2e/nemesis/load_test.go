@@ -18,7 +18,7 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// load is clients that use the cluster until their context ends.
+// load runs clients until their context ends.
 type load struct {
 	api    *podapi.Client
 	ledger *Ledger
@@ -26,7 +26,7 @@ type load struct {
 	nodes  []string
 }
 
-// client is one of them: it does one thing after the other.
+// client performs one request after the other.
 type client struct {
 	*load
 
@@ -34,22 +34,22 @@ type client struct {
 	rand   *rand.Rand
 }
 
-// patience is how long a client waits for an answer, on the wall.
-const patience = 6 * time.Second
+// requestTimeout bounds how long a client waits for an answer, in wall time.
+const requestTimeout = 6 * time.Second
 
-// run is every client; it returns when all have ended.
+// run runs every client; it returns when all have ended.
 func (l *load) run(ctx context.Context) {
 	var clients sync.WaitGroup
 	defer clients.Wait()
 	roles := []func(*client, context.Context){
-		(*client).pods, (*client).pods, (*client).pods, (*client).finalizers, (*client).sets, (*client).drains, (*client).sweeps,
+		(*client).churnPods, (*client).churnPods, (*client).churnPods, (*client).removeFinalizers, (*client).churnSets, (*client).drainNodes, (*client).deleteCrowds,
 	}
 	for number, role := range roles {
 		c := &client{load: l, number: number, rand: rand.New(rand.NewPCG(l.seed, uint64(number)+1))}
 		clients.Go(func() {
 			for ctx.Err() == nil {
 				role(c, ctx)
-				_ = pause(ctx, time.Duration(20+c.rand.IntN(120))*time.Millisecond)
+				_ = sleep(ctx, time.Duration(20+c.rand.IntN(120))*time.Millisecond)
 			}
 		})
 	}
@@ -64,45 +64,45 @@ func target(resource, name string) podapi.Target {
 	return t
 }
 
-// ask carries out a request and keeps what was answered.
-func (c *client) ask(ctx context.Context, verb string, t podapi.Target, do func(context.Context) (any, error)) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+// request performs a request and records the answer.
+func (c *client) request(ctx context.Context, verb string, t podapi.Target, do func(context.Context) (any, error)) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	called := time.Now()
 	answer, err := do(ctx)
 	if err != nil {
-		c.ledger.Failed(verb)
+		c.ledger.CountFailure(verb)
 		return
 	}
-	told := Answer{Client: c.number, Verb: verb, Key: t.Namespace + "/" + t.Name, Called: called, Returned: time.Now()}
+	result := Answer{Client: c.number, Verb: verb, Key: t.Namespace + "/" + t.Name, Called: called, Returned: time.Now()}
 	if obj, ok := answer.(kinds.Object); ok && obj != nil {
-		told.UID = string(obj.GetUID())
-		told.Revision, _ = strconv.ParseInt(obj.GetResourceVersion(), 10, 64) // 0 for none
+		result.UID = string(obj.GetUID())
+		result.Revision, _ = strconv.ParseInt(obj.GetResourceVersion(), 10, 64) // 0 for none
 	}
-	c.ledger.Told(told)
+	c.ledger.Add(result)
 }
 
 func (c *client) create(ctx context.Context, t podapi.Target, obj kinds.Object) {
-	c.ask(ctx, "create", t, func(ctx context.Context) (any, error) { return c.api.Create(ctx, t, obj, metav1.CreateOptions{}) })
+	c.request(ctx, "create", t, func(ctx context.Context) (any, error) { return c.api.Create(ctx, t, obj, metav1.CreateOptions{}) })
 }
 
 func (c *client) patch(ctx context.Context, t podapi.Target, patch string) {
-	c.ask(ctx, "patch", t, func(ctx context.Context) (any, error) {
+	c.request(ctx, "patch", t, func(ctx context.Context) (any, error) {
 		return c.api.Patch(ctx, t, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 	})
 }
 
 func (c *client) remove(ctx context.Context, t podapi.Target, options metav1.DeleteOptions) {
-	c.ask(ctx, "delete", t, func(ctx context.Context) (any, error) { return c.api.Delete(ctx, t, options) })
+	c.request(ctx, "delete", t, func(ctx context.Context) (any, error) { return c.api.Delete(ctx, t, options) })
 }
 
-// pods makes pods of few names, deletes them this way and that, and makes them again.
-func (c *client) pods(ctx context.Context) {
+// churnPods creates pods with few names, deletes them in various ways, and creates them again.
+func (c *client) churnPods(ctx context.Context) {
 	name := fmt.Sprint("web-", c.rand.IntN(12))
 	t := target("pods", name)
 	switch c.rand.IntN(12) {
 	case 0, 1, 2, 3, 4:
-		c.create(ctx, t, c.pod(name))
+		c.create(ctx, t, c.randomPod(name))
 	case 5, 6:
 		c.remove(ctx, t, metav1.DeleteOptions{})
 	case 7, 8, 9:
@@ -110,13 +110,14 @@ func (c *client) pods(ctx context.Context) {
 	case 10:
 		c.remove(ctx, t, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))})
 	default:
-		// The set's pods, too: a StatefulSet's identities come back.
+		// Pods of the sets too, because a StatefulSet recreates its pods' names.
 		c.remove(ctx, target("pods", fmt.Sprint("db-", c.rand.IntN(3))), metav1.DeleteOptions{GracePeriodSeconds: new(int64(c.rand.IntN(2) * 10))})
 	}
 }
 
-// pod is one with a script, a grace period, a volume, and sometimes a hook or a finalizer.
-func (c *client) pod(name string) *corev1.Pod {
+// randomPod returns a pod with a script, a grace period, a volume, and sometimes a hook or a
+// finalizer.
+func (c *client) randomPod(name string) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: c.spec()}
 	pod.Annotations = map[string]string{"script.podfall.io/main": pick(c.rand, []string{
 		"ignores TERM", "on TERM exits 0 after 1s", "on TERM exits 3 after 8s", "on TERM exits 0 after 0s",
@@ -134,21 +135,21 @@ func (c *client) spec() corev1.PodSpec {
 		Volumes:                       []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}},
 	}
 	spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}
-	if c.rand.IntN(3) == 0 { // shorter than the grace: a set would make no pod otherwise
+	if c.rand.IntN(3) == 0 { // shorter than the grace, or the pod template would be invalid
 		seconds := min(int64(1+c.rand.IntN(12)), *spec.TerminationGracePeriodSeconds-1)
 		spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: seconds}}}
 	}
 	return spec
 }
 
-// finalizers takes away what others have put there.
-func (c *client) finalizers(ctx context.Context) {
+// removeFinalizers removes the finalizers that other clients have set.
+func (c *client) removeFinalizers(ctx context.Context) {
 	c.patch(ctx, target("pods", fmt.Sprint("web-", c.rand.IntN(12))), `{"metadata":{"finalizers":null}}`)
-	_ = pause(ctx, 200*time.Millisecond)
+	_ = sleep(ctx, 200*time.Millisecond)
 }
 
-// sets makes a ReplicaSet and a StatefulSet, scales them, and sometimes deletes one.
-func (c *client) sets(ctx context.Context) {
+// churnSets creates a ReplicaSet and a StatefulSet, scales them, and sometimes deletes one.
+func (c *client) churnSets(ctx context.Context) {
 	resource, name := "replicasets.apps", "shop"
 	if c.rand.IntN(2) == 0 {
 		resource, name = "statefulsets.apps", "db"
@@ -164,7 +165,7 @@ func (c *client) sets(ctx context.Context) {
 	default:
 		c.patch(ctx, t, fmt.Sprintf(`{"spec":{"replicas":%d}}`, c.rand.IntN(4)))
 	}
-	_ = pause(ctx, 200*time.Millisecond)
+	_ = sleep(ctx, 200*time.Millisecond)
 }
 
 func (c *client) set(name string) kinds.Object {
@@ -178,24 +179,24 @@ func (c *client) set(name string) kinds.Object {
 	return &appsv1.ReplicaSet{ObjectMeta: meta, Spec: appsv1.ReplicaSetSpec{Replicas: replicas, Selector: selector, Template: template}}
 }
 
-// drains cordons a node, evicts what is on it, and lets it have pods again.
-func (c *client) drains(ctx context.Context) {
+// drainNodes cordons a node, evicts its pods, and uncordons it.
+func (c *client) drainNodes(ctx context.Context) {
 	node := target("nodes", pick(c.rand, c.nodes))
 	c.patch(ctx, node, `{"spec":{"unschedulable":true}}`)
-	within, cancel := context.WithTimeout(ctx, patience)
+	within, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	list, err := c.api.List(within, target("pods", ""), metav1.ListOptions{FieldSelector: "spec.nodeName=" + node.Name})
 	if err != nil {
-		c.ledger.Failed("list")
+		c.ledger.CountFailure("list")
 		return
 	}
 	for _, item := range list.Items {
 		t := target("pods", item.GetName())
 		t.Subresource = "eviction"
-		c.ask(ctx, "evict", t, func(ctx context.Context) (any, error) {
+		c.request(ctx, "evict", t, func(ctx context.Context) (any, error) {
 			return c.api.Create(ctx, t, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: t.Name}}, metav1.CreateOptions{})
 		})
 	}
 	c.patch(ctx, node, `{"spec":{"unschedulable":null}}`)
-	_ = pause(ctx, time.Duration(300+c.rand.IntN(1200))*time.Millisecond)
+	_ = sleep(ctx, time.Duration(300+c.rand.IntN(1200))*time.Millisecond)
 }

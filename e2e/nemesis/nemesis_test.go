@@ -21,18 +21,18 @@ import (
 )
 
 var (
-	seed      = flag.Uint64("seed", seedOf(clock.Clock{}.Now()), "the seed of faults and requests, by default the day's; 0 draws one")
+	seed      = flag.Uint64("seed", daySeed(clock.Clock{}.Now()), "the seed of faults and requests, by default the day's; 0 draws one")
 	faults    = flag.Int("faults", 60, "how many faults have to take effect")
 	reportDir = flag.String("report", "", "the directory to write the report to, also when nothing is wrong")
 )
 
-// seedOf is a day's seed, which is also the first of TestSeeds: what is drawn is the same
-// wherever it is played on that day.
-func seedOf(now time.Time) uint64 {
+// daySeed returns a day's seed, which is also the first of TestSeeds, so that all runs of that day
+// draw the same steps.
+func daySeed(now time.Time) uint64 {
 	return uint64(now.Unix()/int64((24*time.Hour).Seconds())) * 1000
 }
 
-// podfall is the binary under test, built from this tree unless there is one.
+// podfall is the path of the tested binary, which is built from this tree unless -podfall is set.
 var podfall string
 
 var built = flag.String("podfall", "", "the podfall to test; none builds it from this tree")
@@ -62,24 +62,24 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// speed is the cluster's. An eviction of five minutes takes 15 s.
+// speed is the cluster's clock speed: an eviction after five minutes takes 15 s.
 const speed = 20.0
 
-// TestNemesis breaks a cluster of processes while clients use it, mends it, waits until it is
-// calm, and takes it down. Then no promise is broken, and every write that a client was told
-// of is there. A run in which too little was broken fails.
+// TestNemesis injects faults into a cluster of processes while clients use it. It ends all faults,
+// waits for the desired state, and stops the cluster. Then no invariant may be violated, and every
+// acknowledged write must exist. A run with too few faults fails.
 func TestNemesis(t *testing.T) {
 	seed := *seed
-	if seed == 0 { // anew in each run that -count asks for
+	if seed == 0 { // drawn anew in each run of -count
 		seed = rand.Uint64N(1 << 32)
 	}
 	t.Logf("go test ./nemesis -run TestNemesis -seed %d -faults %d", seed, *faults)
 	nodes := []string{"node-1", "node-2", "node-3"}
 	c := up(t, "--nodes", "3", "--speed", fmt.Sprint(speed))
-	t.Cleanup(func() { keep(t, c, seed) }) // before the end of the cluster
+	t.Cleanup(func() { saveReport(t, c, seed) }) // before the cluster is stopped
 
-	book := &Ledger{}
-	working := &load{api: c.dial(), ledger: book, seed: seed, nodes: nodes}
+	ledger := &Ledger{}
+	working := &load{api: c.dial(), ledger: ledger, seed: seed, nodes: nodes}
 	ctx, cancel := context.WithCancel(t.Context())
 	var clients sync.WaitGroup
 	clients.Go(func() { working.run(ctx) })
@@ -97,18 +97,18 @@ func TestNemesis(t *testing.T) {
 	if err := errors.Join(err, a.heal(t.Context(), speed)); err != nil {
 		t.Fatal(err)
 	}
-	working.calm(t, c)
+	working.awaitCalm(t, c)
 	t.Logf("calm after %v", time.Since(began).Round(time.Millisecond))
 	if out, err := c.run(t.Context(), "down"); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	judge(t, c, book, a.done)
+	checkRun(t, c, ledger, a.done)
 }
 
-// judge holds what the cluster has left behind against the promises and the clients.
-func judge(t *testing.T, c *cluster, book *Ledger, steps []Step) {
+// checkRun checks the data of the stopped cluster against the invariants and the clients' ledger.
+func checkRun(t *testing.T, c *cluster, ledger *Ledger, steps []Step) {
 	t.Helper()
-	evidence, err := guarantees.EvidenceOf(t.Context(), c.data)
+	evidence, err := guarantees.ReadEvidence(t.Context(), c.data)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +128,7 @@ func judge(t *testing.T, c *cluster, book *Ledger, steps []Step) {
 			held++
 		}
 		if r.Cases == 0 && (r.ID == "A9" || r.ID == "A10") {
-			t.Errorf("%s, %s, was not judged: %s", r.ID, r.Promise, r.Why)
+			t.Errorf("%s, %s, was not judged: %s", r.ID, r.Statement, r.Why)
 		}
 	}
 	t.Logf("figures: %d events, %d promises held", len(evidence.Log.Events), held)
@@ -140,10 +140,10 @@ func judge(t *testing.T, c *cluster, book *Ledger, steps []Step) {
 			}
 		}
 	}
-	if err := book.Check(commits); err != nil {
+	if err := ledger.Check(commits); err != nil {
 		t.Error(err)
 	}
-	answered, failed := book.Counts()
+	answered, failed := ledger.Counts()
 	t.Logf("figures: answered %v, not answered or refused %v", answered, failed)
 	for _, verb := range []string{"create", "delete", "patch", "evict", "deletecollection"} {
 		if answered[verb] == 0 {

@@ -17,7 +17,8 @@ func drawer(seed uint64) *Drawer {
 	return &Drawer{Rand: rand.New(rand.NewPCG(seed, 0)), Nodes: []string{"node-1", "node-2", "node-3"}, Speed: 20}
 }
 
-// TestASeedDrawsTheSameSteps and every kind of step is drawn sooner or later.
+// TestASeedDrawsTheSameSteps checks that drawing is deterministic, and that every kind of step is
+// drawn eventually.
 func TestASeedDrawsTheSameSteps(t *testing.T) {
 	var first []string
 	verbs, points := map[string]bool{}, map[string]bool{}
@@ -36,7 +37,7 @@ func TestASeedDrawsTheSameSteps(t *testing.T) {
 		}
 		first = append(first, s.String())
 	}
-	if slices.Equal(first[:20], drawn(drawer(8), 20)) {
+	if slices.Equal(first[:20], drawNames(drawer(8), 20)) {
 		t.Error("two seeds drew the same")
 	}
 	if len(verbs) != 6 || len(points) < 35 {
@@ -44,7 +45,7 @@ func TestASeedDrawsTheSameSteps(t *testing.T) {
 	}
 }
 
-func drawn(d *Drawer, n int) []string {
+func drawNames(d *Drawer, n int) []string {
 	var all []string
 	for range n {
 		all = append(all, d.Draw().String())
@@ -52,23 +53,24 @@ func drawn(d *Drawer, n int) []string {
 	return all
 }
 
-// TestRowsAreFaults: no row is refused, so that a seed does not find out.
+// TestRowsAreFaults checks that every row is a valid fault, so that no seed fails for an invalid
+// one.
 func TestRowsAreFaults(t *testing.T) {
-	for _, row := range rows() {
-		words, said := strings.Fields(row.flags), map[string]string{}
+	for _, row := range pointFaults() {
+		words, text := strings.Fields(row.flags), map[string]string{}
 		for i := 0; i+1 < len(words); i += 2 {
-			said[strings.TrimPrefix(words[i], "--")] = words[i+1]
+			text[strings.TrimPrefix(words[i], "--")] = words[i+1]
 		}
-		delay, _ := time.ParseDuration(said["delay"])
+		delay, _ := time.ParseDuration(text["delay"])
 		err := fault.Check("n1", fault.Spec{
-			Point:  fault.Point(said["point"]),
-			Where:  fault.About{Client: said["client"], Verb: said["verb"], Resource: said["resource"], Subresource: said["subresource"], Node: said["node"]},
-			Effect: fault.Effect{Kind: fault.Kind(said["effect"]), Code: said["code"], Value: said["value"], Delay: metav1.Duration{Duration: delay}},
+			Point:  fault.Point(text["point"]),
+			Where:  fault.Attributes{Client: text["client"], Verb: text["verb"], Resource: text["resource"], Subresource: text["subresource"], Node: text["node"]},
+			Effect: fault.Effect{Kind: fault.Kind(text["effect"]), Code: text["code"], Value: text["value"], Delay: metav1.Duration{Duration: delay}},
 		})
 		if err != nil {
 			t.Errorf("%s: %v", row.flags, err)
 		}
-		if row.crashes == "" && said["effect"] == "crash" {
+		if row.crashes == "" && text["effect"] == "crash" {
 			t.Errorf("%s: names no process to start again", row.flags)
 		}
 	}
@@ -92,20 +94,20 @@ func TestLedger(t *testing.T) {
 	} {
 		l := &Ledger{}
 		for _, a := range tc.answers {
-			l.Told(a)
+			l.Add(a)
 		}
-		if err := l.Check(commits); tc.want == nil && err != nil || tc.want != nil && !isOf(err, tc.want) {
+		if err := l.Check(commits); tc.want == nil && err != nil || tc.want != nil && !mentions(err, tc.want) {
 			t.Errorf("%s: %v, want %v", name, err, tc.want)
 		}
 	}
 }
 
-func isOf(err, want error) bool { return err != nil && strings.Contains(err.Error(), want.Error()) }
+func mentions(err, want error) bool { return err != nil && strings.Contains(err.Error(), want.Error()) }
 
 func TestInForce(t *testing.T) {
 	steps := []Step{
 		{Name: "n1", Begin: [][]string{{"cut"}}},
-		{Name: "n2", Begin: [][]string{{"fault"}}, Strikes: true},
+		{Name: "n2", Begin: [][]string{{"fault"}}, NeedsHit: true},
 		{Name: "n3", Begin: [][]string{{"crash", "bus"}}},
 		{Name: "n4", Begin: [][]string{{"clock"}}},
 	}
@@ -115,7 +117,7 @@ func TestInForce(t *testing.T) {
 	if got := InForce(steps, []history.Event{begin("n2")}); len(got) != 0 {
 		t.Errorf("nothing has struck, and yet %v", got)
 	}
-	events := []history.Event{begin("n1"), begin("bus"), begin("clock"), {Fact: history.FaultHit{Fault: "n2"}}}
+	events := []history.Event{begin("n1"), begin("bus"), begin("clock"), {Fact: history.FaultTrigger{Fault: "n2"}}}
 	if got := InForce(steps, events); len(got) != 4 {
 		t.Errorf("in force are %v, want all four", got)
 	}

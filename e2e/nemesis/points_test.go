@@ -6,17 +6,18 @@ import (
 	"time"
 )
 
-// point has the step add a fault, and clear it.
-func (s *Step) point(arguments ...string) {
+// addFault makes the step add a fault, and clear it at the end.
+func (s *Step) addFault(arguments ...string) {
 	s.Begin = [][]string{append([]string{"fault", "add", s.Name}, arguments...)}
 	s.End = [][]string{{"fault", "clear", s.Name}}
-	s.Strikes = true
+	s.NeedsHit = true
 }
 
-// row is a fault at a point: flags of `podfall fault add`.
-type row struct {
+// pointFault is a fault at a point, as flags of `podfall fault add`.
+type pointFault struct {
 	flags string
-	// crashes names the process that the fault ends; NODE in it, as in flags, is a node.
+	// crashes names the process that the fault crashes. NODE in it, as in flags, is replaced by a
+	// node.
 	crashes string
 }
 
@@ -34,12 +35,12 @@ type row struct {
 // Of row 3, terminate is the restart; an upgrade needs a second binary. Row 37 is sweeps, of a
 // dozen pods and not of 10,000.
 
-// rows are faults of which the product has to make the best, with the rows of the
-// catalogue that they are. Those are left out that nobody can get over: a watch that loses
-// an event for good, and a runtime that lies.
-func rows() []row {
-	return []row{
-		// 9, 29, 31, 33: what crosses the bus is lost, late, there twice, or refused.
+// pointFaults returns faults from which the product must recover, with their numbers in the
+// catalogue. It omits faults from which no recovery is possible: a watch that loses an event for
+// good, and a runtime that lies.
+func pointFaults() []pointFault {
+	return []pointFault{
+		// 9, 29, 31, 33: messages are lost, late, duplicated, or refused.
 		{flags: "--point api.request --effect drop --client node:NODE --probability 0.5"},
 		{flags: "--point api.request --effect drop --client controllers* --probability 0.3"},
 		{flags: "--point api.request --effect drop --client node:* --verb delete --count 2"},
@@ -58,7 +59,7 @@ func rows() []row {
 		{flags: "--point watch.deliver --effect expire --client controllers --count 3"},
 		{flags: "--point watch.deliver --effect delay --delay 4s --client node:NODE --probability 0.3"},
 		{flags: "--point watch.deliver --effect hang --client controllers"},
-		// 16, 17, 18: the disk is slow, full, broken; 1: the apiserver ends at the worst lines.
+		// 16, 17, 18: the disk is slow, full, broken; 1: the apiserver crashes at the worst points.
 		{flags: "--point store.commit --effect error --probability 0.3"},
 		{flags: "--point store.commit --effect delay --delay 3s --probability 0.5"},
 		{flags: "--point store.sync --effect delay --delay 4s --probability 0.5"},
@@ -66,7 +67,7 @@ func rows() []row {
 		{flags: "--point store.sync --effect crash --skip 2 --count 1", crashes: "apiserver"},
 		{flags: "--point store.commit --effect crash --skip 3 --count 1", crashes: "apiserver"},
 		{flags: "--point store.synced --effect crash --skip 2 --count 1", crashes: "apiserver"},
-		// 1, 22, 24, 25, 27: the runtime fails, hangs, is slow, ends, and its answers are lost.
+		// 1, 22, 24, 25, 27: the runtime fails, hangs, is slow, crashes, or its answers are lost.
 		{flags: "--point cri.* --effect error --code Unavailable --node NODE --probability 0.3"},
 		{flags: "--point cri.StopContainer --effect hang --node NODE"},
 		{flags: "--point cri.StopContainer --effect drop --node NODE --probability 0.7"},
@@ -90,19 +91,19 @@ func rows() []row {
 		{flags: "--point volume.unmount --effect hang --node NODE"},
 		{flags: "--point volume.unmount --effect crash --node NODE --count 1", crashes: "kubelet/NODE"},
 		{flags: "--point volume.remove-dir --effect error --node NODE"},
-		// 35: a node runs short.
+		// 35: a node is under pressure.
 		{flags: "--point node.pressure --effect value --value memory --node NODE"},
 		{flags: "--point node.allocate --effect error --node NODE --probability 0.5"},
 	}
 }
 
-// point strikes at one of the points.
-func (d *Drawer) point(s *Step) {
-	chosen, node := pick(d.Rand, rows()), d.node()
+// faultPoint draws a fault at one of the points.
+func (d *Drawer) faultPoint(s *Step) {
+	chosen, node := pick(d.Rand, pointFaults()), d.randomNode()
 	arguments := strings.Fields(strings.ReplaceAll(chosen.flags, "NODE", node))
-	s.point(append(arguments, "--seed", fmt.Sprint(d.drawn))...)
+	s.addFault(append(arguments, "--seed", fmt.Sprint(d.drawn))...)
 	if chosen.crashes != "" {
 		s.Down = []string{strings.ReplaceAll(chosen.crashes, "NODE", node)}
 	}
-	s.Lasts += time.Second // until something passes there
+	s.Lasts += time.Second // time for an operation to reach the point
 }

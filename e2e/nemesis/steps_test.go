@@ -1,17 +1,16 @@
-// Package nemesis breaks a cluster of real processes by the product's own commands, while
-// seeded clients use it, and then holds what its processes have written down against every
-// promise.
+// Package nemesis injects faults into a cluster of real processes by podfall's own commands, while
+// seeded clients use it. Then it checks the histories against every invariant.
 //
-//	steps_test.go    which steps there are: a seed draws them
-//	points_test.go   those at the points of docs/faults.md
-//	attack_test.go   carries them out
+//	steps_test.go    the kinds of steps, drawn from a seed
+//	points_test.go   faults at the points of docs/faults.md
+//	attack_test.go   runs the steps
 //	load_test.go     the clients
-//	crowds_test.go   those that delete many pods at once
-//	calm_test.go     what must be so once everything is mended
-//	ledger_test.go   what clients were told, against what was committed
+//	crowds_test.go   clients that delete many pods at once
+//	calm_test.go     the desired state after all faults have ended
+//	ledger_test.go   responses to clients, compared with commits
 //
-// The same seed draws the same steps and the same requests. When they meet is up to the
-// machine, so that a run cannot be repeated; what it has left behind can be judged again.
+// The same seed draws the same steps and the same requests. Their relative timing depends on the
+// machine, so a run cannot be repeated exactly; its data can be checked again.
 package nemesis
 
 import (
@@ -22,26 +21,25 @@ import (
 	"time"
 )
 
-// Step is one thing that is broken, and mended again.
+// Step is one fault and its end.
 type Step struct {
-	// Name is the fault's or the cut's; of a process that is crashed or paused it is the
-	// step's alone.
+	// Name is the fault's or cut's name. For a crashed or paused process it is only the step's.
 	Name string
-	// Begin and End are arguments of podfall, command by command; terminate, which podfall
-	// does not have, is SIGTERM to a process.
+	// Begin and End are podfall command lines; the pseudo-command terminate sends SIGTERM to a
+	// process.
 	Begin, End [][]string
-	// Down are processes that may have ended; who mends starts those that have.
+	// Down are processes that may have ended. At the end of the step, those that have are started.
 	Down []string
-	// Lasts is how long it stays broken, on the wall.
+	// Lasts is the duration in wall time.
 	Lasts time.Duration
-	// Strikes says that it does nothing before f.hit names it.
-	Strikes bool
-	// Alone is a step during which no other command can be carried out, because the bus is
-	// away: nothing else begins or ends meanwhile.
+	// NeedsHit means that the step takes effect only when the histories contain a hit of its fault.
+	NeedsHit bool
+	// Alone means that no other command can run during the step, because the bus is down: no other
+	// step begins or ends.
 	Alone bool
 }
 
-// String is the step as one would type it.
+// String returns the step as typed commands.
 func (s Step) String() string {
 	lines := make([]string, 0, len(s.Begin))
 	for _, words := range s.Begin {
@@ -52,20 +50,20 @@ func (s Step) String() string {
 
 // Drawer draws steps for a cluster.
 type Drawer struct {
-	// Rand is the only source of chance.
+	// Rand is the only source of randomness.
 	Rand *rand.Rand
-	// Nodes are the cluster's, at least two.
+	// Nodes are the cluster's nodes, at least two.
 	Nodes []string
-	// Speed is the cluster's at the beginning, and after every step that changes it.
+	// Speed is the cluster's initial clock speed, which steps restore.
 	Speed float64
 
 	drawn int
 }
 
-// Draw is the next step.
+// Draw returns the next step.
 func (d *Drawer) Draw() Step {
 	d.drawn++
-	s := Step{Name: fmt.Sprintf("n%03d", d.drawn), Lasts: d.between(300*time.Millisecond, 2500*time.Millisecond)}
+	s := Step{Name: fmt.Sprintf("n%03d", d.drawn), Lasts: d.randomDuration(300*time.Millisecond, 2500*time.Millisecond)}
 	kinds := d.kinds()
 	total := 0
 	for _, kind := range kinds {
@@ -81,7 +79,7 @@ func (d *Drawer) Draw() Step {
 	return s
 }
 
-// kind is a sort of step, and how often it is drawn beside the others.
+// kind is a kind of step with its relative frequency.
 type kind struct {
 	weight int
 	make   func(*Step)
@@ -96,28 +94,28 @@ func (d *Drawer) kinds() []kind {
 		{1, d.groups},
 		{6, d.crash},
 		{3, d.pause},
-		{1, d.busAway},
+		{1, d.busDown},
 		{1, d.blackout},
-		{12, d.point},
-		{2, d.clock},
+		{12, d.faultPoint},
+		{2, d.changeClock},
 		{1, d.skew},
 		{3, d.terminate},
 	}
 }
 
-func (d *Drawer) between(least, most time.Duration) time.Duration {
+func (d *Drawer) randomDuration(least, most time.Duration) time.Duration {
 	return least + time.Duration(d.Rand.Int64N(int64(most-least)))
 }
 
-func (d *Drawer) node() string { return pick(d.Rand, d.Nodes) }
+func (d *Drawer) randomNode() string { return pick(d.Rand, d.Nodes) }
 
-// party is anybody with a link.
-func (d *Drawer) party() string {
+// randomMember returns a member of the cluster network.
+func (d *Drawer) randomMember() string {
 	return pick(d.Rand, slices.Concat(d.Nodes, d.Nodes, []string{"apiserver", "controllers", "gateway"}))
 }
 
-// process is anybody but the bus.
-func (d *Drawer) process() string {
+// randomProcess returns a process other than the bus.
+func (d *Drawer) randomProcess() string {
 	names := []string{"apiserver", "apiserver", "controllers", "controllers", "gateway"}
 	for _, node := range d.Nodes {
 		names = append(names, "kubelet/"+node, "runtime/"+node)
@@ -127,8 +125,8 @@ func (d *Drawer) process() string {
 
 func pick[T any](rng *rand.Rand, from []T) T { return from[rng.IntN(len(from))] }
 
-// cut has the step make a cut, and heal it.
-func (s *Step) cut(arguments ...string) {
+// addCut makes the step add a cut, and heal it at the end.
+func (s *Step) addCut(arguments ...string) {
 	s.Begin = [][]string{append([]string{"cut", "--name", s.Name}, arguments...)}
 	s.End = [][]string{{"heal", "--cut", s.Name}}
 }
@@ -137,60 +135,60 @@ func (s *Step) cut(arguments ...string) {
 func (d *Drawer) partition(s *Step) {
 	switch d.Rand.IntN(4) {
 	case 0:
-		s.cut("--direction", "from-node", d.party())
+		s.addCut("--direction", "from-node", d.randomMember())
 	case 1:
-		s.cut("--direction", "to-node", d.party())
+		s.addCut("--direction", "to-node", d.randomMember())
 	case 2:
-		s.cut("--reset", d.party())
+		s.addCut("--reset", d.randomMember())
 	default:
-		s.cut(d.party())
+		s.addCut(d.randomMember())
 	}
 }
 
-// slow delays a link, or makes it narrow.
+// slow adds latency to a link, or limits its bandwidth.
 func (d *Drawer) slow(s *Step) {
 	if d.Rand.IntN(3) == 0 {
-		s.cut("--bandwidth", fmt.Sprint(200+d.Rand.IntN(4000)), d.node())
+		s.addCut("--bandwidth", fmt.Sprint(200+d.Rand.IntN(4000)), d.randomNode())
 		return
 	}
-	s.cut("--latency", d.between(100*time.Millisecond, 4*time.Second).Round(time.Millisecond).String(),
-		"--jitter", d.between(time.Millisecond, 2*time.Second).Round(time.Millisecond).String(), "--seed", fmt.Sprint(d.drawn), d.party())
+	s.addCut("--latency", d.randomDuration(100*time.Millisecond, 4*time.Second).Round(time.Millisecond).String(),
+		"--jitter", d.randomDuration(time.Millisecond, 2*time.Second).Round(time.Millisecond).String(), "--seed", fmt.Sprint(d.drawn), d.randomMember())
 }
 
 func (d *Drawer) flap(s *Step) {
-	down, up := d.between(time.Second, 10*time.Second), d.between(time.Second, 10*time.Second)
-	s.cut("--flap", fmt.Sprintf("%v/%v", down.Round(time.Millisecond), up.Round(time.Millisecond)), d.party())
+	down, up := d.randomDuration(time.Second, 10*time.Second), d.randomDuration(time.Second, 10*time.Second)
+	s.addCut("--flap", fmt.Sprintf("%v/%v", down.Round(time.Millisecond), up.Round(time.Millisecond)), d.randomMember())
 }
 
-// selective holds up single kinds of message.
+// selective holds single kinds of message.
 func (d *Drawer) selective(s *Step) {
-	s.cut("--only", pick(d.Rand, []string{"lease", "status", "delete", "events", "write", "read", "watch"}), d.node())
+	s.addCut("--only", pick(d.Rand, []string{"lease", "status", "delete", "events", "write", "read", "watch"}), d.randomNode())
 }
 
 func (d *Drawer) groups(s *Step) {
 	nodes := slices.Clone(d.Nodes)
 	d.Rand.Shuffle(len(nodes), func(i, j int) { nodes[i], nodes[j] = nodes[j], nodes[i] })
-	s.cut(strings.Join(nodes[:len(nodes)-1], ","), "/", nodes[len(nodes)-1])
+	s.addCut(strings.Join(nodes[:len(nodes)-1], ","), "/", nodes[len(nodes)-1])
 }
 
 func (d *Drawer) crash(s *Step) {
-	name := d.process()
+	name := d.randomProcess()
 	s.Begin, s.Down = [][]string{{"crash", name}}, []string{name}
 }
 
-// terminate has a process end as it does at a restart: it is asked to.
+// terminate sends SIGTERM to a process, as at a restart.
 func (d *Drawer) terminate(s *Step) {
-	name := d.process()
+	name := d.randomProcess()
 	s.Begin, s.Down = [][]string{{terminate, name}}, []string{name}
 }
 
 func (d *Drawer) pause(s *Step) {
-	name := d.process()
+	name := d.randomProcess()
 	s.Begin, s.End = [][]string{{"pause", name}}, [][]string{{"resume", name}}
 }
 
-// busAway ends or freezes the bus, and with it all that is said.
-func (d *Drawer) busAway(s *Step) {
+// busDown crashes or pauses the bus, and with it all communication.
+func (d *Drawer) busDown(s *Step) {
 	s.Alone = true
 	if d.Rand.IntN(3) == 0 {
 		s.Begin, s.End = [][]string{{"pause", "bus"}}, [][]string{{"resume", "bus"}}
@@ -199,7 +197,7 @@ func (d *Drawer) busAway(s *Step) {
 	s.Begin, s.Down = [][]string{{"crash", "bus"}}, []string{"bus"}
 }
 
-// blackout ends everything at once.
+// blackout crashes all processes at once.
 func (d *Drawer) blackout(s *Step) {
 	s.Alone, s.Lasts = true, s.Lasts/4
 	s.Down = []string{"bus", "apiserver", "controllers", "gateway"}
@@ -209,8 +207,8 @@ func (d *Drawer) blackout(s *Step) {
 	s.Begin = [][]string{append([]string{"crash"}, s.Down...)}
 }
 
-// clock changes the cluster's clock for everybody.
-func (d *Drawer) clock(s *Step) {
+// changeClock changes the cluster's clock.
+func (d *Drawer) changeClock(s *Step) {
 	back := []string{"clock", "--speed", fmt.Sprint(d.Speed)}
 	switch d.Rand.IntN(3) {
 	case 0:
@@ -224,9 +222,9 @@ func (d *Drawer) clock(s *Step) {
 	}
 }
 
-// skew sets the clock of a process wrong, by a few seconds.
+// skew sets a process's clock wrong by a few seconds.
 func (d *Drawer) skew(s *Step) {
-	by := d.between(-8*time.Second, 8*time.Second).Round(time.Second)
-	s.point("--point", "clock.skew", "--effect", "value", "--value", by.String(), "--process", d.process())
-	s.Strikes = false
+	by := d.randomDuration(-8*time.Second, 8*time.Second).Round(time.Second)
+	s.addFault("--point", "clock.skew", "--effect", "value", "--value", by.String(), "--process", d.randomProcess())
+	s.NeedsHit = false
 }

@@ -17,22 +17,22 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// malformed is a call that no apiserver may carry out.
+// malformed is a request that the apiserver must refuse.
 type malformed struct {
 	subject proto.APISubject
 	request *proto.Request
-	// raw is sent in place of the request.
+	// raw is sent instead of the request.
 	raw  []byte
 	code int32
-	// want is what the answer has to name.
+	// want lists what the answer must contain.
 	want []string
 }
 
-// fresh stands for an operation id that nobody has used.
+// fresh is replaced by an unused operation id.
 const fresh = "fresh"
 
-// call is a good call that each row spoils.
-func call(verb proto.Verb, name string) malformed {
+// validCall returns a valid call, which each row spoils.
+func validCall(verb proto.Verb, name string) malformed {
 	return malformed{
 		subject: proto.APISubject{Identity: proto.Client("admin"), Verb: verb, Resource: "pods", Namespace: "default", Name: name},
 		request: &proto.Request{
@@ -42,19 +42,23 @@ func call(verb proto.Verb, name string) malformed {
 	}
 }
 
-func (m malformed) from(subject func(*proto.APISubject)) malformed { subject(&m.subject); return m }
-func (m malformed) with(request func(*proto.Request)) malformed    { request(m.request); return m }
-
-func (m malformed) body(contentType, body string) malformed {
-	return m.with(func(r *proto.Request) { r.ContentType, r.Body = contentType, []byte(body) })
+func (m malformed) withSubject(subject func(*proto.APISubject)) malformed {
+	subject(&m.subject)
+	return m
 }
 
-func (m malformed) is(code int32, want ...string) malformed {
+func (m malformed) withRequest(request func(*proto.Request)) malformed { request(m.request); return m }
+
+func (m malformed) withBody(contentType, body string) malformed {
+	return m.withRequest(func(r *proto.Request) { r.ContentType, r.Body = contentType, []byte(body) })
+}
+
+func (m malformed) expect(code int32, want ...string) malformed {
 	m.code, m.want = code, want
 	return m
 }
 
-func (m malformed) encoded(t *testing.T) []byte {
+func (m malformed) encode(t *testing.T) []byte {
 	t.Helper()
 	if m.raw != nil {
 		return m.raw
@@ -69,138 +73,137 @@ func (m malformed) encoded(t *testing.T) []byte {
 	return data
 }
 
-// envelopes are calls that cannot be read.
+// envelopes returns calls that cannot be decoded.
 func envelopes(t *testing.T) map[string]malformed {
 	t.Helper()
-	create := func() malformed { return call(proto.VerbCreate, "bad") }
+	create := func() malformed { return validCall(proto.VerbCreate, "bad") }
 	noise := make([]byte, 4096)
 	if _, err := rand.NewChaCha8([32]byte{1}).Read(noise); err != nil {
 		t.Fatal(err)
 	}
 	random, truncated, empty := create(), create(), create()
 	random.raw = noise
-	truncated.raw = truncated.encoded(t)[:60]
+	truncated.raw = truncated.encode(t)[:60]
 	empty.raw = []byte{}
 	options := func(size int) malformed {
-		return create().with(func(r *proto.Request) { r.Options = bytes.Repeat([]byte{0xff}, size) })
+		return create().withRequest(func(r *proto.Request) { r.Options = bytes.Repeat([]byte{0xff}, size) })
 	}
 	return map[string]malformed{
-		"random bytes":   random.is(400, "envelope", "podfall.v1.Request"),
-		"cut short":      truncated.is(400, "envelope", "podfall.v1.Request"),
-		"nothing at all": empty.is(400, "version", "speaks 1"),
-		"another version": create().with(func(r *proto.Request) { r.Version = 99 }).
-			is(400, "version", "speaks 1", "99"),
-		"no operation": create().with(func(r *proto.Request) { r.Operation = "" }).
-			is(400, "operation", "1 to 64 printable"),
-		"a long operation": create().with(func(r *proto.Request) { r.Operation = strings.Repeat("o", 1<<20) }).
-			is(400, "operation", "1 to 64 printable"),
-		"an operation with control characters": create().with(func(r *proto.Request) { r.Operation = "a\x1b[2Jb" }).
-			is(400, "operation", "1 to 64 printable"),
-		"a boot with control characters": create().with(func(r *proto.Request) { r.Boot = "a\nb" }).
-			is(400, "boot", "at most 64 printable"),
-		"a deadline in the past": create().with(func(r *proto.Request) { r.DeadlineUnixNano = 1 }).
-			is(504, "deadline", "changed nothing"),
-		"a version that is not served": create().with(func(r *proto.Request) { r.ApiVersion = "v7" }).
-			is(404, "api_version", "v7"),
-		"options that are none":       options(10).is(400, "options", "CreateOptions"),
-		"a megabyte of such options":  options(1<<20).is(400, "options", "CreateOptions"),
-		"seven megabytes of the same": options(7<<20).is(400, "options", "CreateOptions"),
+		"random bytes":   random.expect(400, "envelope", "podfall.v1.Request"),
+		"cut short":      truncated.expect(400, "envelope", "podfall.v1.Request"),
+		"nothing at all": empty.expect(400, "version", "speaks 1"),
+		"another version": create().withRequest(func(r *proto.Request) { r.Version = 99 }).
+			expect(400, "version", "speaks 1", "99"),
+		"no operation": create().withRequest(func(r *proto.Request) { r.Operation = "" }).
+			expect(400, "operation", "1 to 64 printable"),
+		"a long operation": create().withRequest(func(r *proto.Request) { r.Operation = strings.Repeat("o", 1<<20) }).
+			expect(400, "operation", "1 to 64 printable"),
+		"an operation with control characters": create().withRequest(func(r *proto.Request) { r.Operation = "a\x1b[2Jb" }).
+			expect(400, "operation", "1 to 64 printable"),
+		"a boot with control characters": create().withRequest(func(r *proto.Request) { r.Boot = "a\nb" }).
+			expect(400, "boot", "at most 64 printable"),
+		"a deadline in the past": create().withRequest(func(r *proto.Request) { r.DeadlineUnixNano = 1 }).
+			expect(504, "deadline", "changed nothing"),
+		"a version that is not served": create().withRequest(func(r *proto.Request) { r.ApiVersion = "v7" }).
+			expect(404, "api_version", "v7"),
+		"options that are none":       options(10).expect(400, "options", "CreateOptions"),
+		"a megabyte of such options":  options(1<<20).expect(400, "options", "CreateOptions"),
+		"seven megabytes of the same": options(7<<20).expect(400, "options", "CreateOptions"),
 	}
 }
 
-// targets are calls about what cannot be.
+// targets returns calls with impossible targets.
 func targets() map[string]malformed {
 	rows := map[string]malformed{
-		"an unknown verb": call("explode", "web").is(400, "verb", "explode", "deletecollection"),
-		"an unknown resource": call(proto.VerbGet, "web").from(func(s *proto.APISubject) { s.Resource = "pod" }).
-			is(404, "resource", "pods or deployments.apps"),
-		"an unknown subresource": call(proto.VerbGet, "web").from(func(s *proto.APISubject) { s.Subresource = "soul" }).
-			is(404, "could not find the requested resource"),
-		"no name": call(proto.VerbDelete, "").is(400, "name", "want it named"),
-		"no namespace": call(proto.VerbCreate, "bad").from(func(s *proto.APISubject) { s.Namespace = "" }).
-			is(400, "namespace", "want it named"),
-		"a namespace for a node": call(proto.VerbGet, "node-1").from(func(s *proto.APISubject) { s.Resource = "nodes" }).
-			is(400, "namespace", "want it empty"),
+		"an unknown verb": validCall("explode", "web").expect(400, "verb", "explode", "deletecollection"),
+		"an unknown resource": validCall(proto.VerbGet, "web").withSubject(func(s *proto.APISubject) { s.Resource = "pod" }).
+			expect(404, "resource", "pods or deployments.apps"),
+		"an unknown subresource": validCall(proto.VerbGet, "web").withSubject(func(s *proto.APISubject) { s.Subresource = "soul" }).
+			expect(404, "could not find the requested resource"),
+		"no name": validCall(proto.VerbDelete, "").expect(400, "name", "want it named"),
+		"no namespace": validCall(proto.VerbCreate, "bad").withSubject(func(s *proto.APISubject) { s.Namespace = "" }).
+			expect(400, "namespace", "want it named"),
+		"a namespace for a node": validCall(proto.VerbGet, "node-1").withSubject(func(s *proto.APISubject) { s.Resource = "nodes" }).
+			expect(400, "namespace", "want it empty"),
 	}
 	for what, name := range map[string]string{
 		"a path": "../../keys/apiserver", "a dot": ".", "two dots": "..", "a percent sign": "100%",
 		"a very long name": strings.Repeat("n", 254), "control characters": "a\x00b\r\nINFO", "other characters": "пода", "not UTF-8": "\xff\xfe",
 	} {
-		rows["named "+what] = call(proto.VerbGet, name).is(400, "name")
-		rows["in a namespace that is "+what] = call(proto.VerbCreate, "bad").
-			from(func(s *proto.APISubject) { s.Namespace = name }).is(400, "namespace")
+		rows["named "+what] = validCall(proto.VerbGet, name).expect(400, "name")
+		rows["in a namespace that is "+what] = validCall(proto.VerbCreate, "bad").
+			withSubject(func(s *proto.APISubject) { s.Namespace = name }).expect(400, "namespace")
 	}
 	return rows
 }
 
-// bodies are calls whose object or patch is at fault.
+// bodies returns calls with an invalid object or patch.
 func bodies() map[string]malformed {
 	const media = kinds.ContentTypeJSON
 	pod := func(metadata, spec string) string {
 		return `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"bad"` + metadata + `},"spec":{"containers":[{"name":"main","image":"a"}]` + spec + `}}`
 	}
 	create := func(contentType, body string) malformed {
-		return call(proto.VerbCreate, "bad").body(contentType, body)
+		return validCall(proto.VerbCreate, "bad").withBody(contentType, body)
 	}
-	strict, _ := (&metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict}).Marshal() // of plain fields: it encodes
+	strict, _ := (&metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict}).Marshal() // plain fields always encode
 	patch := func(contentType, body string) malformed {
-		return call(proto.VerbPatch, "web").body(contentType, body)
+		return validCall(proto.VerbPatch, "web").withBody(contentType, body)
 	}
-	var bomb strings.Builder // each level holds the one below it ten times
+	var bomb strings.Builder // each level contains the one below ten times
 	bomb.WriteString("l0: &l0 a\n")
 	for level := range 20 {
 		fmt.Fprintf(&bomb, "l%d: &l%d [%s]\n", level+1, level+1, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*l%d,", level), 10), ","))
 	}
 	return map[string]malformed{
-		"nothing":             create(media, "").is(400, "must be of type Pod"),
-		"no JSON":             create(media, "{").is(400, "Pod"),
-		"random protobuf":     create(kinds.ContentTypeProtobuf, "k8s\x00\xff\xff\xff").is(400, "Pod"),
-		"another media type":  create("text/html", "<pod>").is(415, "application/json"),
-		"a YAML bomb":         create("application/yaml", bomb.String()).is(413, "aliases written out is too large"),
-		"a YAML bomb as JSON": create(media, bomb.String()).is(400, "must be of type Pod"),
-		"9,000 brackets":      create(media, strings.Repeat("[", 9000)).is(400, "nested more than 256 levels deep"),
+		"nothing":             create(media, "").expect(400, "must be of type Pod"),
+		"no JSON":             create(media, "{").expect(400, "Pod"),
+		"random protobuf":     create(kinds.ContentTypeProtobuf, "k8s\x00\xff\xff\xff").expect(400, "Pod"),
+		"another media type":  create("text/html", "<pod>").expect(415, "application/json"),
+		"a YAML bomb":         create("application/yaml", bomb.String()).expect(413, "aliases written out is too large"),
+		"a YAML bomb as JSON": create(media, bomb.String()).expect(400, "must be of type Pod"),
+		"9,000 brackets":      create(media, strings.Repeat("[", 9000)).expect(400, "nested more than 256 levels deep"),
 		"objects that are nested deep": create(media, pod(`,"annotations":`+strings.Repeat(`{"a":`, 5000)+"1"+strings.Repeat("}", 5000), "")).
-			is(400, "nested more than 256 levels deep"),
-		"four megabytes":    create(media, pod(`,"annotations":{"a":"`+strings.Repeat("a", 4<<20)+`"}`, "")).is(413, "limit is 3145728"),
-		"large annotations": create(media, pod(`,"annotations":{"a":"`+strings.Repeat("a", 1<<20)+`"}`, "")).is(422, "metadata.annotations", "262144"),
+			expect(400, "nested more than 256 levels deep"),
+		"four megabytes":    create(media, pod(`,"annotations":{"a":"`+strings.Repeat("a", 4<<20)+`"}`, "")).expect(413, "limit is 3145728"),
+		"large annotations": create(media, pod(`,"annotations":{"a":"`+strings.Repeat("a", 1<<20)+`"}`, "")).expect(422, "metadata.annotations", "262144"),
 		"a field of another type": create(media, pod("", `,"terminationGracePeriodSeconds":"soon"`)).
-			is(400, "terminationGracePeriodSeconds"),
-		"a number beyond all": create(media, pod("", `,"terminationGracePeriodSeconds":1e999`)).is(400, "Pod"),
-		"a field too many": create(media, pod("", `,"gracePeriod":3`)).with(func(r *proto.Request) { r.Options = strict }).
-			is(400, `unknown field "spec.gracePeriod"`),
-		"an object of another kind": create(media, `{"apiVersion":"v1","kind":"Service","metadata":{"name":"bad"}}`).is(400, "Service", "Pod"),
-		"an object of no kind":      create(media, `{"apiVersion":"v9","kind":"Nothing","metadata":{"name":"bad"}}`).is(400, "Nothing", "Pod"),
+			expect(400, "terminationGracePeriodSeconds"),
+		"a number beyond all": create(media, pod("", `,"terminationGracePeriodSeconds":1e999`)).expect(400, "Pod"),
+		"a field too many": create(media, pod("", `,"gracePeriod":3`)).withRequest(func(r *proto.Request) { r.Options = strict }).
+			expect(400, `unknown field "spec.gracePeriod"`),
+		"an object of another kind": create(media, `{"apiVersion":"v1","kind":"Service","metadata":{"name":"bad"}}`).expect(400, "Service", "Pod"),
+		"an object of no kind":      create(media, `{"apiVersion":"v9","kind":"Nothing","metadata":{"name":"bad"}}`).expect(400, "Nothing", "Pod"),
 		"another name": create(media, strings.Replace(pod("", ""), `"bad"`, `"other"`, 1)).
-			is(400, "name", "other", "bad"),
-		"another namespace": create(media, pod(`,"namespace":"kube-system"`, "")).is(400, "does not match the namespace sent on the request"),
+			expect(400, "name", "other", "bad"),
+		"another namespace": create(media, pod(`,"namespace":"kube-system"`, "")).expect(400, "does not match the namespace sent on the request"),
 		"a name that is none": create(media, strings.Replace(pod("", ""), `"bad"`, `"Bad_Name"`, 1)).
-			from(func(s *proto.APISubject) { s.Name = "Bad_Name" }).is(422, "metadata.name", "lower case"),
-		"an apply by nobody":           patch("application/apply-patch+yaml", "{}").is(422, "fieldManager", "required for apply patch"),
-		"a patch of no type":           patch("", "{}").is(415, "application/merge-patch+json"),
-		"a patch of another type":      patch("application/xml-patch+xml", "<a/>").is(415, "application/merge-patch+json"),
-		"a JSON patch that is none":    patch("application/json-patch+json", `{"op":"add"}`).is(400, "patch"),
-		"an operation that is none":    patch("application/json-patch+json", `[{"op":"explode","path":"/spec"}]`).is(422, "error in our request"),
-		"a patch of deep nesting":      patch("application/merge-patch+json", strings.Repeat(`{"a":`, 9000)).is(400, "nested more than 256 levels deep"),
-		"a patch of what is not there": patch("application/json-patch+json", `[{"op":"remove","path":"/spec/soul"}]`).is(422, "error in our request"),
+			withSubject(func(s *proto.APISubject) { s.Name = "Bad_Name" }).expect(422, "metadata.name", "lower case"),
+		"an apply by nobody":           patch("application/apply-patch+yaml", "{}").expect(422, "fieldManager", "required for apply patch"),
+		"a patch of no type":           patch("", "{}").expect(415, "application/merge-patch+json"),
+		"a patch of another type":      patch("application/xml-patch+xml", "<a/>").expect(415, "application/merge-patch+json"),
+		"a JSON patch that is none":    patch("application/json-patch+json", `{"op":"add"}`).expect(400, "patch"),
+		"an operation that is none":    patch("application/json-patch+json", `[{"op":"explode","path":"/spec"}]`).expect(422, "error in our request"),
+		"a patch of deep nesting":      patch("application/merge-patch+json", strings.Repeat(`{"a":`, 9000)).expect(400, "nested more than 256 levels deep"),
+		"a patch of what is not there": patch("application/json-patch+json", `[{"op":"remove","path":"/spec/soul"}]`).expect(422, "error in our request"),
 	}
 }
 
-// TestBadInputIsRefused sends the apiserver what nobody should. Each answer is a Status
-// that names what is wrong and what would be right; nothing is stored, and no process
-// takes harm.
+// TestBadInputIsRefused sends invalid requests to the apiserver. Each answer is a Status that names
+// what is wrong and what would be right. Nothing is stored, and no process is harmed.
 func TestBadInputIsRefused(t *testing.T) {
 	t.Parallel()
 	c := up(t, "--nodes", "1")
-	c.pod("web", "ignores TERM", 1)
+	c.runPod("web", "ignores TERM", 1)
 	api := c.dial()
-	before, pids := begun(t, api), c.pids()
-	keys, hub := c.address()
-	admin := intrude(t, hub, keys, proto.Client("admin"))
+	before, pids := initialInventory(t, api), c.pids()
+	keys, hub := c.hubAddress()
+	admin := connectRaw(t, hub, keys, proto.Client("admin"))
 	for group, rows := range map[string]map[string]malformed{"envelope": envelopes(t), "target": targets(), "body": bodies()} {
 		for name, row := range rows {
 			t.Run(group+"/"+name, func(t *testing.T) {
 				admin.t = t
-				status := admin.api(row.subject.String(), row.encoded(t))
+				status := admin.apiStatus(row.subject.String(), row.encode(t))
 				if status.Code != row.code || status.Status != metav1.StatusFailure || len(status.Message) > 4096 {
 					t.Errorf("got %d %s, want %d: %.4096s", status.Code, status.Status, row.code, status.Message)
 				}
@@ -214,24 +217,24 @@ func TestBadInputIsRefused(t *testing.T) {
 	}
 	admin.t = t
 	t.Run("a boot that is over", func(t *testing.T) {
-		node := intrude(t, hub, keys, proto.Node("node-1"))
-		row := call(proto.VerbGet, "web").from(func(s *proto.APISubject) { s.Identity = node.id }).
-			with(func(r *proto.Request) { r.Boot = strings.Repeat("0", 16) + "-00000000" })
-		status := node.api(row.subject.String(), row.encoded(t))
+		node := connectRaw(t, hub, keys, proto.Node("node-1"))
+		row := validCall(proto.VerbGet, "web").withSubject(func(s *proto.APISubject) { s.Identity = node.id }).
+			withRequest(func(r *proto.Request) { r.Boot = strings.Repeat("0", 16) + "-00000000" })
+		status := node.apiStatus(row.subject.String(), row.encode(t))
 		if status.Code != 403 || !strings.Contains(status.Message, "boot") || !strings.Contains(status.Message, "begun again") {
 			t.Errorf("got %d %s", status.Code, status.Message)
 		}
 	})
-	c.unharmed(api, before, pids)
+	c.wantUnharmed(api, before, pids)
 }
 
-// TestBadManifests applies files that are wrong: each is refused with a sentence, exit
-// code 1, and nothing is changed.
+// TestBadManifests applies invalid files: each is refused with a message and exit code 1, and
+// nothing changes.
 func TestBadManifests(t *testing.T) {
 	t.Parallel()
 	c := up(t, "--nodes", "1")
 	api := c.dial()
-	before, pids := begun(t, api), c.pids()
+	before, pids := initialInventory(t, api), c.pids()
 	dir := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(dir, "empty"), 0o700); err != nil {
 		t.Fatal(err)
@@ -277,8 +280,8 @@ func TestBadManifests(t *testing.T) {
 			}
 		})
 	}
-	c.unharmed(api, before, pids)
-	c.apply(manifest("scripted", "ignores everything", 1)) // which is no more than an annotation to the apiserver
+	c.wantUnharmed(api, before, pids)
+	c.apply(manifest("scripted", "ignores everything", 1)) // to the apiserver this is only an annotation
 	eventually(t, "describe says what is wrong with the script", func() bool {
 		out := c.must("describe", "pod", "scripted")
 		return strings.Contains(out, `script clause "ignores everything": want`)

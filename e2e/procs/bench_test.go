@@ -21,24 +21,24 @@ import (
 )
 
 const (
-	herd    = 1000 // pods of one measurement
+	herd    = 1000 // pods per measurement
 	writers = 64
 )
 
-// BenchmarkLifecycle takes 1,000 pods through their lives on ten nodes, over separate
-// processes, with 64 writers and the kubelets' ticks at their fastest: create to
-// Running, graceful delete to gone with every round, create again, forced delete.
+// BenchmarkLifecycle runs 1,000 pods on ten nodes in separate processes, with 64 writers and the
+// kubelets' fastest timing: create to Running, graceful delete to gone with every round, create
+// again, forced delete.
 func BenchmarkLifecycle(b *testing.B) {
 	c := up(b, "--nodes", "10", "--timing", "fastest")
 	api := c.dial()
-	view := newView(b, api)
+	view := newPodCounter(b, api)
 	var create, graceful, forced time.Duration
 	before := c.cpu()
 	for b.Loop() {
-		create += view.until("Running", func() { all(b, "create", api.create) })
-		graceful += view.until("gone", func() { all(b, "delete", api.delete(nil)) })
-		create += view.until("Running", func() { all(b, "create", api.create) })
-		forced += view.until("gone", func() { all(b, "delete by force", api.delete(new(int64))) })
+		create += view.timeUntil("Running", func() { forEachPod(b, "create", api.create) })
+		graceful += view.timeUntil("gone", func() { forEachPod(b, "delete", api.delete(nil)) })
+		create += view.timeUntil("Running", func() { forEachPod(b, "create", api.create) })
+		forced += view.timeUntil("gone", func() { forEachPod(b, "delete by force", api.delete(new(int64))) })
 	}
 	rate := func(d time.Duration, times int) float64 { return herd * float64(times*b.N) / d.Seconds() }
 	b.ReportMetric(rate(create, 2), "created/s")
@@ -51,7 +51,7 @@ func BenchmarkLifecycle(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// cpu is how much each service has spent since it began, all nodes together.
+// cpu returns the CPU time of each service, summed over nodes.
 func (c *cluster) cpu() map[string]time.Duration {
 	const tick = 10 * time.Millisecond // of /proc/<pid>/stat
 	spent := map[string]time.Duration{}
@@ -69,14 +69,14 @@ func (c *cluster) cpu() map[string]time.Duration {
 	return spent
 }
 
-// all does one thing to every pod of the herd, from many writers.
-func all(b *testing.B, what string, do func(ctx context.Context, name string) error) {
+// forEachPod calls do for every pod of the herd, from many writers.
+func forEachPod(b *testing.B, what string, do func(ctx context.Context, name string) error) {
 	b.Helper()
-	each(b, herd, what, do)
+	forEach(b, herd, what, do)
 }
 
-// each does one thing to so many pods, from many writers.
-func each(b *testing.B, many int, what string, do func(ctx context.Context, name string) error) {
+// forEach calls do for many pods, from many writers.
+func forEach(b *testing.B, many int, what string, do func(ctx context.Context, name string) error) {
 	b.Helper()
 	numbers := make(chan int)
 	var running sync.WaitGroup
@@ -96,8 +96,8 @@ func each(b *testing.B, many int, what string, do func(ctx context.Context, name
 	running.Wait()
 }
 
-// view counts what a watch of all pods shows.
-type view struct {
+// podCounter counts the pods that a watch shows.
+type podCounter struct {
 	b       *testing.B
 	mu      sync.Mutex
 	running map[string]bool
@@ -105,8 +105,8 @@ type view struct {
 	changed chan struct{}
 }
 
-func newView(b *testing.B, api client) *view {
-	v := &view{b: b, running: map[string]bool{}, known: map[string]bool{}, changed: make(chan struct{}, 1)}
+func newPodCounter(b *testing.B, api client) *podCounter {
+	v := &podCounter{b: b, running: map[string]bool{}, known: map[string]bool{}, changed: make(chan struct{}, 1)}
 	ctx, cancel := context.WithCancel(b.Context())
 	stream, err := api.Watch(ctx, pods(""), metav1.ListOptions{})
 	if err != nil {
@@ -116,7 +116,7 @@ func newView(b *testing.B, api client) *view {
 	reader.Go(func() {
 		for event := range stream.ResultChan() {
 			if pod, ok := event.Object.(*corev1.Pod); ok {
-				v.see(event.Type, pod)
+				v.apply(event.Type, pod)
 			}
 		}
 	})
@@ -124,7 +124,7 @@ func newView(b *testing.B, api client) *view {
 	return v
 }
 
-func (v *view) see(kind watch.EventType, pod *corev1.Pod) {
+func (v *podCounter) apply(kind watch.EventType, pod *corev1.Pod) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if kind == watch.Deleted {
@@ -142,8 +142,8 @@ func (v *view) see(kind watch.EventType, pod *corev1.Pod) {
 	}
 }
 
-// until is how long it takes from the beginning of do until the herd is as wanted.
-func (v *view) until(state string, do func()) time.Duration {
+// timeUntil returns how long it takes from the start of do until the herd has the state.
+func (v *podCounter) timeUntil(state string, do func()) time.Duration {
 	begin := time.Now()
 	do()
 	limit := time.NewTimer(2 * time.Minute)
@@ -163,27 +163,27 @@ func (v *view) until(state string, do func()) time.Duration {
 	}
 }
 
-// BenchmarkDeleteToDeleted is how long a graceful delete takes beyond the container's own
-// exit, which is at once: from the request to the DELETED event.
+// BenchmarkDeleteToDeleted measures a graceful delete of a container that exits at once, from the
+// request to the DELETED event.
 func BenchmarkDeleteToDeleted(b *testing.B) {
 	for _, timing := range []string{"fastest", "default"} {
 		b.Run("ticks="+timing, func(b *testing.B) {
 			c := up(b, "--nodes", "1", "--timing", timing)
 			api := c.dial()
-			view := newView(b, api)
+			view := newPodCounter(b, api)
 			var total time.Duration
 			for b.Loop() {
 				if err := api.create(b.Context(), "pod"); err != nil {
 					b.Fatal(err)
 				}
-				for view.count() == 0 {
+				for view.countRunning() == 0 {
 					<-view.changed
 				}
 				begin := time.Now()
 				if err := api.delete(nil)(b.Context(), "pod"); err != nil {
 					b.Fatal(err)
 				}
-				for view.count() > 0 {
+				for view.countRunning() > 0 {
 					<-view.changed
 				}
 				total += time.Since(begin)
@@ -194,15 +194,15 @@ func BenchmarkDeleteToDeleted(b *testing.B) {
 	}
 }
 
-// count is how many pods run; a pod that is being deleted runs until it is gone.
-func (v *view) count() int {
+// countRunning returns how many pods run; a terminating pod counts until it is gone.
+func (v *podCounter) countRunning() int {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return len(v.running)
 }
 
-// BenchmarkUp is the time from `podfall up --nodes 3` to Ready and the proportional set
-// size of each process then, in MiB.
+// BenchmarkUp measures `podfall up --nodes 3` until Ready, and then the proportional set size of
+// each process in MiB.
 func BenchmarkUp(b *testing.B) {
 	var total time.Duration
 	memory := map[string]float64{}
@@ -215,7 +215,7 @@ func BenchmarkUp(b *testing.B) {
 			"supervisor", "bus", "apiserver", "controllers", "gateway", "kubelet/node-1", "kubelet/node-2", "kubelet/node-3",
 			"runtime/node-1", "runtime/node-2", "runtime/node-3",
 		} {
-			mib := proportional(b, c.pid(name))
+			mib := proportionalSetSize(b, c.pid(name))
 			memory[name] += mib
 			sum += mib
 		}
@@ -229,14 +229,14 @@ func BenchmarkUp(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkServesAgain is the time from the start of an apiserver that was killed to its answer
-// to a get, with few objects and with the 10,000 of L6: pods that nobody schedules.
-func BenchmarkServesAgain(b *testing.B) {
+// BenchmarkAPIServerRestart measures the time from restarting a killed apiserver to its answer to a
+// get, with few objects and with the 10,000 unscheduled pods of L6.
+func BenchmarkAPIServerRestart(b *testing.B) {
 	for _, many := range []int{100, 10_000} {
 		b.Run("pods="+strconv.Itoa(many), func(b *testing.B) {
 			c := up(b, "--nodes", "1")
 			api := c.dial()
-			each(b, many, "create", func(ctx context.Context, name string) error {
+			forEach(b, many, "create", func(ctx context.Context, name string) error {
 				_, err := api.Create(ctx, pods(name), &corev1.Pod{
 					ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
 					Spec:       corev1.PodSpec{SchedulerName: "nobody", Containers: []corev1.Container{{Name: "main", Image: "registry.k8s.io/pause:3.10"}}},
@@ -259,8 +259,8 @@ func BenchmarkServesAgain(b *testing.B) {
 	}
 }
 
-// proportional is the proportional set size of a process in MiB.
-func proportional(b *testing.B, pid int) float64 {
+// proportionalSetSize returns a process's proportional set size in MiB.
+func proportionalSetSize(b *testing.B, pid int) float64 {
 	file, err := os.Open(filepath.Join("/proc", strconv.Itoa(pid), "smaps_rollup"))
 	if err != nil {
 		b.Fatal(err)
@@ -279,7 +279,7 @@ func proportional(b *testing.B, pid int) float64 {
 	return 0
 }
 
-// client adds to podapi what the measurements do to a pod.
+// client adds pod operations to podapi.Client.
 type client struct{ *podapi.Client }
 
 func (c client) create(ctx context.Context, name string) error {

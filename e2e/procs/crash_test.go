@@ -25,7 +25,7 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// dial is a client of the cluster that outlives its processes.
+// dial returns a client that outlives the cluster's processes.
 func (c *cluster) dial() client {
 	c.t.Helper()
 	return client{podapi.New(c.connect(), podapi.Config{})}
@@ -56,18 +56,18 @@ func pods(name string) podapi.Target {
 	return podapi.Target{Kind: kind, Namespace: "default", Name: name}
 }
 
-// ledger is what the apiserver has acknowledged to one client.
+// ledger records what the apiserver has acknowledged to one client.
 type ledger struct {
 	mu sync.Mutex
-	// live are the pods whose create was acknowledged and whose delete was not asked
-	// for; deleting those for which it was.
+	// live holds the pods with an acknowledged create and no delete request; deleting holds those
+	// with one.
 	live, deleting map[string]types.UID
-	// highest is the largest revision that anything was acknowledged with.
+	// highest is the largest acknowledged revision.
 	highest uint64
 	writes  int
 }
 
-func (l *ledger) acknowledged(obj kinds.Object) {
+func (l *ledger) recordAck(obj kinds.Object) {
 	revision, err := strconv.ParseUint(obj.GetResourceVersion(), 10, 64)
 	if err == nil {
 		l.highest = max(l.highest, revision)
@@ -89,10 +89,10 @@ func (l *ledger) work(ctx context.Context, api client, worker int, rng *rand.Ran
 			},
 		}, metav1.CreateOptions{})
 		if err != nil {
-			continue // not acknowledged: it may or may not be there
+			continue // not acknowledged: the pod may or may not exist
 		}
 		l.mu.Lock()
-		l.acknowledged(created)
+		l.recordAck(created)
 		l.live[name] = created.GetUID()
 		l.mu.Unlock()
 		if rng.IntN(2) == 0 {
@@ -109,12 +109,12 @@ func (l *ledger) delete(ctx context.Context, api client, name string, grace *int
 	deleted, err := api.Delete(ctx, pods(name), metav1.DeleteOptions{GracePeriodSeconds: grace})
 	if pod, ok := deleted.(*corev1.Pod); ok && err == nil {
 		l.mu.Lock()
-		l.acknowledged(pod)
+		l.recordAck(pod)
 		l.mu.Unlock()
 	}
 }
 
-// check compares what was acknowledged before it looked with what is stored.
+// check compares what was acknowledged before the call with what is stored.
 func (l *ledger) check(t *testing.T, api client) {
 	t.Helper()
 	l.mu.Lock()
@@ -141,44 +141,43 @@ func (l *ledger) check(t *testing.T, api client) {
 	}
 }
 
-// TestCrash kills processes with kill -9 at random moments while pods are created and
-// deleted: one, several or all. After each round the cluster is brought up again, no
-// acknowledged write is missing and the revision has not gone back; at the end every
-// pod that was asked to go is gone.
+// TestCrash kills processes with SIGKILL at random times while pods are created and deleted: one,
+// several or all. After each round the cluster is started again. No acknowledged write may be
+// missing, and the revision must not go back. At the end every deleted pod must be gone.
 func TestCrash(t *testing.T) {
 	t.Parallel()
-	seed := seeded(t)
+	seed := testSeed(t)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	c := up(t, "--nodes", "2", "--timing", "fastest")
 	api := c.dial()
-	book := &ledger{live: map[string]types.UID{}, deleting: map[string]types.UID{}}
+	acks := &ledger{live: map[string]types.UID{}, deleting: map[string]types.UID{}}
 	ctx, cancel := context.WithCancel(t.Context())
 	var workers sync.WaitGroup
 	defer workers.Wait()
 	defer cancel()
 	for worker := range 4 {
-		workers.Go(func() { book.work(ctx, api, worker, rand.New(rand.NewPCG(seed, uint64(worker)+1))) })
+		workers.Go(func() { acks.work(ctx, api, worker, rand.New(rand.NewPCG(seed, uint64(worker)+1))) })
 	}
 	names := []string{"supervisor", "bus", "apiserver", "controllers", "kubelet/node-1", "kubelet/node-2", "runtime/node-1", "runtime/node-2"}
 	for round := range *rounds {
-		pause(ctx, time.Duration(rng.IntN(300))*time.Millisecond)
-		victims := draw(rng, names)
+		sleep(ctx, time.Duration(rng.IntN(300))*time.Millisecond)
+		victims := drawVictims(rng, names)
 		c.kill(victims...)
-		pause(ctx, time.Duration(rng.IntN(100))*time.Millisecond)
+		sleep(ctx, time.Duration(rng.IntN(100))*time.Millisecond)
 		c.must("up", "--detach", "--nodes", "2", "--timing", "fastest")
-		book.check(t, api)
+		acks.check(t, api)
 		if t.Failed() {
 			t.Fatalf("in round %d, after kill -9 of %s", round, strings.Join(victims, ", "))
 		}
 	}
 	cancel()
 	workers.Wait()
-	book.drain(t, api)
-	t.Logf("figures: %d rounds, %d acknowledged writes, last revision %d", *rounds, book.writes, book.highest)
+	acks.drain(t, api)
+	t.Logf("figures: %d rounds, %d acknowledged writes, last revision %d", *rounds, acks.writes, acks.highest)
 }
 
-// draw is one process, several or all.
-func draw(rng *rand.Rand, names []string) []string {
+// drawVictims returns one process, several or all.
+func drawVictims(rng *rand.Rand, names []string) []string {
 	switch rng.IntN(6) {
 	case 0:
 		return names
@@ -191,8 +190,8 @@ func draw(rng *rand.Rand, names []string) []string {
 	}
 }
 
-// pause lets a fault fall at some moment; nothing is expected of the time.
-func pause(ctx context.Context, d time.Duration) {
+// sleep places a fault at a random time; no condition depends on it.
+func sleep(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -201,8 +200,8 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// drain deletes every pod, those too whose create was never acknowledged, and waits
-// until all are gone.
+// drain deletes every pod, including those with an unacknowledged create, and waits until all are
+// gone.
 func (l *ledger) drain(t *testing.T, api client) {
 	t.Helper()
 	var left []kinds.Object

@@ -23,12 +23,11 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// noLimit gives a process room again.
+// noLimit removes a file size limit.
 const noLimit = unix.RLIM_INFINITY
 
-// limitFiles lets no file of a running process grow beyond so many bytes: the disk is
-// full for it, and for nobody else.
-func limitFiles(t *testing.T, pid int, size uint64) {
+// limitFileSize limits the file size of a running process: the disk is full for that process only.
+func limitFileSize(t *testing.T, pid int, size uint64) {
 	t.Helper()
 	limit := unix.Rlimit{Cur: size, Max: noLimit}
 	if err := unix.Prlimit(pid, unix.RLIMIT_FSIZE, &limit, nil); err != nil {
@@ -41,15 +40,14 @@ func configMap(name string) podapi.Target {
 	return podapi.Target{Kind: kind, Namespace: "default", Name: name}
 }
 
-// TestFullDiskUnderTheApiserver writes until the disk takes no more. Writers are told,
-// the apiserver ends with its reason, and whatever was acknowledged is there when it has
-// room again.
+// TestFullDiskUnderTheApiserver writes until the disk is full. Writers get errors, the apiserver
+// exits with the reason, and everything acknowledged exists after a restart with space.
 func TestFullDiskUnderTheApiserver(t *testing.T) {
 	t.Parallel()
 	c := up(t, "--nodes", "1")
 	api := client{podapi.New(c.connect(), podapi.Config{Timeout: 10 * time.Second})}
-	limitFiles(t, c.pid("apiserver"), 8<<20)
-	acknowledged, refused := fill(t, api)
+	limitFileSize(t, c.pid("apiserver"), 8<<20)
+	acknowledged, refused := fillDisk(t, api)
 	if len(acknowledged) == 0 {
 		t.Error("no write was acknowledged before the disk was full")
 	}
@@ -57,31 +55,31 @@ func TestFullDiskUnderTheApiserver(t *testing.T) {
 		t.Errorf("nobody was told why: %s", text)
 	}
 	for _, err := range refused {
-		late := apierrors.IsTimeout(err) // of a machine that is busy
+		late := apierrors.IsTimeout(err) // the machine is busy
 		if !apierrors.IsServiceUnavailable(err) && !late || !strings.Contains(err.Error(), "apiserver") {
 			t.Errorf("a write that failed: %v, want 503 that says what of the apiserver", err)
 		}
 	}
 	eventually(t, "the apiserver has ended", func() bool { return c.pid("apiserver") == 0 })
-	c.ended("apiserver", "commit after revision", "file too large")
+	c.wantExit("apiserver", "commit after revision", "file too large")
 
 	c.must("up", "--detach", "--nodes", "1")
-	patient := client{podapi.New(c.connect(), podapi.Config{Timeout: 2 * time.Minute})} // a timeout breaks no promise
+	patient := client{podapi.New(c.connect(), podapi.Config{Timeout: 2 * time.Minute})} // a timeout violates no invariant
 	for name, uid := range acknowledged {
 		kept, err := patient.Get(t.Context(), configMap(name), metav1.GetOptions{})
 		if err != nil || string(kept.GetUID()) != uid {
 			t.Errorf("broke A1: the create of %s was acknowledged, and now: %v", name, err)
 		}
 	}
-	c.pod("web", "on TERM exits 0 after 0s", 1)
+	c.runPod("web", "on TERM exits 0 after 0s", 1)
 	c.must("delete", "pod", "web")
 }
 
-// fill creates large objects with several writers until each has failed. It returns the
-// UIDs of those that were acknowledged, by name.
-func fill(t *testing.T, api client) (acknowledged map[string]string, refused []error) {
+// fillDisk creates large objects with several writers until each has failed. It returns the UIDs of
+// the acknowledged objects, by name.
+func fillDisk(t *testing.T, api client) (acknowledged map[string]string, refused []error) {
 	t.Helper()
-	const enough = 100 // of a quarter of a MiB each
+	const enough = 100 // objects of a quarter of a MiB
 	acknowledged = map[string]string{}
 	var mu sync.Mutex
 	var writing sync.WaitGroup
@@ -111,14 +109,14 @@ func fill(t *testing.T, api client) (acknowledged map[string]string, refused []e
 	return acknowledged, refused
 }
 
-// TestFullDiskUnderARuntime leaves a runtime without room. It refuses what it cannot
-// record, with the reason, goes on running, and goes on when there is room again.
+// TestFullDiskUnderARuntime leaves a runtime without disk space. The runtime refuses what it cannot
+// record, with the reason, keeps running, and recovers when there is space.
 func TestFullDiskUnderARuntime(t *testing.T) {
 	t.Parallel()
 	c := up(t, "--nodes", "1", "--kubelet-arg=--worker-backoff=1s")
-	c.pod("before", "ignores TERM", 1)
+	c.runPod("before", "ignores TERM", 1)
 	runtime := c.pid("runtime/node-1")
-	limitFiles(t, runtime, 12<<10)
+	limitFileSize(t, runtime, 12<<10)
 	c.apply(manifest("web", "on TERM exits 0 after 0s", 1))
 	eventually(t, "an event says why the pod does not start", func() bool {
 		return strings.Contains(c.must("events", "--for", "pod/web"), "file too large")
@@ -127,48 +125,48 @@ func TestFullDiskUnderARuntime(t *testing.T) {
 		t.Errorf("the runtime had pid %d and has %d: a full disk has ended it", runtime, now)
 	}
 
-	limitFiles(t, runtime, noLimit)
-	c.must("wait", "--for=condition=Ready", "pod/web", waits)
+	limitFileSize(t, runtime, noLimit)
+	c.must("wait", "--for=condition=Ready", "pod/web", waitFlag)
 	c.must("delete", "pod", "web", "before")
 }
 
-// ended checks that a process has exited with 1, and that its last words name why.
-func (c *cluster) ended(name string, words ...string) {
+// wantExit checks that a process has exited with 1, and that its last log line contains the words.
+func (c *cluster) wantExit(name string, words ...string) {
 	c.t.Helper()
-	log := strings.Split(strings.TrimSpace(c.log(strings.ReplaceAll(name, "/", "-"))), "\n")
+	log := strings.Split(strings.TrimSpace(c.readLog(strings.ReplaceAll(name, "/", "-"))), "\n")
 	for _, word := range words {
 		if last := log[len(log)-1]; !strings.Contains(last, word) {
 			c.t.Errorf("the last words of %s are %q, want %q among them", name, last, word)
 		}
 	}
 	eventually(c.t, "the supervisor says that "+name+" exited with 1", func() bool {
-		return strings.Contains(c.log("supervisor"), name+" ended: exit status 1")
+		return strings.Contains(c.readLog("supervisor"), name+" ended: exit status 1")
 	})
 }
 
-// TestDamagedDatabase starts clusters on databases that are not as they were written.
-// Each is refused with what is wrong and where, and left as it is.
+// TestDamagedDatabase starts clusters with damaged databases. Each is refused with the kind and
+// place of the damage, and left unchanged.
 func TestDamagedDatabase(t *testing.T) {
 	t.Parallel()
 	c := up(t, "--nodes", "1")
-	c.pod("landmark", "ignores TERM", 1)
+	c.runPod("landmark", "ignores TERM", 1)
 	c.must("down")
 	for name, row := range map[string]struct {
 		process, file string
 		damage        func(t *testing.T, data []byte) []byte
 		want          []string
 	}{
-		"a record":    {"apiserver", "apiserver/apiserver.db", flip("landmark"), []string{"is damaged: history: revision ", "checksum"}},
-		"a page":      {"apiserver", "apiserver/apiserver.db", page(flipLast), []string{"is damaged: ", "page "}},
-		"a meta page": {"apiserver", "apiserver/apiserver.db", at(16 + 20), []string{"is damaged: page 0", "checksum"}},
-		"cut short":   {"apiserver", "apiserver/apiserver.db", cut, []string{"is damaged: the file", "cut short"}},
+		"a record":    {"apiserver", "apiserver/apiserver.db", flipBit("landmark"), []string{"is damaged: history: revision ", "checksum"}},
+		"a page":      {"apiserver", "apiserver/apiserver.db", changePages(flipLast), []string{"is damaged: ", "page "}},
+		"a meta page": {"apiserver", "apiserver/apiserver.db", flipByte(16 + 20), []string{"is damaged: page 0", "checksum"}},
+		"cut short":   {"apiserver", "apiserver/apiserver.db", truncate, []string{"is damaged: the file", "cut short"}},
 		"another version": {
-			"apiserver", "apiserver/apiserver.db", version("format", 7),
+			"apiserver", "apiserver/apiserver.db", setVersion("format", 7),
 			[]string{"format version 7", "this podfall wants version 1"},
 		},
-		"a runtime's record": {"runtime/node-1", "nodes/node-1/runtime/runtime.db", flip("landmark"), []string{"is damaged: ", "checksum"}},
-		"a runtime's page":   {"runtime/node-1", "nodes/node-1/runtime/runtime.db", page(flipLast), []string{"is damaged: ", "page "}},
-		"a runtime's meta":   {"runtime/node-1", "nodes/node-1/runtime/runtime.db", at(16 + 20), []string{"is damaged: page 0", "checksum"}},
+		"a runtime's record": {"runtime/node-1", "nodes/node-1/runtime/runtime.db", flipBit("landmark"), []string{"is damaged: ", "checksum"}},
+		"a runtime's page":   {"runtime/node-1", "nodes/node-1/runtime/runtime.db", changePages(flipLast), []string{"is damaged: ", "page "}},
+		"a runtime's meta":   {"runtime/node-1", "nodes/node-1/runtime/runtime.db", flipByte(16 + 20), []string{"is damaged: page 0", "checksum"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(c.data, row.file)
@@ -185,7 +183,7 @@ func TestDamagedDatabase(t *testing.T) {
 					t.Errorf("up: exit %d, and does not say %q:\n%s", out.code, want, out.stderr)
 				}
 			}
-			c.ended(row.process)
+			c.wantExit(row.process)
 			if left := c.processes(); len(left) > 0 {
 				t.Errorf("left behind: %v", left)
 			}
@@ -205,8 +203,8 @@ func write(t *testing.T, path string, data []byte) {
 	}
 }
 
-// flip changes a bit of every place where the words stand.
-func flip(words string) func(*testing.T, []byte) []byte {
+// flipBit changes a bit at every occurrence of words.
+func flipBit(words string) func(*testing.T, []byte) []byte {
 	return func(t *testing.T, data []byte) []byte {
 		t.Helper()
 		flipped := bytes.ReplaceAll(data, []byte(words), append([]byte{words[0] ^ 1}, words[1:]...))
@@ -217,17 +215,17 @@ func flip(words string) func(*testing.T, []byte) []byte {
 	}
 }
 
-// at changes the byte at an offset.
-func at(offset int) func(*testing.T, []byte) []byte {
+// flipByte changes the byte at an offset.
+func flipByte(offset int) func(*testing.T, []byte) []byte {
 	return func(_ *testing.T, data []byte) []byte {
 		data[offset] ^= 0x40
 		return data
 	}
 }
 
-// page changes the number that each page in the file, but for the meta pages, has in its
-// first bytes: nobody can tell from outside which of them are in use.
-func page(change func(header []byte)) func(*testing.T, []byte) []byte {
+// changePages changes the page number in the header of every page except the meta pages, because it
+// cannot be told from outside which pages are in use.
+func changePages(change func(header []byte)) func(*testing.T, []byte) []byte {
 	return func(_ *testing.T, data []byte) []byte {
 		size := os.Getpagesize()
 		for offset := 2 * size; offset+size <= len(data); offset += size {
@@ -241,12 +239,11 @@ func page(change func(header []byte)) func(*testing.T, []byte) []byte {
 
 func flipLast(header []byte) { header[0] ^= 0x80 }
 
-// cut leaves the first three pages.
-func cut(_ *testing.T, data []byte) []byte { return data[:3*os.Getpagesize()] }
+// truncate keeps the first three pages.
+func truncate(_ *testing.T, data []byte) []byte { return data[:3*os.Getpagesize()] }
 
-// version makes the file one of another format: key, checksum, version, as drawn in the
-// store's schema.
-func version(key string, number uint64) func(*testing.T, []byte) []byte {
+// setVersion sets the file's format version: key, checksum and version, as in the store's schema.
+func setVersion(key string, number uint64) func(*testing.T, []byte) []byte {
 	return func(t *testing.T, data []byte) []byte {
 		t.Helper()
 		sealed := func(number uint64) []byte {
@@ -262,13 +259,13 @@ func version(key string, number uint64) func(*testing.T, []byte) []byte {
 	}
 }
 
-// TestDatabaseInUse starts a second process on each database of a cluster that runs.
+// TestDatabaseInUse starts a second process on each database of a running cluster.
 func TestDatabaseInUse(t *testing.T) {
 	t.Parallel()
 	c := up(t, "--nodes", "1")
-	c.pod("web", "ignores TERM", 1)
+	c.runPod("web", "ignores TERM", 1)
 	pids := c.pids()
-	keys, hub := c.address()
+	keys, hub := c.hubAddress()
 	for name, row := range map[string]struct {
 		arguments []string
 		want      string

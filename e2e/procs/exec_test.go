@@ -22,7 +22,7 @@ import (
 	exitcode "k8s.io/client-go/util/exec"
 )
 
-// session is a conversation with a process, through the gateway.
+// session is an exec or attach session through the gateway.
 type session struct {
 	t              *testing.T
 	leave          context.CancelFunc
@@ -32,23 +32,23 @@ type session struct {
 	stdout, stderr bytes.Buffer
 }
 
-// Write is what the process writes.
+// Write receives the process's output.
 func (s *session) Write(text []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.stdout.Write(text)
 }
 
-func (s *session) heard() string {
+func (s *session) output() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.stdout.String()
 }
 
-// talk begins a conversation as kubectl does, in the version of the protocol that is named.
-func (c *cluster) talk(t *testing.T, protocol, subresource, pod string, options any) *session {
+// openSession starts a session as kubectl does, with the given protocol version.
+func (c *cluster) openSession(t *testing.T, protocol, subresource, pod string, options any) *session {
 	t.Helper()
-	config := c.config()
+	config := c.restConfig()
 	config.GroupVersion, config.NegotiatedSerializer, config.APIPath = &corev1.SchemeGroupVersion, scheme.Codecs, "/api"
 	client, err := rest.RESTClientFor(config)
 	if err != nil {
@@ -82,12 +82,12 @@ func (c *cluster) talk(t *testing.T, protocol, subresource, pod string, options 
 
 func (c *cluster) exec(t *testing.T, pod, script string, tty bool) *session {
 	t.Helper()
-	return c.talk(t, "v5.channel.k8s.io", "exec", pod, &corev1.PodExecOptions{
+	return c.openSession(t, "v5.channel.k8s.io", "exec", pod, &corev1.PodExecOptions{
 		Container: "main", Command: []string{"/bin/sh", "-c", script}, Stdin: true, Stdout: true, Stderr: !tty, TTY: tty,
 	})
 }
 
-// sleepers are the processes that sleep for so many seconds, wherever they are.
+// sleepers returns the processes of the machine that sleep for so many seconds.
 func sleepers(seconds int) []string {
 	var found []string
 	for _, line := range commandLines() {
@@ -109,28 +109,28 @@ func commandLines() []string {
 	return lines
 }
 
-// TestExec: what a command writes, reads and ends with reaches its client, in both versions
-// of the protocol; a container's own program can be listened and spoken to.
+// TestExec: a command's output, input and exit code pass through, in both protocol versions. A
+// client can also attach to the container's own program.
 func TestExec(t *testing.T) {
 	t.Parallel()
 	c, _ := upWithPrograms(t)
-	c.program("web", 0, "/bin/sleep", "1000")
+	c.applyProgram("web", 0, "/bin/sleep", "1000")
 	for _, protocol := range []string{"v5.channel.k8s.io", "v4.channel.k8s.io"} {
-		s := c.talk(t, protocol, "exec", "web", &corev1.PodExecOptions{
+		s := c.openSession(t, protocol, "exec", "web", &corev1.PodExecOptions{
 			Container: "main", Command: []string{"/bin/sh", "-c", "read line; echo got $line; echo err >&2; exit 3"}, Stdin: true, Stdout: true, Stderr: true,
 		})
 		fmt.Fprintln(s.input, "hello")
 		var code exitcode.CodeExitError
-		if err := <-s.ended; !errors.As(err, &code) || code.Code != 3 || s.heard() != "got hello\n" || s.stderr.String() != "err\n" {
-			t.Errorf("%s: %v, %q, %q", protocol, err, s.heard(), &s.stderr)
+		if err := <-s.ended; !errors.As(err, &code) || code.Code != 3 || s.output() != "got hello\n" || s.stderr.String() != "err\n" {
+			t.Errorf("%s: %v, %q, %q", protocol, err, s.output(), &s.stderr)
 		}
 	}
 	s := c.exec(t, "web", "cat; echo over", false)
 	text := strings.Repeat("0123456789abcdef", 1<<17)
 	_, _ = io.Copy(s.input, strings.NewReader(text))
 	_ = s.input.Close()
-	if err := <-s.ended; err != nil || s.heard() != text+"over\n" {
-		t.Errorf("2 MiB there and back: %v, %d bytes", err, len(s.heard()))
+	if err := <-s.ended; err != nil || s.output() != text+"over\n" {
+		t.Errorf("2 MiB there and back: %v, %d bytes", err, len(s.output()))
 	}
 	c.apply(`
 apiVersion: v1
@@ -142,11 +142,11 @@ spec:
   containers:
   - {name: main, image: none, stdin: true, command: [/bin/sh, -c, "while read -r line; do echo got $line; done"]}
 `)
-	c.must("wait", "--for=condition=Ready", "pod/talks", waits)
-	attached := c.talk(t, "v5.channel.k8s.io", "attach", "talks", &corev1.PodAttachOptions{Container: "main", Stdin: true, Stdout: true, Stderr: true})
+	c.must("wait", "--for=condition=Ready", "pod/talks", waitFlag)
+	attached := c.openSession(t, "v5.channel.k8s.io", "attach", "talks", &corev1.PodAttachOptions{Container: "main", Stdin: true, Stdout: true, Stderr: true})
 	eventually(t, "the program answers", func() bool {
 		fmt.Fprintln(attached.input, "hello")
-		return strings.Contains(attached.heard(), "got hello")
+		return strings.Contains(attached.output(), "got hello")
 	})
 	c.must("delete", "pod", "talks")
 	if err := <-attached.ended; err != nil {
@@ -154,12 +154,12 @@ spec:
 	}
 }
 
-// TestNothingIsLeftOfExec: whoever of all that is between a client and a command is killed,
-// and the command itself, the client hears of it, and nothing of the command is left.
+// TestNothingIsLeftOfExec kills each process between a client and a command, and the command
+// itself. The client must get an error, and no process of the command may remain.
 func TestNothingIsLeftOfExec(t *testing.T) {
 	t.Parallel()
 	c, _ := upWithPrograms(t)
-	c.program("web", 0, "/bin/sleep", "1000")
+	c.applyProgram("web", 0, "/bin/sleep", "1000")
 	seconds := 7000 + syscall.Getpid()%1000*20
 	for name, end := range map[string]func(s *session, seconds int){
 		"the client":      func(s *session, _ int) { s.leave() },
@@ -174,11 +174,11 @@ func TestNothingIsLeftOfExec(t *testing.T) {
 			seconds++
 			script := fmt.Sprintf("trap '' HUP; echo begun; sleep %d & sleep %d", seconds, seconds)
 			if end == nil {
-				c.ownClientKilled(script, seconds)
+				c.killExecClient(script, seconds)
 				continue
 			}
 			s := c.exec(t, "web", script, tty)
-			eventually(t, name+": the command runs", func() bool { return strings.Contains(s.heard(), "begun") && len(sleepers(seconds)) == 2 })
+			eventually(t, name+": the command runs", func() bool { return strings.Contains(s.output(), "begun") && len(sleepers(seconds)) == 2 })
 			end(s, seconds)
 			if err := <-s.ended; err == nil {
 				t.Errorf("%s (tty %v): the client was told that all is well", name, tty)
@@ -186,15 +186,15 @@ func TestNothingIsLeftOfExec(t *testing.T) {
 			eventually(t, name+": nothing is left", func() bool { return len(sleepers(seconds)) == 0 })
 			c.must("up", "--detach")
 			if name == "the pod deleted" {
-				c.must("wait", "--for=delete", "pod/web", waits)
-				c.program("web", 0, "/bin/sleep", "1000")
+				c.must("wait", "--for=delete", "pod/web", waitFlag)
+				c.applyProgram("web", 0, "/bin/sleep", "1000")
 			}
 			eventually(t, "commands run again", func() bool { return c.run("exec", "web", "--", "true").code == 0 })
 		}
 	}
 }
 
-// killSleeper kills what sleeps for so long, and its parent, which waits for it.
+// killSleeper kills a sleep process and the parent that waits for it.
 func killSleeper(t *testing.T, seconds int) {
 	t.Helper()
 	paths, _ := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -204,14 +204,14 @@ func killSleeper(t *testing.T, seconds int) {
 		if err == nil && strings.Contains(line, fmt.Sprintf("sleep %d", seconds)) {
 			var pid int
 			if _, err := fmt.Sscanf(path, "/proc/%d/cmdline", &pid); err == nil {
-				_ = syscall.Kill(pid, syscall.SIGKILL) // it may have gone with the other
+				_ = syscall.Kill(pid, syscall.SIGKILL) // it may have exited with the other
 			}
 		}
 	}
 }
 
-// ownClientKilled kills -9 podfall exec.
-func (c *cluster) ownClientKilled(script string, seconds int) {
+// killExecClient kills podfall exec with SIGKILL.
+func (c *cluster) killExecClient(script string, seconds int) {
 	c.t.Helper()
 	command := exec.CommandContext(c.t.Context(), podfall, "--data", c.data, "exec", "-i", "web", "--", "/bin/sh", "-c", script)
 	input, err := command.StdinPipe()
@@ -228,13 +228,12 @@ func (c *cluster) ownClientKilled(script string, seconds int) {
 	eventually(c.t, "nothing is left", func() bool { return len(sleepers(seconds)) == 0 })
 }
 
-// TestExecRefusals: what cannot be is refused before or after the
-// upgrade, as upstream has it.
+// TestExecRefusals: impossible requests are refused before or after the upgrade, as upstream does.
 func TestExecRefusals(t *testing.T) {
 	t.Parallel()
 	c, _ := upWithPrograms(t)
-	c.program("web", 0, "/bin/sleep", "1000")
-	c.pod("scripted", "exec exits 4", 0)
+	c.applyProgram("web", 0, "/bin/sleep", "1000")
+	c.runPod("scripted", "exec exits 4", 0)
 	for name, row := range map[string]struct {
 		pod     string
 		options corev1.PodExecOptions
@@ -248,7 +247,7 @@ func TestExecRefusals(t *testing.T) {
 		"a script that is talked to":    {"scripted", corev1.PodExecOptions{Container: "main", Command: []string{"true"}, Stdin: true, Stdout: true}, "container main of pod scripted is scripted: it has no process to run a command in"},
 		"a script's answer":             {"scripted", corev1.PodExecOptions{Container: "main", Command: []string{"true"}, Stdout: true}, "command terminated with exit code 4"},
 	} {
-		s := c.talk(t, "v5.channel.k8s.io", "exec", row.pod, &row.options)
+		s := c.openSession(t, "v5.channel.k8s.io", "exec", row.pod, &row.options)
 		if err := <-s.ended; err == nil || !strings.Contains(err.Error(), row.want) {
 			t.Errorf("%s: %v, want %q", name, err, row.want)
 		}

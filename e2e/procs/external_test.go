@@ -26,8 +26,8 @@ var natsServer = sync.OnceValues(func() (string, error) {
 	return binary, nil
 })
 
-// carrier is a stock nats-server that somebody started by hand.
-type carrier struct {
+// natsProcess is a separately started stock nats-server.
+type natsProcess struct {
 	t       *testing.T
 	cfg     bus.ServerConfig
 	address string
@@ -35,20 +35,21 @@ type carrier struct {
 	output  *lines
 }
 
-// startCarrier runs a nats-server until the end of the test, on a port that it can have again.
-func startCarrier(t *testing.T, users []bus.User) *carrier {
+// startNATS runs a nats-server until the end of the test, on a port that can be reused after a
+// restart.
+func startNATS(t *testing.T, users []bus.User) *natsProcess {
 	t.Helper()
 	port, err := homeport.Free(t.Context(), "127.0.0.1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &carrier{t: t, cfg: bus.ServerConfig{Users: users, Port: port}}
+	n := &natsProcess{t: t, cfg: bus.ServerConfig{Users: users, Port: port}}
 	n.start()
-	t.Cleanup(n.stop)
+	t.Cleanup(n.kill)
 	return n
 }
 
-func (n *carrier) start() {
+func (n *natsProcess) start() {
 	n.t.Helper()
 	binary, err := natsServer()
 	if err != nil {
@@ -64,7 +65,7 @@ func (n *carrier) start() {
 	if err := n.command.Start(); err != nil {
 		n.t.Fatal(err)
 	}
-	eventually(n.t, "nats-server is ready", func() bool { return n.output.has("Server is ready") })
+	eventually(n.t, "nats-server is ready", func() bool { return n.output.contains("Server is ready") })
 	for log := bufio.NewScanner(strings.NewReader(n.output.all())); log.Scan(); {
 		if _, address, ok := strings.Cut(log.Text(), "Listening for client connections on "); ok {
 			n.address = address
@@ -75,17 +76,17 @@ func (n *carrier) start() {
 	}
 }
 
-// stop is kill -9; it returns when the process is gone, and may be called again.
-func (n *carrier) stop() {
-	_ = n.command.Process.Kill() // in vain when it has ended
+// kill kills the server with SIGKILL and waits for its exit. It is idempotent.
+func (n *natsProcess) kill() {
+	_ = n.command.Process.Kill() // fails if it has exited
 	_ = n.command.Wait()
 }
 
-func (n *carrier) url() string { return "nats://" + n.address }
+func (n *natsProcess) url() string { return "nats://" + n.address }
 
-// identities makes the keys of a cluster that is still to be brought up, as an
-// administrator does who has to configure the server first.
-func identities(t *testing.T, data string, nodes ...string) []bus.User {
+// makeKeys creates the keys of a cluster that is not up yet, because the server's administrator
+// needs them first.
+func makeKeys(t *testing.T, data string, nodes ...string) []bus.User {
 	t.Helper()
 	users, err := bus.WriteCredentials(layouts.Layout{Root: data}.Keys(), network.Identities(nodes)...)
 	if err != nil {
@@ -94,31 +95,31 @@ func identities(t *testing.T, data string, nodes ...string) []bus.User {
 	return users
 }
 
-// networks are the ways for a cluster of two nodes to get its bus.
+// networks returns the ways for a cluster of two nodes to get its bus.
 func networks() map[string]func(t *testing.T) *cluster {
 	return map[string]func(t *testing.T) *cluster{
 		"own hub": func(t *testing.T) *cluster { return up(t, "--nodes", "2") },
 		"nats-server with users": func(t *testing.T) *cluster {
-			c, _ := upOver(t)
+			c, _ := upWithNATS(t)
 			return c
 		},
 		"open nats-server": func(t *testing.T) *cluster {
-			return up(t, "--nodes", "2", "--bus", startCarrier(t, nil).url())
+			return up(t, "--nodes", "2", "--bus", startNATS(t, nil).url())
 		},
 	}
 }
 
-// upOver starts a cluster of two nodes over a nats-server that knows its keys.
-func upOver(t *testing.T) (*cluster, *carrier) {
+// upWithNATS starts a cluster of two nodes with a nats-server that knows its keys.
+func upWithNATS(t *testing.T) (*cluster, *natsProcess) {
 	t.Helper()
 	c := &cluster{t: t, data: filepath.Join(t.TempDir(), "c")}
-	n := startCarrier(t, identities(t, c.data, "node-1", "node-2"))
-	t.Cleanup(c.end)
+	n := startNATS(t, makeKeys(t, c.data, "node-1", "node-2"))
+	t.Cleanup(c.down)
 	c.must("up", "--detach", "--nodes", "2", "--bus", n.url())
 	return c, n
 }
 
-// TestAnyBus runs the same life over every kind of bus: TRC-01 and TRC-05.
+// TestAnyBus runs TRC-01 and TRC-05 with every kind of bus.
 func TestAnyBus(t *testing.T) {
 	t.Parallel()
 	for name, network := range networks() {
@@ -131,29 +132,29 @@ func TestAnyBus(t *testing.T) {
 	}
 }
 
-// TestExternalBusRestarts ends the NATS server under a pod that terminates: processes
-// and watches find it again by themselves.
+// TestExternalBusRestarts kills the NATS server while a pod terminates. Processes and watches must
+// reconnect.
 func TestExternalBusRestarts(t *testing.T) {
 	t.Parallel()
-	c, n := upOver(t)
+	c, n := upWithNATS(t)
 	pids := c.pids()
-	c.pod("web", "ignores TERM", 5)
-	stop := c.watching()
+	c.runPod("web", "ignores TERM", 5)
+	stop := c.watchPod()
 	c.must("delete", "pod", "web", "--wait=false")
 	eventually(t, "TERM was sent", func() bool { return c.runtimesLogged("signal=SIGTERM") })
-	n.stop()
+	n.kill()
 	n.start()
-	check(t, stop(), "ADDED web 1/1 Running", "MODIFIED web 1/1 Terminating", "MODIFIED web 0/1 Error", "DELETED web 0/1 Error")
+	wantRows(t, stop(), "ADDED web 1/1 Running", "MODIFIED web 1/1 Terminating", "MODIFIED web 0/1 Error", "DELETED web 0/1 Error")
 	c.samePIDs(pids)
-	c.pod("after", "on TERM exits 0 after 0s", 5)
+	c.runPod("after", "on TERM exits 0 after 0s", 5)
 	c.must("delete", "pod", "after")
 }
 
-// TestExternalBusRefuses brings clusters up over servers that cannot carry them.
+// TestExternalBusRefuses starts clusters with unusable servers.
 func TestExternalBusRefuses(t *testing.T) {
 	t.Parallel()
-	const gone = "nats://127.0.0.1:1" // where nobody listens, nor begins to
-	stranger := startCarrier(t, identities(t, filepath.Join(t.TempDir(), "other"), "node-1"))
+	const gone = "nats://127.0.0.1:1" // nothing listens on port 1
+	stranger := startNATS(t, makeKeys(t, filepath.Join(t.TempDir(), "other"), "node-1"))
 	for name, row := range map[string]struct{ url, want string }{
 		"nobody listens":         {gone, "no servers available"},
 		"it knows other keys":    {stranger.url(), "forbidden to this identity"},
@@ -174,7 +175,7 @@ func TestExternalBusRefuses(t *testing.T) {
 	}
 }
 
-// runtimesLogged reports whether the runtime of any of two nodes has written the words.
+// runtimesLogged reports whether the runtime of either node has logged the words.
 func (c *cluster) runtimesLogged(words string) bool {
 	c.t.Helper()
 	for _, node := range []string{"node-1", "node-2"} {

@@ -24,8 +24,8 @@ import (
 	"github.com/podfall/podfall/internal/pki"
 )
 
-// config is what the cluster's kubeconfig says.
-func (c *cluster) config() *rest.Config {
+// restConfig returns the configuration in the cluster's kubeconfig.
+func (c *cluster) restConfig() *rest.Config {
 	c.t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(c.data, "kubeconfig"))
 	if err != nil {
@@ -34,8 +34,8 @@ func (c *cluster) config() *rest.Config {
 	return config
 }
 
-// reaches checks that client-go finds the cluster's nodes, and returns how many.
-func reaches(t testing.TB, config *rest.Config) int {
+// countNodes returns how many nodes client-go finds.
+func countNodes(t testing.TB, config *rest.Config) int {
 	t.Helper()
 	api, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -48,13 +48,13 @@ func reaches(t testing.TB, config *rest.Config) int {
 	return len(nodes.Items)
 }
 
-// TestTheGatewayStaysWhereItIs kills the gateway, then the whole cluster: a client finds
-// it again with the kubeconfig it has.
-func TestTheGatewayStaysWhereItIs(t *testing.T) {
+// TestGatewayKeepsAddress kills the gateway, then the whole cluster. A client reconnects with its
+// old kubeconfig.
+func TestGatewayKeepsAddress(t *testing.T) {
 	t.Parallel()
 	c := up(t, "--nodes", "2")
-	config := c.config()
-	if n := reaches(t, config); n != 2 {
+	config := c.restConfig()
+	if n := countNodes(t, config); n != 2 {
 		t.Errorf("%d nodes, want 2", n)
 	}
 	for what, end := range map[string]func(){"was killed": func() { c.kill("gateway") }, "was stopped": func() { c.must("down") }} {
@@ -63,7 +63,7 @@ func TestTheGatewayStaysWhereItIs(t *testing.T) {
 		if !strings.Contains(out, "export KUBECONFIG="+filepath.Join(c.data, "kubeconfig")+"\n") {
 			t.Errorf("up printed %q", out)
 		}
-		if n := reaches(t, config); n != 2 {
+		if n := countNodes(t, config); n != 2 {
 			t.Errorf("after it %s: %d nodes, want 2", what, n)
 		}
 	}
@@ -74,7 +74,7 @@ func TestTheGatewayStaysWhereItIs(t *testing.T) {
 
 func TestTheGatewaysPort(t *testing.T) {
 	t.Parallel()
-	listener, err := homeport.Listen(t.Context(), "127.0.0.1", 0) // which no outgoing connection takes meanwhile
+	listener, err := homeport.Listen(t.Context(), "127.0.0.1", 0) // a port that no outgoing connection takes meanwhile
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func TestTheGatewaysPort(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := &cluster{t: t, data: filepath.Join(t.TempDir(), "c")}
-	t.Cleanup(c.end)
+	t.Cleanup(c.down)
 	if out := c.run("up", "--detach", "--nodes", "1", "--port", port); out.code != 1 || !strings.Contains(out.stderr, "address already in use") {
 		t.Errorf("a port that is taken: %+v", out)
 	}
@@ -91,35 +91,35 @@ func TestTheGatewaysPort(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.must("up", "--detach", "--nodes", "1", "--port", port)
-	if want := "https://127.0.0.1:" + port; c.config().Host != want || reaches(t, c.config()) != 1 {
-		t.Errorf("the gateway is at %s, want %s", c.config().Host, want)
+	if want := "https://127.0.0.1:" + port; c.restConfig().Host != want || countNodes(t, c.restConfig()) != 1 {
+		t.Errorf("the gateway is at %s, want %s", c.restConfig().Host, want)
 	}
 	if out := c.run("up", "--detach", "--nodes", "1", "--port", "1"); out.code != 1 || !strings.Contains(out.stderr, "another port ("+port+", not 1)") {
 		t.Errorf("another port: %+v", out)
 	}
 }
 
-// door is a client that says what it likes.
-type door struct {
+// rawClient sends arbitrary HTTP requests.
+type rawClient struct {
 	t      *testing.T
 	client *http.Client
 	config *rest.Config
 }
 
-func (c *cluster) door(t *testing.T) door {
+func (c *cluster) newRawClient(t *testing.T) rawClient {
 	t.Helper()
-	config := c.config()
+	config := c.restConfig()
 	client, err := rest.HTTPClientFor(rest.AnonymousClientConfig(config))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return door{t, client, config}
+	return rawClient{t, client, config}
 }
 
-// ask is the code that a request is answered with; each header is "Name: value".
-func (d door) ask(method, path string, body []byte, headers ...string) int {
+// requestCode returns the status code of a request; each header is "Name: value".
+func (d rawClient) requestCode(method, path string, body []byte, headers ...string) int {
 	d.t.Helper()
-	ctx, cancel := context.WithTimeout(d.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(d.t.Context(), conditionTimeout)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, method, d.config.Host+path, bytes.NewReader(body))
 	if err != nil {
@@ -140,14 +140,14 @@ func (d door) ask(method, path string, body []byte, headers ...string) int {
 	return response.StatusCode
 }
 
-// TestTheGatewayKeepsOthersOut is T1 and T2: who has no token or comes from a web page
-// gets nothing, and reading changes nothing.
-func TestTheGatewayKeepsOthersOut(t *testing.T) {
+// TestGatewayRefusesStrangers is T1 and T2: requests without the token or from a web page are
+// refused, and reads change nothing.
+func TestGatewayRefusesStrangers(t *testing.T) {
 	t.Parallel()
 	c := up(t, "--nodes", "1")
 	api := c.dial()
-	before, pids := begun(t, api), c.pids()
-	d := c.door(t)
+	before, pids := initialInventory(t, api), c.pids()
+	d := c.newRawClient(t)
 	_, port, _ := strings.Cut(strings.TrimPrefix(d.config.Host, "https://"), ":")
 	token := "Authorization: Bearer " + d.config.BearerToken
 	const list, pod = "/api/v1/namespaces/default/pods", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"bad"},"spec":{"containers":[{"name":"main","image":"a"}]}}`
@@ -179,18 +179,18 @@ func TestTheGatewayKeepsOthersOut(t *testing.T) {
 		"a HEAD":                     {"HEAD", list, "", []string{token}, 405},
 		"no token, a proxy of paths": {"GET", "//api/v1/../v1/nodes", "", nil, 401},
 	} {
-		if code := d.ask(row.method, row.path, []byte(row.body), row.headers...); code != row.code {
+		if code := d.requestCode(row.method, row.path, []byte(row.body), row.headers...); code != row.code {
 			t.Errorf("%s: %d, want %d", name, code, row.code)
 		}
 	}
-	c.unharmed(api, before, pids)
+	c.wantUnharmed(api, before, pids)
 }
 
-// TestListensOnLoopbackOnly is T4, as the kernel sees it.
+// TestListensOnLoopbackOnly is T4, according to the kernel.
 func TestListensOnLoopbackOnly(t *testing.T) {
 	t.Parallel()
 	c := up(t, "--nodes", "2")
-	inodes := map[string]string{} // a socket, and whose it is
+	inodes := map[string]string{} // inode to address
 	for name, pid := range c.pids() {
 		links, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
 		if err != nil {
@@ -210,13 +210,13 @@ func TestListensOnLoopbackOnly(t *testing.T) {
 		}
 	})
 	eventually(t, "each process listens on as many sockets as it should", func() bool {
-		found = listening(t, inodes) // a table that others change while it is read may lack a line
+		found = countListeners(t, inodes) // a table that changes while it is read may lack a line
 		return maps.Equal(found, want)
 	})
 }
 
-// listening is on how many sockets each process listens whose sockets' inodes are known.
-func listening(t *testing.T, inodes map[string]string) map[string]int {
+// countListeners returns how many of the sockets each process listens on.
+func countListeners(t *testing.T, inodes map[string]string) map[string]int {
 	t.Helper()
 	found, seen := map[string]int{}, map[string]bool{}
 	for table, loopback := range map[string][]string{
@@ -225,7 +225,7 @@ func listening(t *testing.T, inodes map[string]string) map[string]int {
 	} {
 		text, err := os.ReadFile(table)
 		if os.IsNotExist(err) {
-			continue // a machine without IPv6
+			continue // the machine has no IPv6
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -252,8 +252,8 @@ func listening(t *testing.T, inodes map[string]string) map[string]int {
 	return found
 }
 
-// TestTheGatewayWantsItsSecretsToItself is T3 for a file that its owner has opened.
-func TestTheGatewayWantsItsSecretsToItself(t *testing.T) {
+// TestGatewayRefusesExposedSecrets is T3 for a file that its owner has made readable.
+func TestGatewayRefusesExposedSecrets(t *testing.T) {
 	t.Parallel()
 	c := up(t, "--nodes", "1")
 	for _, name := range []string{"token", "tls.key", "ca.key"} {
@@ -271,12 +271,12 @@ func TestTheGatewayWantsItsSecretsToItself(t *testing.T) {
 	c.must("up", "--detach", "--nodes", "1")
 }
 
-// TestAnExpiredCertificateIsReplaced brings a cluster up again two years later: the
-// authority is good for ten, so that an old kubeconfig is too.
+// TestAnExpiredCertificateIsReplaced starts a cluster again two years later. The authority is valid
+// for ten years, so an old kubeconfig stays valid too.
 func TestAnExpiredCertificateIsReplaced(t *testing.T) {
 	t.Parallel()
 	c := up(t, "--nodes", "1")
-	config := c.config()
+	config := c.restConfig()
 	c.must("down")
 	dir := filepath.Join(c.data, "gateway")
 	read := func(name string) []byte {
@@ -287,7 +287,7 @@ func TestAnExpiredCertificateIsReplaced(t *testing.T) {
 		return data
 	}
 	authority := pki.Pair{Certificate: read("ca.crt"), Key: read("ca.key")}
-	old, err := authority.Server("podfall gateway", pki.Loopback(), time.Now().AddDate(-2, 0, 0))
+	old, err := authority.IssueServer("podfall gateway", pki.Loopback(), time.Now().AddDate(-2, 0, 0))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -300,12 +300,12 @@ func TestAnExpiredCertificateIsReplaced(t *testing.T) {
 	if bytes.Equal(read("tls.crt"), old.Certificate) || !bytes.Equal(read("ca.crt"), authority.Certificate) {
 		t.Error("the server's certificate should be new, and the authority's the same")
 	}
-	if n := reaches(t, config); n != 1 {
+	if n := countNodes(t, config); n != 1 {
 		t.Errorf("%d nodes, want 1", n)
 	}
 }
 
-// TestKubeconfigIsMerged is T18, over the command: what kubectl has of others stays.
+// TestKubeconfigIsMerged is T18 by the command: other entries of the kubeconfig stay.
 func TestKubeconfigIsMerged(t *testing.T) {
 	t.Parallel()
 	c := up(t, "--nodes", "1", "--name", "mine")
@@ -342,7 +342,7 @@ func TestKubeconfigIsMerged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := reaches(t, config); n != 1 {
+	if n := countNodes(t, config); n != 1 {
 		t.Errorf("%d nodes, want 1", n)
 	}
 	c.must("kubeconfig", "--merge", path, "--switch")
@@ -383,7 +383,7 @@ func TestAdmissionPluginsAreLeftOut(t *testing.T) {
 		t.Errorf("without DefaultTolerationSeconds the pod has tolerations: %+v", out)
 	}
 	bad := &cluster{t: t, data: filepath.Join(t.TempDir(), "c")}
-	if out := bad.run("up", "--disable-admission-plugins=Nobody"); out.code != 2 || !strings.Contains(out.stderr, `"Nobody": want names of Priority`) {
+	if out := bad.run("up", "--disable-admission-plugins=Nobody"); out.code != 2 || !strings.Contains(out.stderr, `"Nobody": want names of ServiceAccount, Priority`) {
 		t.Errorf("an unknown plugin: %+v", out)
 	}
 }

@@ -21,18 +21,17 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// TestTheBusRefuses sends what the bus itself lets nobody send, to the hub and to a node
-// bus.
+// TestTheBusRefuses sends messages that the bus itself must refuse, to the hub and to a node bus.
 func TestTheBusRefuses(t *testing.T) {
 	t.Parallel()
 	c := up(t, "--nodes", "1")
-	c.pod("web", "ignores TERM", 1)
+	c.runPod("web", "ignores TERM", 1)
 	api := c.dial()
-	before, pids := begun(t, api), c.pids()
-	keys, hub := c.address()
+	before, pids := initialInventory(t, api), c.pids()
+	keys, hub := c.hubAddress()
 	layout := layouts.Layout{Root: c.data}
-	private := nodeBus(t, c, "node-1")
-	t.Run("another's subjects", func(t *testing.T) { overstep(t, hub, keys) })
+	private := nodeBusURL(t, c, "node-1")
+	t.Run("another's subjects", func(t *testing.T) { sendForbidden(t, hub, keys) })
 	t.Run("keys of another bus", func(t *testing.T) {
 		for at, strangers := range map[string]struct {
 			keys string
@@ -42,38 +41,38 @@ func TestTheBusRefuses(t *testing.T) {
 			private: {keys, []proto.Identity{proto.Client("admin"), proto.Node("node-1"), proto.APIServer}},
 		} {
 			for _, id := range strangers.ids {
-				if _, err := knock(t, at, strangers.keys, id); !errors.Is(err, nats.ErrAuthorization) {
+				if _, err := tryConnect(t, at, strangers.keys, id); !errors.Is(err, nats.ErrAuthorization) {
 					t.Errorf("%s was let in: %v", id, err)
 				}
 			}
-			if _, err := nats.Connect(at, nats.NoReconnect(), nats.Timeout(patience)); !errors.Is(err, nats.ErrAuthorization) {
+			if _, err := nats.Connect(at, nats.NoReconnect(), nats.Timeout(conditionTimeout)); !errors.Is(err, nats.ErrAuthorization) {
 				t.Errorf("someone without a key was let in: %v", err)
 			}
 		}
 	})
-	t.Run("calls to the runtime", func(t *testing.T) { pester(t, private, layout.NodeKeys("node-1")) })
+	t.Run("calls to the runtime", func(t *testing.T) { sendInvalidCalls(t, private, layout.NodeKeys("node-1")) })
 	t.Run("64 MiB", func(t *testing.T) {
-		tooMuch(t, hub, "api.client:admin.create.pods.default.bad", intrude(t, hub, keys, proto.Client("admin")))
-		tooMuch(t, private, proto.CRISubject("ListContainers"), intrude(t, private, layout.NodeKeys("node-1"), proto.Kubelet))
-		tooLarge(t, api)
+		sendHugeMessages(t, hub, "api.client:admin.create.pods.default.bad", connectRaw(t, hub, keys, proto.Client("admin")))
+		sendHugeMessages(t, private, proto.CRISubject("ListContainers"), connectRaw(t, private, layout.NodeKeys("node-1"), proto.Kubelet))
+		createHugeObject(t, api)
 	})
-	c.unharmed(api, before, pids)
+	c.wantUnharmed(api, before, pids)
 }
 
-// overstep does as the administrator what is for others to do.
-func overstep(t *testing.T, hub, keys string) {
+// sendForbidden sends, as the administrator, messages that belong to other identities.
+func sendForbidden(t *testing.T, hub, keys string) {
 	t.Helper()
-	data := call(proto.VerbDelete, "web").encoded(t)
+	data := validCall(proto.VerbDelete, "web").encode(t)
 	for _, subject := range []string{
 		"api.apiserver.delete.pods.default.web", "api.node:node-1.delete.pods.default.web", "api.client:root.delete.pods.default.web",
 		"api.*.delete.pods.default.web", "watch.cluster.forged", "r.node:node-1.apiserver.forged", "cri.StopContainer", "mgmt.fault", "$SYS.REQ.SERVER.PING",
 	} {
-		admin := intrude(t, hub, keys, proto.Client("admin"))
-		admin.expect(strings.ToLower("Permissions Violation"), func() error { return lower(admin.nc.Publish(subject, data)) })
+		admin := connectRaw(t, hub, keys, proto.Client("admin"))
+		admin.wantRefused(strings.ToLower("Permissions Violation"), func() error { return lower(admin.nc.Publish(subject, data)) })
 	}
 	for _, subject := range []string{"api.>", ">", "r.>", "r.node:node-1.>", "watch.node.node-1.>", "node.node-1.logs"} {
-		admin := intrude(t, hub, keys, proto.Client("admin"))
-		admin.expect(strings.ToLower("Permissions Violation"), func() error {
+		admin := connectRaw(t, hub, keys, proto.Client("admin"))
+		admin.wantRefused(strings.ToLower("Permissions Violation"), func() error {
 			_, err := admin.nc.SubscribeSync(subject)
 			return lower(err)
 		})
@@ -88,10 +87,10 @@ func lower(err error) error {
 	return errors.New(strings.ToLower(err.Error()))
 }
 
-// pester sends a runtime what its kubelet never would.
-func pester(t *testing.T, private, keys string) {
+// sendInvalidCalls sends a runtime calls that no kubelet sends.
+func sendInvalidCalls(t *testing.T, private, keys string) {
 	t.Helper()
-	kubelet := intrude(t, private, keys, proto.Kubelet)
+	kubelet := connectRaw(t, private, keys, proto.Kubelet)
 	request := func(spoil func(*proto.RuntimeRequest)) []byte {
 		good := &proto.RuntimeRequest{Version: proto.Version, Boot: "boot", Call: "1", Caller: "stranger"}
 		spoil(good)
@@ -118,7 +117,7 @@ func pester(t *testing.T, private, keys string) {
 			"ContainerStatus", request(func(r *proto.RuntimeRequest) { r.Body = []byte("\x0a\x06../../") }), proto.CodeNotFound, "../../",
 		},
 	} {
-		raw, err := kubelet.ask(proto.Runtime, proto.CRISubject(row.method), row.data)
+		raw, err := kubelet.request(proto.Runtime, proto.CRISubject(row.method), row.data)
 		answer := &proto.RuntimeResponse{}
 		if err == nil {
 			err = protobuf.Unmarshal(raw, answer)
@@ -127,27 +126,27 @@ func pester(t *testing.T, private, keys string) {
 			t.Errorf("%s: %v %v, want %s that says %q", name, answer, err, row.code, row.want)
 		}
 	}
-	if _, err := kubelet.ask(proto.Runtime, proto.CRISubject("Explode"), nil); !errors.Is(err, nats.ErrNoResponders) {
+	if _, err := kubelet.request(proto.Runtime, proto.CRISubject("Explode"), nil); !errors.Is(err, nats.ErrNoResponders) {
 		t.Errorf("an unknown method: %v", err)
 	}
-	for range 100 { // of which none is a call to be given up
+	for range 100 { // none of them cancels a call
 		if err := kubelet.nc.Publish(proto.CRISubject("Cancel"), []byte("\xff\x00random")); err != nil {
 			t.Error(err)
 		}
 	}
-	runtime := intrude(t, private, keys, proto.Runtime)
-	runtime.expect("permissions violation", func() error { return lower(runtime.nc.Publish(proto.CRISubject("StopContainer"), nil)) })
+	runtime := connectRaw(t, private, keys, proto.Runtime)
+	runtime.wantRefused("permissions violation", func() error { return lower(runtime.nc.Publish(proto.CRISubject("StopContainer"), nil)) })
 }
 
-// huge is what nobody may send at once.
-const huge = 64 << 20
+// hugeSize exceeds the size of every permitted message.
+const hugeSize = 64 << 20
 
-// tooMuch sends messages of 64 MiB, in the ways of a client that keeps to NATS's rules
-// and of one that does not, while others go on.
-func tooMuch(t *testing.T, at, subject string, honest *stranger) {
+// sendHugeMessages sends messages of 64 MiB, with a client that follows NATS's rules and with one
+// that does not, while other clients continue.
+func sendHugeMessages(t *testing.T, at, subject string, honest *rawConn) {
 	t.Helper()
 	honest.t = t
-	if err := honest.nc.Publish(subject, make([]byte, huge)); !errors.Is(err, nats.ErrMaxPayload) {
+	if err := honest.nc.Publish(subject, make([]byte, hugeSize)); !errors.Is(err, nats.ErrMaxPayload) {
 		t.Errorf("publish of 64 MiB: %v, want %v", err, nats.ErrMaxPayload)
 	}
 	address, err := url.Parse(at)
@@ -159,12 +158,12 @@ func tooMuch(t *testing.T, at, subject string, honest *stranger) {
 		t.Fatal(err)
 	}
 	defer rude.Close()
-	if err := rude.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := rude.SetDeadline(time.Now().Add(conditionTimeout)); err != nil {
 		t.Fatal(err)
 	}
-	_, _ = fmt.Fprintf(rude, "CONNECT {\"verbose\":true}\r\nPUB %s %d\r\n", subject, huge)
-	_, _ = rude.Write(make([]byte, 1<<20)) // it may be gone by now
-	said, _ := io.ReadAll(rude)            // until the server has hung up
+	_, _ = fmt.Fprintf(rude, "CONNECT {\"verbose\":true}\r\nPUB %s %d\r\n", subject, hugeSize)
+	_, _ = rude.Write(make([]byte, 1<<20)) // it may be closed by now
+	said, _ := io.ReadAll(rude)            // until the server closes the connection
 	if !bytes.Contains(said, []byte("-ERR")) {
 		t.Errorf("the server said %q to one who sends 64 MiB, want an error", said)
 	}
@@ -173,10 +172,10 @@ func tooMuch(t *testing.T, at, subject string, honest *stranger) {
 	}
 }
 
-// tooLarge creates an object that the bus does not carry.
-func tooLarge(t *testing.T, api client) {
+// createHugeObject creates an object that exceeds the bus's limit.
+func createHugeObject(t *testing.T, api client) {
 	t.Helper()
-	large := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "large"}, BinaryData: map[string][]byte{"a": make([]byte, huge)}}
+	large := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "large"}, BinaryData: map[string][]byte{"a": make([]byte, hugeSize)}}
 	_, err := api.Create(t.Context(), configMap("large"), large, metav1.CreateOptions{})
 	if !apierrors.IsRequestEntityTooLargeError(err) || !strings.Contains(err.Error(), "the bus carries 8388608") {
 		t.Errorf("create of 64 MiB: %v, want 413 and the limit", err)

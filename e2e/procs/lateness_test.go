@@ -9,20 +9,20 @@ import (
 	"time"
 )
 
-// silence is the time between two beats of a program, or that a sync took.
-type silence struct{ from, to int64 }
+// interval is the time between two beats of a program, or the duration of a sync.
+type interval struct{ from, to int64 }
 
-// silences are those between the instants of a program's beats.
-func silences(beats []int64) []silence {
-	var found []silence
+// intervals returns the intervals between beats.
+func intervals(beats []int64) []interval {
+	var found []interval
 	for i := 1; i < len(beats); i++ {
-		found = append(found, silence{beats[i-1], beats[i]})
+		found = append(found, interval{beats[i-1], beats[i]})
 	}
 	return found
 }
 
-// longest is the longest of those that touch the time between two instants.
-func longest(all []silence, from, to int64) (most time.Duration) {
+// longest returns the longest interval that overlaps the given time range.
+func longest(all []interval, from, to int64) (most time.Duration) {
 	for _, s := range all {
 		if s.to >= from && s.from <= to {
 			most = max(most, time.Duration(s.to-s.from))
@@ -31,31 +31,31 @@ func longest(all []silence, from, to int64) (most time.Duration) {
 	return most
 }
 
-// punctual fails when SIGKILL came more than half a second after the end of the grace, and
-// neither the machine nor its disk was to blame. From the kubelet's timer to the signal some ten
-// threads of five processes wake each other, and each may be as late as a witness was; before
-// a signal the runtime and the shim put on disk that they send it.
-func (s *subject) punctual(t *testing.T, late time.Duration, m *machine) {
+// checkKillTime fails if SIGKILL came more than half a second after the end of the grace, and
+// neither the machine nor its disk was late. From the kubelet's timer to the signal some ten
+// threads of five processes wake each other. Each may be as late as a recorded beat was. Before a
+// signal, the runtime and the shim also sync a record to disk.
+func (s *subject) checkKillTime(t *testing.T, late time.Duration, m *machine) {
 	t.Helper()
 	const most, wakes, syncs = time.Second / 2, 10, 3
-	by, slowest := m.late(s.deleted, s.killed), m.slowest(s.killed-late.Nanoseconds(), s.killed)
+	by, slowest := m.maxDelay(s.deleted, s.killed), m.maxSync(s.killed-late.Nanoseconds(), s.killed)
 	if late > most+wakes*by+syncs*slowest {
 		t.Errorf("%s was killed %v after its grace, where the machine was late by %v and its disk by %v at most: want at most %v more",
 			s.name, late, by, slowest, most)
 	}
 }
 
-// machine is how late the machine and its disk were while a test ran.
+// machine measures how late the machine and its disk are while a test runs.
 type machine struct {
 	mu sync.Mutex
-	// beats are those of the test itself, and silences what others have told.
+	// beats are the test's own; silences come from other programs.
 	beats    []int64
-	silences []silence
-	// syncs are how long it took to sync a file, again and again.
-	syncs []silence
+	silences []interval
+	// syncs are the durations of repeated file syncs.
+	syncs []interval
 }
 
-// watchMachine beats, and syncs a file now and then, for as long as the test runs.
+// watchMachine records beats and file syncs until the test ends.
 func watchMachine(t *testing.T) *machine {
 	t.Helper()
 	file, err := os.Create(filepath.Join(t.TempDir(), "synced"))
@@ -99,26 +99,26 @@ func (m *machine) sync(t *testing.T, file *os.File) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.syncs = append(m.syncs, silence{began, monotonic()})
+	m.syncs = append(m.syncs, interval{began, monotonic()})
 }
 
-// told adds the beats of a program.
-func (m *machine) told(beats []int64) {
+// addBeats adds the beats of a program.
+func (m *machine) addBeats(beats []int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.silences = append(m.silences, silences(beats)...)
+	m.silences = append(m.silences, intervals(beats)...)
 }
 
-// late is by how much the machine kept programs from their beats between two instants. A
-// runtime on the same machine cannot be held to less.
-func (m *machine) late(from, to int64) time.Duration {
+// maxDelay returns the longest delay of a beat within a time range. A runtime on the same machine
+// may be as late.
+func (m *machine) maxDelay(from, to int64) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return max(0, longest(slices.Concat(silences(m.beats), m.silences), from, to)-beat)
+	return max(0, longest(slices.Concat(intervals(m.beats), m.silences), from, to)-beat)
 }
 
-// slowest is the longest that a sync took which was under way between two instants.
-func (m *machine) slowest(from, to int64) time.Duration {
+// maxSync returns the longest sync within a time range.
+func (m *machine) maxSync(from, to int64) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return longest(m.syncs, from, to)

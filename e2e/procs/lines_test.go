@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// lines is what a running command has printed so far.
+// lines collects the output of a running command.
 type lines struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -18,7 +18,7 @@ func (l *lines) Write(data []byte) (int, error) {
 	return l.text.Write(data)
 }
 
-func (l *lines) has(word string) bool {
+func (l *lines) contains(word string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return strings.Contains(l.text.String(), word)
@@ -30,7 +30,7 @@ func (l *lines) all() string {
 	return l.text.String()
 }
 
-// rows are the lines, each with its first four columns: event, name, ready and status.
+// rows returns the first four columns of each line: event, name, ready and status.
 func (l *lines) rows() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

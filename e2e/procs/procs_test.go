@@ -1,6 +1,6 @@
-// Package procs tests podfall as people run it: the binary, its processes, real sockets,
-// real signals and kill -9. Each test has a cluster of its own in a directory of its
-// own, and takes it away whatever happens.
+// Package procs tests the podfall binary as users run it, with its processes, real sockets, real
+// signals and kill -9. Each test has its own cluster in its own directory, and removes it even if
+// it fails.
 package procs
 
 import (
@@ -28,41 +28,40 @@ var (
 	seed   = flag.Uint64("seed", 0, "what they are drawn from; 0 draws one")
 )
 
-// seeded is the seed that was asked for, or one that is drawn for this run, and says how the test
-// is given it again.
-func seeded(t *testing.T) uint64 {
+// testSeed returns the -seed, or draws one, and logs how to repeat the test.
+func testSeed(t *testing.T) uint64 {
 	t.Helper()
 	seed := *seed
-	if seed == 0 { // anew in each run that -count asks for
+	if seed == 0 { // drawn anew in each run of -count
 		seed = rand.Uint64()
 	}
 	t.Logf("go test ./procs -run '%s' -seed %d -rounds %d", t.Name(), seed, *rounds)
 	return seed
 }
 
-// How long things may take: that only bounds a failure, and a busy machine takes its time.
+// Timeouts only bound how long a failure takes; a busy machine may be slow.
 const (
-	patience     = 3 * time.Minute
-	commandLimit = 5 * time.Minute
-	// waits is the flag of podfall wait for that, in a cluster at the wall's pace.
-	waits = "--timeout=3m"
+	conditionTimeout = 3 * time.Minute
+	commandLimit     = 5 * time.Minute
+	// waitFlag is conditionTimeout as a flag of podfall wait, for a cluster at wall speed.
+	waitFlag = "--timeout=3m"
 )
 
-// podfall is the binary under test, built from this tree, and program this test's own where
-// every user of the machine can run it.
+// podfall is the tested binary, built from this tree. program is this test's own binary, at a path
+// that every user can execute.
 var podfall, program string
 
 func TestMain(m *testing.M) {
-	if len(os.Args) == 3 && os.Args[1] == beAServer {
-		os.Exit(serve(os.Args[2]))
+	if len(os.Args) == 3 && os.Args[1] == serverArgument {
+		os.Exit(runServer(os.Args[2]))
 	}
-	if len(os.Args) == 4 && os.Args[1] == beAWitness {
+	if len(os.Args) == 4 && os.Args[1] == recorderArgument {
 		code, _ := strconv.Atoi(os.Args[3])
-		os.Exit(witness(os.Args[2], code))
+		os.Exit(runRecorder(os.Args[2], code))
 	}
-	if len(os.Args) == 4 && os.Args[1] == beAHook {
+	if len(os.Args) == 4 && os.Args[1] == hookArgument {
 		took, _ := time.ParseDuration(os.Args[3])
-		os.Exit(hook(os.Args[2], took))
+		os.Exit(runHook(os.Args[2], took))
 	}
 	flag.Parse()
 	os.Exit(run(m))
@@ -76,7 +75,7 @@ func run(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	podfall, program = filepath.Join(dir, "podfall"), filepath.Join(dir, "program")
-	if err := publish(program); err != nil {
+	if err := copyExecutable(program); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -86,16 +85,16 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	if err := sideBySide(); err != nil {
+	if err := setParallel(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return m.Run()
 }
 
-// sideBySide lets more tests run at once than there are cores, unless -parallel says how
-// many: most of their time is waiting.
-func sideBySide() error {
+// setParallel lets more tests run at once than there are cores, unless -parallel is set, because
+// they mostly wait.
+func setParallel() error {
 	set := false
 	flag.Visit(func(f *flag.Flag) { set = set || f.Name == "test.parallel" })
 	if set {
@@ -104,7 +103,7 @@ func sideBySide() error {
 	return flag.Set("test.parallel", "5")
 }
 
-// cluster is one that `podfall up` has made.
+// cluster is a cluster started by `podfall up`.
 type cluster struct {
 	t    testing.TB
 	data string
@@ -114,15 +113,15 @@ type cluster struct {
 func up(t testing.TB, arguments ...string) *cluster {
 	t.Helper()
 	c := &cluster{t: t, data: filepath.Join(t.TempDir(), "c")}
-	t.Cleanup(c.end)
+	t.Cleanup(c.down)
 	c.must(append([]string{"up", "--detach"}, arguments...)...)
 	return c
 }
 
-// end takes the cluster away and checks that nothing of it is left.
-func (c *cluster) end() {
+// down stops the cluster and checks that no process is left.
+func (c *cluster) down() {
 	if c.t.Failed() {
-		c.logs()
+		c.printLogs()
 	}
 	if out := c.run("down"); out.code != 0 {
 		c.t.Errorf("down: %s", out.stderr)
@@ -132,8 +131,8 @@ func (c *cluster) end() {
 	}
 }
 
-// logs shows the end of what each process wrote.
-func (c *cluster) logs() {
+// printLogs prints the end of each process's log.
+func (c *cluster) printLogs() {
 	paths, _ := filepath.Glob(filepath.Join(c.data, "log", "*.log"))
 	for _, path := range paths {
 		data, err := os.ReadFile(path)
@@ -143,7 +142,7 @@ func (c *cluster) logs() {
 	}
 }
 
-// processes lists the pids whose command line names the cluster's directory.
+// processes returns the command lines that name the cluster's directory.
 func (c *cluster) processes() []string {
 	paths, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	var found []string
@@ -156,33 +155,33 @@ func (c *cluster) processes() []string {
 	return found
 }
 
-// result is what a command has printed, and its exit code.
+// result is the output and exit code of a command.
 type result struct {
 	stdout, stderr string
 	code           int
 }
 
-// run runs a podfall command about the cluster.
+// run runs a podfall command for the cluster.
 func (c *cluster) run(arguments ...string) result {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), commandLimit)
 	defer cancel()
-	return c.outcome(ctx, exec.CommandContext(ctx, podfall, append([]string{"--data", c.data}, arguments...)...))
+	return c.runExec(ctx, exec.CommandContext(ctx, podfall, append([]string{"--data", c.data}, arguments...)...))
 }
 
-// elsewhere is run for somebody who has the cluster's kubeconfig, and not its directory.
-func (c *cluster) elsewhere(arguments ...string) result {
+// runRemote is run with only the cluster's kubeconfig, without its directory.
+func (c *cluster) runRemote(arguments ...string) result {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), commandLimit)
 	defer cancel()
 	command := exec.CommandContext(ctx, podfall, arguments...)
 	command.Dir = c.t.TempDir()
 	command.Env = []string{"KUBECONFIG=" + filepath.Join(c.data, "kubeconfig")}
-	return c.outcome(ctx, command)
+	return c.runExec(ctx, command)
 }
 
-// outcome runs a command and is what came of it.
-func (c *cluster) outcome(ctx context.Context, command *exec.Cmd) result {
+// runExec runs a command and returns its result.
+func (c *cluster) runExec(ctx context.Context, command *exec.Cmd) result {
 	c.t.Helper()
 	arguments := command.Args[1:]
 	var stdout, stderr bytes.Buffer
@@ -197,7 +196,7 @@ func (c *cluster) outcome(ctx context.Context, command *exec.Cmd) result {
 	return result{stdout.String(), stderr.String(), command.ProcessState.ExitCode()}
 }
 
-// must is run for a command that has to succeed; it returns what was printed.
+// must is run for a command that must succeed; it returns standard output.
 func (c *cluster) must(arguments ...string) string {
 	c.t.Helper()
 	out := c.run(arguments...)
@@ -207,7 +206,7 @@ func (c *cluster) must(arguments ...string) string {
 	return out.stdout
 }
 
-// pid is that of a running process of the cluster; 0 when it does not run.
+// pid returns the PID of a running process of the cluster; 0 if it does not run.
 func (c *cluster) pid(name string) int {
 	c.t.Helper()
 	for _, process := range c.status() {
@@ -218,7 +217,7 @@ func (c *cluster) pid(name string) int {
 	return 0
 }
 
-// status is what the cluster says of its processes.
+// status returns the status of the cluster's processes.
 func (c *cluster) status() []layouts.Process {
 	c.t.Helper()
 	var status struct{ Processes []layouts.Process }
@@ -228,8 +227,8 @@ func (c *cluster) status() []layouts.Process {
 	return status.Processes
 }
 
-// kill is kill -9 of some processes of the cluster; it returns when they are gone, and the
-// cluster says so.
+// kill kills processes of the cluster with SIGKILL. It returns when they are gone and the cluster
+// reports it.
 func (c *cluster) kill(names ...string) {
 	c.t.Helper()
 	running := map[string]int{}
@@ -247,7 +246,7 @@ func (c *cluster) kill(names ...string) {
 		}
 	}
 	for _, name := range names {
-		eventually(c.t, name+" is dead", func() bool { return dead(running[name]) })
+		eventually(c.t, name+" is dead", func() bool { return hasExited(running[name]) })
 	}
 	eventually(c.t, fmt.Sprint(names, " are gone"), func() bool {
 		return !slices.ContainsFunc(c.status(), func(p layouts.Process) bool {
@@ -256,8 +255,8 @@ func (c *cluster) kill(names ...string) {
 	})
 }
 
-// dead reports whether a process has ended; nobody may have asked for its exit code yet.
-func dead(pid int) bool {
+// hasExited reports whether a process has exited, even if it was not reaped yet.
+func hasExited(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	_, state, _ := strings.Cut(string(stat), ") ")
 	return err != nil || strings.HasPrefix(state, "Z")
@@ -268,22 +267,22 @@ func eventually(t testing.TB, what string, condition func() bool) {
 	t.Helper()
 	ticker := time.NewTicker(20 * time.Millisecond)
 	defer ticker.Stop()
-	limit := time.NewTimer(patience)
+	limit := time.NewTimer(conditionTimeout)
 	defer limit.Stop()
 	for !condition() {
 		select {
 		case <-ticker.C:
 		case <-limit.C:
-			t.Fatalf("%v later it is still not so that %s", patience, what)
+			t.Fatalf("%v later it is still not so that %s", conditionTimeout, what)
 		}
 	}
 }
 
-// pod applies a pod with one container that follows the script, and waits until it runs.
-func (c *cluster) pod(name, script string, grace int) {
+// runPod applies a pod with one container that follows the script, and waits until it runs.
+func (c *cluster) runPod(name, script string, grace int) {
 	c.t.Helper()
 	c.apply(manifest(name, script, grace))
-	c.must("wait", "--for=condition=Ready", "pod/"+name, waits)
+	c.must("wait", "--for=condition=Ready", "pod/"+name, waitFlag)
 }
 
 func manifest(name, script string, grace int) string {
@@ -311,8 +310,8 @@ func (c *cluster) apply(manifest string) {
 	c.must("apply", "-f", path)
 }
 
-// watching starts `get pods -w` for the pod called web and returns its output when stop is called.
-func (c *cluster) watching() (stop func() []string) {
+// watchPod starts `get pods -w` for the pod web; stop ends it and returns its output.
+func (c *cluster) watchPod() (stop func() []string) {
 	const name = "web"
 	c.t.Helper()
 	command := exec.Command(podfall, "--data", c.data, "get", "pods", "--watch", "--output-watch-events", "--no-headers",
@@ -322,10 +321,10 @@ func (c *cluster) watching() (stop func() []string) {
 	if err := command.Start(); err != nil {
 		c.t.Fatal(err)
 	}
-	c.t.Cleanup(func() { _ = command.Process.Kill(); _ = command.Wait() }) // in vain when it was stopped
-	eventually(c.t, "the watch shows the pod", func() bool { return output.has(name) })
+	c.t.Cleanup(func() { _ = command.Process.Kill(); _ = command.Wait() }) // fails if it was stopped
+	eventually(c.t, "the watch shows the pod", func() bool { return output.contains(name) })
 	return func() []string {
-		eventually(c.t, "the watch shows DELETED", func() bool { return output.has("DELETED") })
+		eventually(c.t, "the watch shows DELETED", func() bool { return output.contains("DELETED") })
 		if err := command.Process.Signal(os.Interrupt); err != nil {
 			c.t.Fatal(err)
 		}
@@ -334,8 +333,8 @@ func (c *cluster) watching() (stop func() []string) {
 	}
 }
 
-// log is what a process has written.
-func (c *cluster) log(name string) string {
+// readLog returns the log of a process.
+func (c *cluster) readLog(name string) string {
 	c.t.Helper()
 	data, err := os.ReadFile(filepath.Join(c.data, "log", name+".log"))
 	if err != nil {

@@ -17,12 +17,11 @@ import (
 	"time"
 )
 
-// beAServer makes this test's binary a program for pods: an HTTP server that drains.
-const beAServer = "be-a-server"
+// serverArgument makes this test's binary a program for pods: an HTTP server that drains.
+const serverArgument = "be-a-server"
 
-// serve is that program. It writes down what happens to it, as a second witness: where it
-// listens, each signal, and its end.
-func serve(diary string) int {
+// runServer is that program. It records its address, each signal, and its end.
+func runServer(diary string) int {
 	file, err := os.OpenFile(diary, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -62,8 +61,8 @@ func serve(diary string) int {
 	return 0
 }
 
-// diary is what a program has written down, a word or two a line.
-func diary(t *testing.T, path string) []string {
+// readDiary returns the lines that a program has recorded.
+func readDiary(t *testing.T, path string) []string {
 	t.Helper()
 	data, err := os.ReadFile(path)
 	if err != nil && !os.IsNotExist(err) {
@@ -72,8 +71,8 @@ func diary(t *testing.T, path string) []string {
 	return strings.Split(strings.TrimSpace(string(data)), "\n")
 }
 
-// program applies a pod of real processes.
-func (c *cluster) program(name string, grace int, command ...string) {
+// applyProgram applies a pod of real processes.
+func (c *cluster) applyProgram(name string, grace int, command ...string) {
 	c.t.Helper()
 	quoted := make([]string, len(command))
 	for i, word := range command {
@@ -90,18 +89,18 @@ spec:
   containers:
   - {name: main, image: none, command: [%s]}
 `, name, grace, strings.Join(quoted, ", ")))
-	c.must("wait", "--for=condition=Ready", "pod/"+name, waits)
+	c.must("wait", "--for=condition=Ready", "pod/"+name, waitFlag)
 }
 
-// upWithPrograms is a cluster whose pods may run this test's binary and the shell.
+// upWithPrograms starts a cluster with pods that may run this test's binary and the shell.
 func upWithPrograms(t *testing.T, more ...string) (*cluster, string) {
 	t.Helper()
 	arguments := []string{"--nodes", "1", "--timing", "fastest", "--allow-exec", program, "--allow-exec", "/bin", "--i-am-in-a-container"}
 	return up(t, append(arguments, more...)...), program
 }
 
-// publish puts a copy of this test's binary where every user of the machine can run it.
-func publish(path string) error {
+// copyExecutable copies this test's binary to where every user of the machine can execute it.
+func copyExecutable(path string) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -113,11 +112,11 @@ func publish(path string) error {
 	if err := os.WriteFile(path, data, 0o700); err != nil {
 		return err
 	}
-	return errors.Join(os.Chmod(path, 0o755), os.Chmod(filepath.Dir(path), 0o755)) // whatever the umask is
+	return errors.Join(os.Chmod(path, 0o755), os.Chmod(filepath.Dir(path), 0o755)) // independent of the umask
 }
 
-// shared is a directory in which programs may write, whoever they run as.
-func shared(t testing.TB) string {
+// sharedDir returns a directory in which programs of any user may write.
+func sharedDir(t testing.TB) string {
 	t.Helper()
 	dir := t.TempDir()
 	if err := errors.Join(os.Chmod(filepath.Dir(dir), 0o755), os.Chmod(dir, 0o777)); err != nil {
@@ -126,18 +125,18 @@ func shared(t testing.TB) string {
 	return dir
 }
 
-// A server that drains: SIGTERM comes once, the request that is under way is answered, and
-// the exit is the program's own. It may be killed -9 around: runtime and kubelet start
-// again and find it.
+// TestProgramDrains runs a server that drains: SIGTERM arrives once, the request under way is
+// answered, and the exit code is the program's. Runtime and kubelet may be killed meanwhile; they
+// restart and find it.
 func TestProgramDrains(t *testing.T) {
 	t.Parallel()
 	c, self := upWithPrograms(t)
 	for _, restart := range [][]string{nil, {"runtime/node-1"}, {"runtime/node-1", "kubelet/node-1"}} {
-		path := filepath.Join(shared(t), "diary")
-		c.program("web", 30, self, beAServer, path)
+		path := filepath.Join(sharedDir(t), "diary")
+		c.applyProgram("web", 30, self, serverArgument, path)
 		var address string
 		eventually(t, "the server listens", func() bool {
-			_, found := fmt.Sscanf(diary(t, path)[0], "listens %s", &address)
+			_, found := fmt.Sscanf(readDiary(t, path)[0], "listens %s", &address)
 			return found == nil
 		})
 		if restart != nil {
@@ -146,8 +145,8 @@ func TestProgramDrains(t *testing.T) {
 		}
 		answer := make(chan string, 1)
 		go func() { answer <- get("http://" + address + "/slow") }()
-		eventually(t, "the request is under way", func() bool { return slices.Contains(diary(t, path), "request") })
-		stop := c.watching()
+		eventually(t, "the request is under way", func() bool { return slices.Contains(readDiary(t, path), "request") })
+		stop := c.watchPod()
 		c.must("delete", "pod", "web")
 		if got := <-answer; got != "answered\n" {
 			t.Errorf("after the kill of %v: the request that was under way was answered %q", restart, got)
@@ -157,7 +156,7 @@ func TestProgramDrains(t *testing.T) {
 			t.Errorf("after the kill of %v: the last row is %q", restart, last)
 		}
 		want := []string{"listens " + address, "request", "TERM", "exits"}
-		if got := diary(t, path); !slices.Equal(got, want) {
+		if got := readDiary(t, path); !slices.Equal(got, want) {
 			t.Errorf("after the kill of %v: the program saw %q, want %q", restart, got, want)
 		}
 	}
@@ -173,12 +172,12 @@ func get(url string) string {
 	return string(body)
 }
 
-// A program that ignores SIGTERM, with children in sessions of their own, is killed at the
-// end of its grace and not before, and nothing is left of it.
+// TestProgramIgnoresTerm: a program that ignores SIGTERM, with children in new sessions, is killed
+// at the end of its grace and not before, and no process is left.
 func TestProgramIgnoresTerm(t *testing.T) {
 	t.Parallel()
 	c, _ := upWithPrograms(t)
-	c.program("deaf", 2, "sh", "-c",
+	c.applyProgram("deaf", 2, "sh", "-c",
 		"trap '' TERM; (setsid sleep 1000 &); (setsid sh -c 'sleep 1000 & sleep 1000' &); echo ready; while :; do sleep 0.1; done")
 	deaf := func() int {
 		count := 0
@@ -202,28 +201,28 @@ func TestProgramIgnoresTerm(t *testing.T) {
 	}
 }
 
-// A cluster that is taken down while its runtime is dead leaves no program behind.
+// TestDownEndsPrograms: stopping a cluster whose runtime is dead leaves no program running.
 func TestDownEndsPrograms(t *testing.T) {
 	t.Parallel()
 	c, self := upWithPrograms(t)
-	path := filepath.Join(shared(t), "diary")
-	c.program("web", 30, self, beAServer, path)
-	eventually(t, "the server listens", func() bool { return strings.HasPrefix(diary(t, path)[0], "listens") })
+	path := filepath.Join(sharedDir(t), "diary")
+	c.applyProgram("web", 30, self, serverArgument, path)
+	eventually(t, "the server listens", func() bool { return strings.HasPrefix(readDiary(t, path)[0], "listens") })
 	c.kill("runtime/node-1")
-	if got := get("http://" + strings.TrimPrefix(diary(t, path)[0], "listens ") + "/"); got != "answered\n" {
+	if got := get("http://" + strings.TrimPrefix(readDiary(t, path)[0], "listens ") + "/"); got != "answered\n" {
 		t.Errorf("while the runtime is away the server answers %q", got)
 	}
 	c.must("down")
-	if got := get("http://" + strings.TrimPrefix(diary(t, path)[0], "listens ") + "/"); !strings.Contains(got, "refused") {
+	if got := get("http://" + strings.TrimPrefix(readDiary(t, path)[0], "listens ") + "/"); !strings.Contains(got, "refused") {
 		t.Errorf("after down the server answers %q", got)
 	}
 }
 
-// Nothing from a manifest runs that nobody has allowed.
+// TestProgramNotAllowed: programs of manifests that are not allowed do not run.
 func TestProgramNotAllowed(t *testing.T) {
 	t.Parallel()
 	c := up(t, "--nodes", "1", "--timing", "fastest")
-	path := filepath.Join(shared(t), "diary")
+	path := filepath.Join(sharedDir(t), "diary")
 	c.apply(fmt.Sprintf(`
 apiVersion: v1
 kind: Pod
@@ -234,7 +233,7 @@ spec:
   containers:
   - {name: main, image: none, command: [/bin/sh, -c, "echo ran > %s"]}
 `, path))
-	c.must("wait", "--for=jsonpath={.status.phase}=Failed", "pod/web", waits)
+	c.must("wait", "--for=jsonpath={.status.phase}=Failed", "pod/web", waitFlag)
 	state := c.must("get", "pod", "web", "-o", "jsonpath={.status.containerStatuses[0].state.terminated.message}")
 	if want := `program "/bin/sh" is not allowed: podfall runs no program of a manifest unless --allow-exec names it`; !strings.Contains(state, want) {
 		t.Errorf("the container says %q, want it to say %q", state, want)
@@ -244,8 +243,8 @@ spec:
 	}
 }
 
-// T19: root runs nothing from manifests, unless somebody says that the machine is nobody's;
-// who is not root may, and is told no lie about users.
+// TestT19RootRunsNoPrograms is T19: root runs no programs of manifests unless the machine is
+// declared a container. Other users may, and messages about users are true for them.
 func TestT19RootRunsNoPrograms(t *testing.T) {
 	t.Parallel()
 	c := &cluster{t: t, data: filepath.Join(t.TempDir(), "c")}

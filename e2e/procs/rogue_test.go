@@ -21,9 +21,8 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// TestT7CompromisedNode speaks with the key of a node whose kubelet is gone, over the bus: it
-// changes nothing but what is its own, reads nothing but what its pods refer to, and what the
-// other node says does not reach it.
+// TestT7CompromisedNode uses the key of a node without a kubelet on the bus. It can only change the
+// node's own objects and read what its pods refer to, and receives nothing from the other node.
 func TestT7CompromisedNode(t *testing.T) {
 	t.Parallel()
 	c := up(t, "--nodes", "2")
@@ -47,20 +46,20 @@ spec:
   nodeName: %[2]s
   containers: [{name: main, image: none, envFrom: [{secretRef: {name: %[1]s}}]}]
 `, name, node))
-		c.must("wait", "--for=condition=Ready", "pod/"+name, waits)
+		c.must("wait", "--for=condition=Ready", "pod/"+name, waitFlag)
 	}
 	admin := c.dial()
-	theirs := stored[*corev1.Pod](t, admin, pods("theirs"))
+	theirs := mustGet[*corev1.Pod](t, admin, pods("theirs"))
 	c.kill("kubelet/node-1")
-	before := begun(t, admin)
-	t.Run("calls", func(t *testing.T) { c.misbehaves(t, theirs) })
-	t.Run("subjects", func(t *testing.T) { c.listensIn(t) })
+	before := initialInventory(t, admin)
+	t.Run("calls", func(t *testing.T) { c.attackAsNode(t, theirs) })
+	t.Run("subjects", func(t *testing.T) { c.eavesdrop(t) })
 	c.must("up", "--detach")
-	c.unharmed(admin, before, c.pids())
+	c.wantUnharmed(admin, before, c.pids())
 }
 
-// stored is an object as the API has it.
-func stored[T kinds.Object](t *testing.T, api client, target podapi.Target) T {
+// mustGet reads an object from the API.
+func mustGet[T kinds.Object](t *testing.T, api client, target podapi.Target) T {
 	t.Helper()
 	obj, err := api.Get(t.Context(), target, metav1.GetOptions{})
 	if err != nil {
@@ -73,19 +72,19 @@ func stored[T kinds.Object](t *testing.T, api client, target podapi.Target) T {
 	return found
 }
 
-// object is where an object of a kind is.
-func object(resource, namespace, name string) podapi.Target {
+// targetOf returns the target of an object.
+func targetOf(resource, namespace, name string) podapi.Target {
 	kind, _ := kinds.ByResource(resource)
 	return podapi.Target{Kind: kind, Namespace: namespace, Name: name}
 }
 
-// misbehaves asks as node-1 for what is not its own, in every way that a client has.
-func (c *cluster) misbehaves(t *testing.T, theirs *corev1.Pod) {
+// attackAsNode requests as node-1, in every way that a client has, what does not belong to it.
+func (c *cluster) attackAsNode(t *testing.T, theirs *corev1.Pod) {
 	t.Helper()
 	ctx := t.Context()
 	rogue := c.asNode(t)
-	own := stored[*corev1.Pod](t, rogue, pods("mine"))
-	if _, err := rogue.Get(ctx, object("secrets", "default", "mine"), metav1.GetOptions{}); err != nil {
+	own := mustGet[*corev1.Pod](t, rogue, pods("mine"))
+	if _, err := rogue.Get(ctx, targetOf("secrets", "default", "mine"), metav1.GetOptions{}); err != nil {
 		t.Errorf("what its own pod refers to: %v", err)
 	}
 	status := func(pod *corev1.Pod, change func(*corev1.Pod)) error {
@@ -118,9 +117,9 @@ func (c *cluster) misbehaves(t *testing.T, theirs *corev1.Pod) {
 	for what, err := range map[string]error{
 		"read another's pod":    get(pods("theirs")),
 		"list all pods":         list(pods("")),
-		"list all secrets":      list(object("secrets", "default", "")),
-		"read another's secret": get(object("secrets", "default", "theirs")),
-		"write its own secret":  patch(object("secrets", "default", "mine"), `{"data":null}`),
+		"list all secrets":      list(targetOf("secrets", "default", "")),
+		"read another's secret": get(targetOf("secrets", "default", "theirs")),
+		"write its own secret":  patch(targetOf("secrets", "default", "mine"), `{"data":null}`),
 		"end another's pod":     remove(pods("theirs")),
 		"end all pods": func() error {
 			_, err := rogue.DeleteCollection(ctx, pods(""), metav1.DeleteOptions{}, metav1.ListOptions{})
@@ -134,18 +133,18 @@ func (c *cluster) misbehaves(t *testing.T, theirs *corev1.Pod) {
 		"create one that reads": create(func(p *corev1.Pod) {
 			p.Annotations, p.Spec.ImagePullSecrets = mirror, []corev1.LocalObjectReference{{Name: "theirs"}}
 		}),
-		"bind a pod":                c.subcreates(rogue, "pods", "theirs", "binding", &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: "node-1"}}),
-		"evict another's pod":       c.subcreates(rogue, "pods", "theirs", "eviction", &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: "theirs"}}),
-		"a token that nobody bound": c.subcreates(rogue, "serviceaccounts", "default", "token", &authenticationv1.TokenRequest{}),
-		"taint another node":        patch(object("nodes", "", "node-2"), `{"spec":{"unschedulable":true}}`),
-		"lift its own taints":       patch(object("nodes", "", "node-1"), `{"spec":{"taints":[{"key":"k","effect":"NoSchedule"}]}}`),
-		"remove another node":       remove(object("nodes", "", "node-2")),
-		"write another's lease":     patch(object("leases.coordination.k8s.io", "kube-node-lease", "node-2"), `{"spec":{"renewTime":null}}`),
+		"bind a pod":                c.createSub(rogue, "pods", "theirs", "binding", &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: "node-1"}}),
+		"evict another's pod":       c.createSub(rogue, "pods", "theirs", "eviction", &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: "theirs"}}),
+		"a token that nobody bound": c.createSub(rogue, "serviceaccounts", "default", "token", &authenticationv1.TokenRequest{}),
+		"taint another node":        patch(targetOf("nodes", "", "node-2"), `{"spec":{"unschedulable":true}}`),
+		"lift its own taints":       patch(targetOf("nodes", "", "node-1"), `{"spec":{"taints":[{"key":"k","effect":"NoSchedule"}]}}`),
+		"remove another node":       remove(targetOf("nodes", "", "node-2")),
+		"write another's lease":     patch(targetOf("leases.coordination.k8s.io", "kube-node-lease", "node-2"), `{"spec":{"renewTime":null}}`),
 		"make a lease of another name": func() error {
-			_, err := rogue.Create(ctx, object("leases.coordination.k8s.io", "kube-node-lease", ""), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-node-lease", Name: "node-3"}}, metav1.CreateOptions{})
+			_, err := rogue.Create(ctx, targetOf("leases.coordination.k8s.io", "kube-node-lease", ""), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-node-lease", Name: "node-3"}}, metav1.CreateOptions{})
 			return err
 		}(),
-		"list workloads": list(object("deployments.apps", "default", "")),
+		"list workloads": list(targetOf("deployments.apps", "default", "")),
 	} {
 		if !apierrors.IsForbidden(err) {
 			t.Errorf("%s: %v, want 403", what, err)
@@ -153,15 +152,15 @@ func (c *cluster) misbehaves(t *testing.T, theirs *corev1.Pod) {
 	}
 }
 
-// subcreates posts to a subresource in the namespace default.
-func (c *cluster) subcreates(as client, resource, name, subresource string, obj kinds.Object) error {
-	at := object(resource, "default", name)
+// createSub posts to a subresource in the namespace default.
+func (c *cluster) createSub(as client, resource, name, subresource string, obj kinds.Object) error {
+	at := targetOf(resource, "default", name)
 	at.Subresource = subresource
 	_, err := as.Create(c.t.Context(), at, obj, metav1.CreateOptions{})
 	return err
 }
 
-// asNode speaks as a new kubelet of node-1, at the door that is for its node.
+// asNode connects as a new kubelet of node-1, over its node's link.
 func (c *cluster) asNode(t *testing.T) client {
 	t.Helper()
 	layout, id := layouts.Layout{Root: c.data}, proto.Node("node-1")
@@ -181,26 +180,26 @@ func (c *cluster) asNode(t *testing.T) client {
 	return client{podapi.New(conn, podapi.Config{Boot: proto.NewBoot(time.Now(), [4]byte{1})})}
 }
 
-// listensIn says and hears on the bus what is others'.
-func (c *cluster) listensIn(t *testing.T) {
+// eavesdrop publishes and subscribes to other identities' subjects on the bus.
+func (c *cluster) eavesdrop(t *testing.T) {
 	t.Helper()
 	layout := layouts.Layout{Root: c.data}
 	addresses, err := layout.Addresses()
 	if err != nil {
 		t.Fatal(err)
 	}
-	data := call(proto.VerbDelete, "theirs").encoded(t)
-	rogue := func() *stranger { return intrude(t, addresses.Links["node-1"], layout.Keys(), proto.Node("node-1")) }
+	data := validCall(proto.VerbDelete, "theirs").encode(t)
+	rogue := func() *rawConn { return connectRaw(t, addresses.Links["node-1"], layout.Keys(), proto.Node("node-1")) }
 	for _, subject := range []string{
 		"api.node:node-2.delete.pods.default.theirs", "api.client:admin.delete.pods.default.theirs", "api.apiserver.delete.pods.default.theirs",
 		"watch.cluster.forged", "watch.node.node-2.forged", "r.node:node-2.apiserver.forged", "mgmt.fault", "$SYS.REQ.SERVER.PING",
 	} {
 		s := rogue()
-		s.expect(strings.ToLower("Permissions Violation"), func() error { return lower(s.nc.Publish(subject, data)) })
+		s.wantRefused(strings.ToLower("Permissions Violation"), func() error { return lower(s.nc.Publish(subject, data)) })
 	}
 	for _, subject := range []string{">", "api.>", "r.>", "r.node:node-2.>", "watch.>", "watch.cluster.*", "watch.node.node-2.>", "watch.node.*.*"} {
 		s := rogue()
-		s.expect(strings.ToLower("Permissions Violation"), func() error {
+		s.wantRefused(strings.ToLower("Permissions Violation"), func() error {
 			_, err := s.nc.SubscribeSync(subject)
 			return lower(err)
 		})

@@ -13,9 +13,9 @@ import (
 	layouts "github.com/podfall/podfall/cmd/podfall/cluster"
 )
 
-// TestT15SecretsStayWhereTheyBelong plants words in secrets and looks for them, and for the
-// cluster's own keys, where people look when they report a bug: in logs, in histories, in what
-// commands tell, and in what the machine says of processes.
+// TestT15SecretsStayWhereTheyBelong puts words into secrets. It looks for them, and for the
+// cluster's own keys, in what people attach to bug reports: logs, histories, command output, and
+// the machine's process information.
 func TestT15SecretsStayWhereTheyBelong(t *testing.T) {
 	t.Parallel()
 	const canary, encoded = "canary-in-the-mine", "Y2FuYXJ5LWluLXRoZS1taW5l"
@@ -38,11 +38,11 @@ spec:
     volumeMounts: [{name: creds, mountPath: /creds}]
   volumes: [{name: creds, secret: {secretName: creds}}]
 `, canary))
-	c.must("wait", "--for=condition=Ready", "pod/web", waits)
+	c.must("wait", "--for=condition=Ready", "pod/web", waitFlag)
 	c.must("patch", "secret", "creds", "-p", `{"stringData":{"password":"`+canary+`-2"}}`)
-	told := map[string]string{}
+	recorded := map[string]string{}
 	for _, command := range []string{"describe pod web", "get events -o yaml", "status -o json", "truth", "timeline pod/web"} {
-		told["podfall "+command] = c.run(strings.Fields(command)...).stdout
+		recorded["podfall "+command] = c.run(strings.Fields(command)...).stdout
 	}
 	c.must("delete", "pod", "web")
 	words := map[string]string{"the secret": canary, "the secret in base64": encoded}
@@ -62,14 +62,14 @@ spec:
 		}
 		words["the key "+filepath.Base(path)] = strings.TrimSpace(seed)
 	}
-	for name, text := range told {
-		absent(t, words, name, []byte(text))
+	for name, text := range recorded {
+		wantAbsent(t, words, name, []byte(text))
 	}
 	files := 0
 	for _, dir := range []string{"log", "history", "run"} {
 		err := filepath.WalkDir(filepath.Join(c.data, dir), func(path string, entry fs.DirEntry, err error) error {
 			if errors.Is(err, fs.ErrNotExist) {
-				return nil // it has been written, and renamed
+				return nil // the file was renamed meanwhile
 			}
 			if err != nil || !entry.Type().IsRegular() {
 				return err
@@ -78,7 +78,7 @@ spec:
 			if errors.Is(err, fs.ErrNotExist) {
 				return nil
 			}
-			absent(t, words, path, data)
+			wantAbsent(t, words, path, data)
 			files++
 			return err
 		})
@@ -95,13 +95,13 @@ spec:
 			if err != nil {
 				t.Errorf("%s: %v", process.Name, err)
 			}
-			absent(t, words, process.Name+"'s "+name, data)
+			wantAbsent(t, words, process.Name+"'s "+name, data)
 		}
 	}
 }
 
-// absent fails when one of the words is in a text.
-func absent(t *testing.T, words map[string]string, where string, text []byte) {
+// wantAbsent fails if one of the words is in text.
+func wantAbsent(t *testing.T, words map[string]string, where string, text []byte) {
 	t.Helper()
 	for what, word := range words {
 		if bytes.Contains(text, []byte(word)) {

@@ -14,10 +14,10 @@ import (
 	"github.com/podfall/podfall/services/runtime/procengine/shim"
 )
 
-// lived takes a pod of real programs whose specification is spec through its life, and
-// returns it as it was when it had ended. A finalizer keeps it until then. It is deleted once
-// its programs have written into their diaries that they begin: from then on they hear signals.
-func (c *cluster) lived(api client, name, spec string, diaries ...string) (*corev1.Pod, int64) {
+// runLifecycle runs and deletes a pod of real programs with the given spec, and returns its last
+// state. A finalizer keeps the pod until then. The delete waits until the programs' diaries have
+// begun, because only then do they handle signals.
+func (c *cluster) runLifecycle(api client, name, spec string, diaries ...string) (*corev1.Pod, int64) {
 	c.t.Helper()
 	c.apply(fmt.Sprintf(`
 apiVersion: v1
@@ -26,9 +26,9 @@ metadata: {name: %s, finalizers: [ex.io/x]}
 spec:
   runtimeClassName: process
 %s`, name, spec))
-	c.must("wait", "--for=condition=Ready", "pod/"+name, waits)
+	c.must("wait", "--for=condition=Ready", "pod/"+name, waitFlag)
 	for _, diary := range diaries {
-		eventually(c.t, diary+" tells of the beginning", func() bool { return (&subject{diary: diary}).when("begins") != nil })
+		eventually(c.t, diary+" tells of the beginning", func() bool { return (&subject{diary: diary}).timesOf("begins") != nil })
 	}
 	began := monotonic()
 	c.must("delete", "pod", name, "--wait=false")
@@ -43,8 +43,8 @@ spec:
 	return pod, began
 }
 
-// how says how a pod and its containers have ended.
-func how(pod *corev1.Pod) string {
+// describeExit describes how a pod and its containers ended.
+func describeExit(pod *corev1.Pod) string {
 	text := string(pod.Status.Phase)
 	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 		if ended := status.State.Terminated; ended != nil {
@@ -54,24 +54,24 @@ func how(pod *corev1.Pod) string {
 	return text
 }
 
-// records are what the shim of a pod's container says, by the container's name.
-func (c *cluster) records(pod *corev1.Pod, name string) []shim.Record {
+// shimRecords returns the shim's journal records of a container.
+func (c *cluster) shimRecords(pod *corev1.Pod, name string) []shim.Record {
 	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 		if status.Name == name {
 			_, id, _ := strings.Cut(status.ContainerID, "://")
-			return c.journal()[id]
+			return c.readJournal()[id]
 		}
 	}
 	return nil
 }
 
-// TestProgramsEnd has what stories tell of exit codes, with real programs (TD-092 to TD-094,
+// TestProgramsEnd checks exit codes with real programs, as the stories do (TD-092 to TD-094,
 // TD-099).
 func TestProgramsEnd(t *testing.T) {
 	t.Parallel()
 	c, _ := upWithPrograms(t)
-	api, dir := c.dial(), shared(t)
-	const short = 2 // of a program that is to be killed; one that ends by itself has time to
+	api, dir := c.dial(), sharedDir(t)
+	const short = 2 // grace of a program that is to be killed
 	spec := func(policy string, grace int, more, script string) string {
 		return fmt.Sprintf(`
   restartPolicy: %s
@@ -92,38 +92,38 @@ func TestProgramsEnd(t *testing.T) {
 		"td-092-always":     {spec("Always", short, "", sleep), "Failed main=137 Error"},
 		"td-092-on-failure": {spec("OnFailure", short, "", sleep), "Failed main=137 Error"},
 		"td-092-never":      {spec("Never", short, "", sleep), "Failed main=137 Error"},
-		"td-092-always-0":   {spec("Always", ample, "", clean), "Succeeded main=0 Completed"},
-		"td-092-failure-0":  {spec("OnFailure", ample, "", clean), "Succeeded main=0 Completed"},
-		"td-092-never-0":    {spec("Never", ample, "", clean), "Succeeded main=0 Completed"},
+		"td-092-always-0":   {spec("Always", longGrace, "", clean), "Succeeded main=0 Completed"},
+		"td-092-failure-0":  {spec("OnFailure", longGrace, "", clean), "Succeeded main=0 Completed"},
+		"td-092-never-0":    {spec("Never", longGrace, "", clean), "Succeeded main=0 Completed"},
 		"td-093":            {spec("Never", short, "", deaf), "Failed main=137 Error"},
-		"td-094":            {spec("Never", ample, "", "trap 'exit 3' TERM; "+loop), "Failed main=3 Error"},
+		"td-094":            {spec("Never", longGrace, "", "trap 'exit 3' TERM; "+loop), "Failed main=3 Error"},
 		"td-099": {
-			spec("Never", ample, "lifecycle: {stopSignal: SIGUSR1},", "trap 'exit 7' USR1; trap 'exit 9' TERM; "+loop),
+			spec("Never", longGrace, "lifecycle: {stopSignal: SIGUSR1},", "trap 'exit 7' USR1; trap 'exit 9' TERM; "+loop),
 			"Failed main=7 Error",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c, diary := &cluster{t: t, data: c.data}, filepath.Join(dir, name)
-			pod, _ := c.lived(api, name, strings.ReplaceAll(row.spec, "$0", diary), diary)
-			if got := how(pod); got != row.want {
+			pod, _ := c.runLifecycle(api, name, strings.ReplaceAll(row.spec, "$0", diary), diary)
+			if got := describeExit(pod); got != row.want {
 				t.Errorf("%q, want %q", got, row.want)
 			}
 		})
 	}
 }
 
-// TestProgramsAreStoppedInOrder has what stories tell of hooks and sidecars, with real
-// programs (TRC-03, 04 and 28).
+// TestProgramsAreStoppedInOrder checks hooks and sidecars with real programs, as the stories do
+// (TRC-03, 04 and 28).
 func TestProgramsAreStoppedInOrder(t *testing.T) {
 	t.Parallel()
 	c, self := upWithPrograms(t)
-	api, dir := c.dial(), shared(t)
+	api, dir := c.dial(), sharedDir(t)
 	witnessed := func(name string, code int) string {
-		return fmt.Sprintf("image: none, command: [%s, %s, %s, %q]", self, beAWitness, filepath.Join(dir, name), fmt.Sprint(code))
+		return fmt.Sprintf("image: none, command: [%s, %s, %s, %q]", self, recorderArgument, filepath.Join(dir, name), fmt.Sprint(code))
 	}
-	heard := func(name string) int64 {
-		instants := (&subject{diary: filepath.Join(dir, name)}).when("TERM")
+	received := func(name string) int64 {
+		instants := (&subject{diary: filepath.Join(dir, name)}).timesOf("TERM")
 		if len(instants) != 1 {
 			t.Fatalf("%s heard SIGTERM %d times", name, len(instants))
 		}
@@ -131,35 +131,35 @@ func TestProgramsAreStoppedInOrder(t *testing.T) {
 	}
 	after := func(began, instant int64) time.Duration { return time.Duration(instant - began) }
 
-	pod, began := c.lived(api, "trc-03", fmt.Sprintf(`
+	pod, began := c.runLifecycle(api, "trc-03", fmt.Sprintf(`
   restartPolicy: Never
   terminationGracePeriodSeconds: %d
   containers:
   - {name: main, lifecycle: {preStop: {sleep: {seconds: 3}}}, %s}
-`, ample, witnessed("trc-03", 0)), filepath.Join(dir, "trc-03"))
-	if got, told := how(pod), after(began, heard("trc-03")); got != "Succeeded main=0 Completed" || told < 3*time.Second {
-		t.Errorf("TRC-03: it ended as %q, and was told after %v, want after the 3 s of its hook", got, told)
+`, longGrace, witnessed("trc-03", 0)), filepath.Join(dir, "trc-03"))
+	if got, recorded := describeExit(pod), after(began, received("trc-03")); got != "Succeeded main=0 Completed" || recorded < 3*time.Second {
+		t.Errorf("TRC-03: it ended as %q, and was told after %v, want after the 3 s of its hook", got, recorded)
 	}
 
-	pod, began = c.lived(api, "trc-04", fmt.Sprintf(`
+	pod, began = c.runLifecycle(api, "trc-04", fmt.Sprintf(`
   restartPolicy: Never
   terminationGracePeriodSeconds: 3
   containers:
   - {name: main, lifecycle: {preStop: {exec: {command: [/bin/sleep, "1000"]}}}, %s}
 `, witnessed("trc-04", -1)), filepath.Join(dir, "trc-04"))
-	records := c.records(pod, "main")
-	sent, killed := asked(records, term), asked(records, kill)
-	if got := how(pod); got != "Failed main=137 Error" || len(sent) != 1 || after(began, sent[0]) < 3*time.Second ||
+	records := c.shimRecords(pod, "main")
+	sent, killed := timesBefore(records, isTerm), timesBefore(records, isKill)
+	if got := describeExit(pod); got != "Failed main=137 Error" || len(sent) != 1 || after(began, sent[0]) < 3*time.Second ||
 		len(killed) == 0 || after(sent[0], killed[0]) < 2*time.Second {
 		t.Errorf("TRC-04: it ended as %q, was sent SIGTERM at %v and killed at %v, from %d on: want it told after its grace of 3 s, and killed 2 s later",
 			got, sent, killed, began)
 	}
 	deaf := &subject{diary: filepath.Join(dir, "trc-04"), code: -1}
-	if told := deaf.when("TERM"); !deaf.unheard(records) && (len(told) != 1 || told[0] < sent[0]) { // it may have heard late, or never
-		t.Errorf("TRC-04: it was sent SIGTERM at %v, and heard it at %v", sent, told)
+	if recorded := deaf.timesOf("TERM"); !deaf.wasStarved(records) && (len(recorded) != 1 || recorded[0] < sent[0]) { // the signal may have been handled late, or never
+		t.Errorf("TRC-04: it was sent SIGTERM at %v, and heard it at %v", sent, recorded)
 	}
 
-	pod, _ = c.lived(api, "trc-28", fmt.Sprintf(`
+	pod, _ = c.runLifecycle(api, "trc-28", fmt.Sprintf(`
   restartPolicy: Never
   terminationGracePeriodSeconds: %d
   initContainers:
@@ -167,21 +167,21 @@ func TestProgramsAreStoppedInOrder(t *testing.T) {
   - {name: s2, restartPolicy: Always, %s}
   containers:
   - {name: main, %s}
-`, ample, witnessed("s1", 3), witnessed("s2", 4), witnessed("main", 0)), filepath.Join(dir, "s1"), filepath.Join(dir, "s2"), filepath.Join(dir, "main"))
-	if got := how(pod); got != "Succeeded s1=3 Error s2=4 Error main=0 Completed" {
+`, longGrace, witnessed("s1", 3), witnessed("s2", 4), witnessed("main", 0)), filepath.Join(dir, "s1"), filepath.Join(dir, "s2"), filepath.Join(dir, "main"))
+	if got := describeExit(pod); got != "Succeeded s1=3 Error s2=4 Error main=0 Completed" {
 		t.Errorf("TRC-28: it ended as %q", got)
 	}
-	if main, s2, s1 := heard("main"), heard("s2"), heard("s1"); main > s2 || s2 > s1 {
+	if main, s2, s1 := received("main"), received("s2"), received("s1"); main > s2 || s2 > s1 {
 		t.Errorf("TRC-28: main heard SIGTERM at %d, s2 at %d and s1 at %d, want them in this order", main, s2, s1)
 	}
 }
 
-// TestTRC25ProgramRefused has a program that its node has no processors for: it is never
-// started, and its pod goes at once.
+// TestTRC25ProgramRefused: a program that requests more CPU than its node has is never started, and
+// its pod goes at once.
 func TestTRC25ProgramRefused(t *testing.T) {
 	t.Parallel()
 	c, self := upWithPrograms(t)
-	path := filepath.Join(shared(t), "diary")
+	path := filepath.Join(sharedDir(t), "diary")
 	c.apply(fmt.Sprintf(`
 apiVersion: v1
 kind: Pod
@@ -191,12 +191,12 @@ spec:
   runtimeClassName: process
   containers:
   - {name: main, image: none, command: [%s, %s, %s], resources: {requests: {cpu: 100}}}
-`, self, beAServer, path))
-	c.must("wait", "--for=jsonpath={.status.reason}=OutOfcpu", "pod/web", waits)
-	stop := c.watching()
+`, self, serverArgument, path))
+	c.must("wait", "--for=jsonpath={.status.reason}=OutOfcpu", "pod/web", waitFlag)
+	stop := c.watchPod()
 	c.must("delete", "pod", "web")
-	check(t, stop(), "ADDED web 0/1 OutOfcpu", "MODIFIED web 0/1 OutOfcpu", "DELETED web 0/1 OutOfcpu")
-	if got := diary(t, path); len(got) > 1 || got[0] != "" {
+	wantRows(t, stop(), "ADDED web 0/1 OutOfcpu", "MODIFIED web 0/1 OutOfcpu", "DELETED web 0/1 OutOfcpu")
+	if got := readDiary(t, path); len(got) > 1 || got[0] != "" {
 		t.Errorf("it ran: %q", got)
 	}
 }

@@ -13,19 +13,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// step is an instant of a pod's life at which something is killed.
+// step is a point in a pod's lifecycle at which a process is killed.
 type step struct {
 	name string
-	// stopping means that it comes after the delete.
+	// stopping means that the step comes after the delete.
 	stopping bool
-	// reached reports whether it is there.
+	// reached reports whether the pod is at the step.
 	reached func(c *cluster, s *subject) bool
 }
 
-// did is a step that the node's runtime has logged about the pod.
-func did(what string) func(*cluster, *subject) bool {
+// runtimeLogged is a step that the node's runtime has logged for the pod.
+func runtimeLogged(what string) func(*cluster, *subject) bool {
 	return func(c *cluster, s *subject) bool {
-		for line := range strings.Lines(c.log("runtime-node-1")) {
+		for line := range strings.Lines(c.readLog("runtime-node-1")) {
 			if strings.Contains(line, what) && strings.Contains(line, "pod=default/"+s.name+" ") {
 				return true
 			}
@@ -34,39 +34,39 @@ func did(what string) func(*cluster, *subject) bool {
 	}
 }
 
-// says is a step that the program has written down.
-func says(what string) func(*cluster, *subject) bool {
-	return func(_ *cluster, s *subject) bool { return s.when(what) != nil }
+// programLogged is a step that the program has recorded.
+func programLogged(what string) func(*cluster, *subject) bool {
+	return func(_ *cluster, s *subject) bool { return s.timesOf(what) != nil }
 }
 
-func atOnce(*cluster, *subject) bool { return true }
+func immediately(*cluster, *subject) bool { return true }
 
-// steps are those of a pod of each engine.
+// steps returns the steps of a pod of each engine.
 func steps(engine string) []step {
 	common := []step{
-		{"created", false, atOnce},
-		{"the start is on record", false, did("container started")},
-		{"deleted", true, atOnce},
-		{"the signal is on record", true, did("signal sent")},
-		{"the exit is on record", true, did("container exited")},
+		{"created", false, immediately},
+		{"the start is on record", false, runtimeLogged("container started")},
+		{"deleted", true, immediately},
+		{"the signal is on record", true, runtimeLogged("signal sent")},
+		{"the exit is on record", true, runtimeLogged("container exited")},
 	}
 	if engine == "scripted" {
 		return common
 	}
 	return append(common,
-		step{"the program begins", false, says("begins")}, step{"the hook begins", true, says("hook")},
-		step{"the hook ends", true, says("hooked")}, step{"the program hears SIGTERM", true, says("TERM")},
+		step{"the program begins", false, programLogged("begins")}, step{"the hook begins", true, programLogged("hook")},
+		step{"the hook ends", true, programLogged("hooked")}, step{"the program hears SIGTERM", true, programLogged("TERM")},
 	)
 }
 
-// TestKilledAtEveryStep kills the runtime, the kubelet or both with kill -9 at every step of
-// a pod's start and stop. When they are back the pod runs, or goes; SIGTERM was heard once,
-// nothing began again after it, and nothing is left.
+// TestKilledAtEveryStep kills the runtime, the kubelet or both with SIGKILL at every step of a
+// pod's start and stop. After their restart the pod runs, or goes. SIGTERM arrives once, nothing
+// starts again after it, and nothing is left.
 func TestKilledAtEveryStep(t *testing.T) {
 	t.Parallel()
-	rng := rand.New(rand.NewPCG(seeded(t), 0))
+	rng := rand.New(rand.NewPCG(testSeed(t), 0))
 	c, _ := upWithPrograms(t)
-	api, dir, number := c.dial(), shared(t), 0
+	api, dir, number := c.dial(), sharedDir(t), 0
 	for _, engine := range []string{"process", "scripted"} {
 		for _, step := range steps(engine) {
 			choices := [][]string{{"runtime/node-1"}, {"kubelet/node-1"}, {"runtime/node-1", "kubelet/node-1"}}
@@ -76,8 +76,8 @@ func TestKilledAtEveryStep(t *testing.T) {
 			for _, victims := range choices {
 				number++
 				s := newSubject(rng, dir, number)
-				s.hook, s.code, s.grace = 200*time.Millisecond, max(s.code, 0), ample
-				c.survives(api, s, engine, step, victims)
+				s.hook, s.code, s.grace = 200*time.Millisecond, max(s.code, 0), longGrace
+				c.killAtStep(api, s, engine, step, victims)
 				if t.Failed() {
 					t.Fatalf("%s pod, %s, after kill -9 of %v", engine, step.name, victims)
 				}
@@ -86,8 +86,8 @@ func TestKilledAtEveryStep(t *testing.T) {
 	}
 }
 
-// survives takes one pod through its life, with a kill at one step of it.
-func (c *cluster) survives(api client, s *subject, engine string, step step, victims []string) {
+// killAtStep runs one pod's lifecycle, with a kill at one step.
+func (c *cluster) killAtStep(api client, s *subject, engine string, step step, victims []string) {
 	c.t.Helper()
 	crash := func(now bool) {
 		if now {
@@ -106,11 +106,11 @@ func (c *cluster) survives(api client, s *subject, engine string, step step, vic
 		c.t.Fatal(err)
 	}
 	crash(!step.stopping)
-	c.must("wait", "--for=condition=Ready", "pod/"+s.name, waits)
+	c.must("wait", "--for=condition=Ready", "pod/"+s.name, waitFlag)
 	if engine == "process" {
-		eventually(c.t, "the program begins", func() bool { return s.when("begins") != nil })
+		eventually(c.t, "the program begins", func() bool { return s.timesOf("begins") != nil })
 	}
-	begun := len(s.when("begins"))
+	begun := len(s.timesOf("begins"))
 	if _, err := api.Delete(c.t.Context(), pods(s.name), metav1.DeleteOptions{}); err != nil {
 		c.t.Fatal(err)
 	}
@@ -120,8 +120,8 @@ func (c *cluster) survives(api client, s *subject, engine string, step step, vic
 		return apierrors.IsNotFound(err)
 	})
 	if engine == "process" {
-		if heard, again := s.when("TERM"), s.when("begins"); len(heard) != 1 || len(again) != begun {
-			c.t.Errorf("it heard SIGTERM %d times, and began %d times, then %d", len(heard), begun, len(again))
+		if received, again := s.timesOf("TERM"), s.timesOf("begins"); len(received) != 1 || len(again) != begun {
+			c.t.Errorf("it heard SIGTERM %d times, and began %d times, then %d", len(received), begun, len(again))
 		}
 	}
 	paths, _ := filepath.Glob("/proc/[0-9]*/cmdline")

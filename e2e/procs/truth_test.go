@@ -15,9 +15,9 @@ import (
 	"github.com/podfall/podfall/internal/history"
 )
 
-// TestSplitBrain forces a pod of a StatefulSet away whose node is cut off. Why and truth show
-// what that means while it lasts, over the management connection; afterwards the window is
-// as long as the two runtimes' signal logs overlap, in what users were told as well.
+// TestSplitBrain force-deletes a StatefulSet's pod on a node that is cut off. While the split brain
+// lasts, why and truth show it over the management connection. Afterwards the reported window must
+// match the overlap of the two runtimes' signal logs.
 func TestSplitBrain(t *testing.T) {
 	c := up(t, "--nodes", "2", "--speed", "20")
 	data, err := os.ReadFile("../../examples/web.yaml")
@@ -49,12 +49,12 @@ func TestSplitBrain(t *testing.T) {
 	eventually(t, "the window is open, with both", func() bool {
 		for _, w := range look().Windows {
 			if w.Identity == "default/web-0" && w.Open() {
-				return w.Lives[0].UID == first && w.Lives[0].Node == node && w.Lives[1].Node != node && len(w.Lives[1].Containers) == 1
+				return w.Incarnations[0].UID == first && w.Incarnations[0].Node == node && w.Incarnations[1].Node != node && len(w.Incarnations[1].Containers) == 1
 			}
 		}
 		return false
 	})
-	eventually(t, "truth shows the orphan on the node that is cut off", func() bool { // if its runtime answers in time
+	eventually(t, "truth shows the orphan on the node that is cut off", func() bool { // requires its runtime to answer in time
 		for _, row := range look().Pods {
 			if row.UID == first && row.API == "gone" && row.Alive == 1 && row.Scripted == 1 && row.Node == node {
 				return true
@@ -72,27 +72,27 @@ func TestSplitBrain(t *testing.T) {
 		shown = w[0].Took
 		return true
 	})
-	var told history.Window
+	var recorded history.Window
 	eventually(t, "users have been told of it", func() bool {
-		log, err := history.Read(c.history())
+		log, err := history.Read(c.historyDir())
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, e := range log.Events {
 			if w, ok := e.Fact.(history.Window); ok && w.End != nil {
-				told = w
+				recorded = w
 			}
 		}
-		return told.End != nil
+		return recorded.End != nil
 	})
-	o := c.overlap(first)
-	if truth := o.ended.Sub(o.started).Seconds(); math.Abs(shown-truth) > 1 || !o.fits(told) {
-		t.Errorf("both were alive for %.3fs; shown %.3fs, told %+v, of %+v", truth, shown, told, o)
+	o := c.readOverlap(first)
+	if truth := o.ended.Sub(o.started).Seconds(); math.Abs(shown-truth) > 1 || !o.fits(recorded) {
+		t.Errorf("both were alive for %.3fs; shown %.3fs, told %+v, of %+v", truth, shown, recorded, o)
 	}
 }
 
-// TestSplitBrainOfPrograms has truth name the two processes that are alive under one
-// identity, the orphan's and its successor's, also after the orphan's runtime was killed.
+// TestSplitBrainOfPrograms: truth names the two live processes of one identity, the orphan's and
+// its successor's, even after the orphan's runtime was killed.
 func TestSplitBrainOfPrograms(t *testing.T) {
 	t.Parallel()
 	c, _ := upWithPrograms(t, "--nodes", "2")
@@ -122,7 +122,7 @@ spec:
 			t.Fatal(err)
 		}
 		for _, w := range truth.Windows {
-			pids = slices.Concat(pids, w.Lives[0].PIDs, w.Lives[1].PIDs)
+			pids = slices.Concat(pids, w.Incarnations[0].PIDs, w.Incarnations[1].PIDs)
 		}
 		return pids
 	}
@@ -144,15 +144,15 @@ spec:
 	c.must("delete", "statefulset", "web")
 }
 
-// TestFromElsewhere tells a deletion to somebody who has nothing but the kubeconfig: the node
-// that is cut off, which cannot say so to the API, tells it on the management connection. Each
-// answer says who is silent.
-func TestFromElsewhere(t *testing.T) {
+// TestTimelineWithKubeconfigOnly explains a deletion with only the kubeconfig. The node that is cut
+// off cannot report to the API, but answers on the management connection. Each answer says which
+// process is silent.
+func TestTimelineWithKubeconfigOnly(t *testing.T) {
 	t.Parallel()
 	c := up(t, "--nodes", "1", "--speed", "20")
 	c.apply("{apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {containers: [{name: main, image: none}]}}")
-	c.must("wait", "--for=condition=Ready", "pod/web", "--timeout=60m") // three minutes
-	if out := c.elsewhere("timeline", "pod/web"); out.code != 1 || !strings.Contains(out.stderr, "no deletion of pod \"web\"") || !strings.Contains(out.stderr, "kubelet/node-1") {
+	c.must("wait", "--for=condition=Ready", "pod/web", "--timeout=60m") // three wall minutes
+	if out := c.runRemote("timeline", "pod/web"); out.code != 1 || !strings.Contains(out.stderr, "no deletion of pod \"web\"") || !strings.Contains(out.stderr, "kubelet/node-1") {
 		t.Errorf("before: %+v", out)
 	}
 	c.must("cut", "node-1", "--direction", "from-node", "--for", "0s")
@@ -170,18 +170,18 @@ func TestFromElsewhere(t *testing.T) {
 		return out.code == 0
 	}
 	eventually(t, "the node that cannot speak tells its part", func() bool {
-		return tells(c.elsewhere("timeline", "pod/web"), append(whole, "Evidence: apiserver", "kubelet/node-1", "runtime/node-1")...)
+		return tells(c.runRemote("timeline", "pod/web"), append(whole, "Evidence: apiserver", "kubelet/node-1", "runtime/node-1")...)
 	})
 	eventually(t, "why says that the node has done its part", func() bool {
-		out := c.elsewhere("why", "pod/web")
+		out := c.runRemote("why", "pod/web")
 		return out.code == 3 && strings.Contains(out.stdout, "STK-07")
 	})
-	if out := c.elsewhere("get", "pod", "web"); out.code != 0 || !strings.Contains(out.stdout, "Terminating") {
+	if out := c.runRemote("get", "pod", "web"); out.code != 0 || !strings.Contains(out.stdout, "Terminating") {
 		t.Errorf("get says %+v", out)
 	}
 	c.must("crash", "runtime/node-1")
 	eventually(t, "with a runtime that is down its kubelet tells its part", func() bool {
-		out := c.elsewhere("timeline", "pod/web")
+		out := c.runRemote("timeline", "pod/web")
 		if strings.Contains(out.stdout, "SIGTERM") {
 			t.Fatalf("with a runtime that is down: %+v", out)
 		}
@@ -192,13 +192,13 @@ func TestFromElsewhere(t *testing.T) {
 	}
 	c.must("start", "runtime/node-1")
 	c.must("heal", "--all")
-	out := c.elsewhere("timeline", "pod/web", "-f")
-	for _, step := range append(whole, "the object is removed", "nothing of it is alive", "Evidence:") { // who is silent for a moment tells late
+	out := c.runRemote("timeline", "pod/web", "-f")
+	for _, step := range append(whole, "the object is removed", "nothing of it is alive", "Evidence:") { // a process that is silent for a moment reports late
 		if !tells(out, step) {
 			t.Errorf("to the end: %+v, want it to tell that %s", out, step)
 		}
 	}
-	for _, out := range []result{c.run("why", "pod/web"), c.elsewhere("why", "pod/web")} {
+	for _, out := range []result{c.run("why", "pod/web"), c.runRemote("why", "pod/web")} {
 		if out.code != 1 || !strings.Contains(out.stdout, "main exits with 0") || !strings.Contains(out.stderr, `(NotFound): pods "web" not found`) {
 			t.Errorf("why, of a pod that is gone: %+v, want its timeline and NotFound", out)
 		}
@@ -210,7 +210,7 @@ func TestFromElsewhere(t *testing.T) {
 	}
 }
 
-// truth is what podfall truth -o json says, as far as the test asks.
+// truth is the output of podfall truth -o json, as far as the test needs it.
 type truth struct {
 	Pods []struct {
 		Node, UID, API string
@@ -221,25 +221,25 @@ type truth struct {
 	Windows []windows.Window
 }
 
-// overlap is when the first incarnation of web-0 ran beside the second, by what runtimes and
-// kubelets wrote down, each when it had happened.
+// overlap is when the first incarnation of web-0 ran beside the second, according to the histories.
 type overlap struct {
-	// made and started are of the second's container, stopping, ended and removed of the first's.
+	// made and started belong to the second's container; stopping, ended and removed to the
+	// first's.
 	made, started, stopping, ended, removed time.Time
 }
 
-// fits reports whether a window that was told of is that. A machine that is busy writes late:
-// what has happened lies after what was written before. Of a container that is removed by the
-// time that somebody looks nobody knows when it ended.
+// fits reports whether a reported window matches. A busy machine records late: an event lies
+// between its record and the record before. If a container is removed before it is inspected, its
+// exit time is unknown.
 func (o overlap) fits(w history.Window) bool {
 	const rounded = time.Millisecond
 	within := func(at, from, to time.Time) bool { return !at.Before(from.Add(-rounded)) && !at.After(to.Add(rounded)) }
 	return within(w.Begin, o.made, o.started) && (within(*w.End, o.stopping, o.ended) || !o.removed.IsZero() && w.End.After(o.removed))
 }
 
-func (c *cluster) overlap(first string) (o overlap) {
+func (c *cluster) readOverlap(first string) (o overlap) {
 	c.t.Helper()
-	log, err := history.Read(c.history())
+	log, err := history.Read(c.historyDir())
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -265,4 +265,4 @@ func (c *cluster) overlap(first string) (o overlap) {
 	return o
 }
 
-func (c *cluster) history() string { return layouts.Layout{Root: c.data}.History() }
+func (c *cluster) historyDir() string { return layouts.Layout{Root: c.data}.History() }

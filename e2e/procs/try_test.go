@@ -37,7 +37,7 @@ func TestInterruptedTryLeavesNothing(t *testing.T) {
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "a pod is being deleted", func() bool { return output.has("$ podfall delete pod web") })
+	eventually(t, "a pod is being deleted", func() bool { return output.contains("$ podfall delete pod web") })
 	if err := command.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}

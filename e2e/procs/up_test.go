@@ -41,7 +41,7 @@ func TestInterruptedUpLeavesNothing(t *testing.T) {
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the cluster is ready", func() bool { return output.has("the cluster is ready") })
+	eventually(t, "the cluster is ready", func() bool { return output.contains("the cluster is ready") })
 	if err := command.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
@@ -50,8 +50,8 @@ func TestInterruptedUpLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestUpThatFailsHalfWay starts a cluster whose database is of another version: the bus
-// and the runtimes are up by then, and have to go.
+// TestUpThatFailsHalfWay starts a cluster with a database of another version: the bus and the
+// runtimes have started by then, and must be stopped.
 func TestUpThatFailsHalfWay(t *testing.T) {
 	t.Parallel()
 	c := up(t, "--nodes", "1")
@@ -88,7 +88,7 @@ func TestKubeletArguments(t *testing.T) {
 func TestSupervisorKilled(t *testing.T) {
 	t.Parallel()
 	c := up(t, "--nodes", "1")
-	c.pod("web", "ignores TERM", 30)
+	c.runPod("web", "ignores TERM", 30)
 	c.kill("supervisor")
 	c.must("get", "pod", "web")
 	c.must("up", "--detach", "--nodes", "1")
@@ -121,13 +121,14 @@ func TestCommandsWithoutACluster(t *testing.T) {
 	}
 }
 
-// TestClosedToOthers checks that files are the owner's alone and sockets loopback's.
+// TestClosedToOthers checks that files are readable by their owner only, and sockets are on
+// loopback.
 func TestClosedToOthers(t *testing.T) {
 	t.Parallel()
 	c := up(t, "--nodes", "1")
 	err := filepath.Walk(c.data, func(path string, info os.FileInfo, err error) error {
 		if os.IsNotExist(err) {
-			return nil // it has been written, and renamed
+			return nil // the file was renamed meanwhile
 		}
 		if err == nil && info.Mode().Perm()&0o077 != 0 {
 			t.Errorf("%s has mode %v", path, info.Mode())
@@ -145,7 +146,7 @@ func TestClosedToOthers(t *testing.T) {
 	}
 }
 
-// addresses are those that the cluster says it listens on.
+// addresses returns the listen addresses that the cluster reports.
 func addresses(t *testing.T, c *cluster) []string {
 	t.Helper()
 	var found []string

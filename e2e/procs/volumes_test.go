@@ -8,10 +8,10 @@ import (
 	"testing"
 )
 
-// reading is a program that tells what it finds in its volumes and in its environment,
-// each time that it changes, and leaves a word in its claim and in the machine's
-// directory. Where it has no mounts of its own it is told where they are.
-const reading = `
+// volumeReader is a program that prints its volumes and its environment whenever they change, and
+// writes a word into its claim and its hostPath. Without mounts of its own it gets their paths in
+// PODFALL_MOUNTS.
+const volumeReader = `
 at() {
   if [ -z "$PODFALL_MOUNTS" ]; then echo "$1"; return; fi
   echo "$PODFALL_MOUNTS" | while IFS== read -r inside outside; do [ "$inside" = "$1" ] && echo "$outside"; done
@@ -30,10 +30,10 @@ while :; do
 done
 `
 
-// readingPod is a pod that runs it.
-func readingPod(name, host string) string {
+// volumeReaderPod returns a pod that runs volumeReader.
+func volumeReaderPod(name, host string) string {
 	var script strings.Builder
-	for line := range strings.Lines(reading) {
+	for line := range strings.Lines(volumeReader) {
 		script.WriteString("      " + line)
 	}
 	return fmt.Sprintf(`
@@ -71,7 +71,7 @@ spec:
 `, name, host, script.String())
 }
 
-const readingNeeds = `
+const volumeReaderObjects = `
 apiVersion: v1
 kind: ConfigMap
 metadata: {name: conf}
@@ -93,22 +93,22 @@ metadata: {name: data}
 spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Mi}}}
 `
 
-// TestProgramReadsItsVolumes runs a real program that reads its config and its secret, sees
-// them change while the kubelet and the runtime are killed around it, and leaves what it
-// wrote to the pod after it. Without namespaces it is told where they are.
+// TestProgramReadsItsVolumes runs a real program that reads its config and its secret. It sees
+// their changes while the kubelet and the runtime are killed, and the next pod finds what it wrote.
+// Without namespaces it gets the paths of the volumes.
 func TestProgramReadsItsVolumes(t *testing.T) {
 	t.Parallel()
 	for _, isolation := range []string{"auto", "none"} {
-		t.Run("isolation="+isolation, func(t *testing.T) { readsItsVolumes(t, isolation) })
+		t.Run("isolation="+isolation, func(t *testing.T) { checkVolumes(t, isolation) })
 	}
 }
 
-func readsItsVolumes(t *testing.T, isolation string) {
+func checkVolumes(t *testing.T, isolation string) {
 	t.Helper()
-	host := shared(t)
+	host := sharedDir(t)
 	c, _ := upWithPrograms(t, "--host-path-root", host, "--isolation", isolation)
-	c.apply(readingNeeds)
-	c.apply(readingPod("one", host))
+	c.apply(volumeReaderObjects)
+	c.apply(volumeReaderPod("one", host))
 	says := func(pod, want string) {
 		t.Helper()
 		eventually(t, pod+" says "+want, func() bool {
@@ -128,7 +128,7 @@ func readsItsVolumes(t *testing.T, isolation string) {
 		t.Errorf("in the machine's directory: %q %v", data, err)
 	}
 	c.must("delete", "pod", "one")
-	c.apply(readingPod("two", host))
+	c.apply(volumeReaderPod("two", host))
 	says("two", "left by one")
 	c.must("delete", "pod", "two")
 	eventually(t, "nothing is left of them on the node", func() bool {

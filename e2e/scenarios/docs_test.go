@@ -25,9 +25,9 @@ that is busy ` + "`--late 5s`" + ` gives what is to happen within a time five se
 their format is that of package [analysis/scenario](../analysis/scenario/scenario.go).
 `
 
-// TestDocs: the page about the scenarios says what the files say.
+// TestDocs checks that docs/scenarios.md matches the files.
 func TestDocs(t *testing.T) {
-	stories := all(t)
+	stories := loadAll(t)
 	var text strings.Builder
 	text.WriteString(head)
 	for _, part := range []struct{ prefix, title string }{
@@ -37,7 +37,7 @@ func TestDocs(t *testing.T) {
 		fmt.Fprintf(&text, "\n## %s\n\n| scenario | what happens | `podfall why` names |\n|---|---|---|\n", part.title)
 		for _, name := range slices.Sorted(maps.Keys(stories)) {
 			if strings.HasPrefix(name, part.prefix) {
-				text.WriteString(row(stories[name]))
+				text.WriteString(tableRow(stories[name]))
 			}
 		}
 	}
@@ -55,8 +55,8 @@ func TestDocs(t *testing.T) {
 	}
 }
 
-// row is a scenario in the table.
-func row(story scenario.Scenario) string {
+// tableRow returns a scenario's row.
+func tableRow(story scenario.Scenario) string {
 	var named []string
 	for _, step := range story.Steps {
 		if step.Expect == nil || step.Expect.Why == nil {
@@ -73,9 +73,10 @@ func row(story scenario.Scenario) string {
 		strings.ToUpper(story.Name), story.Name, story.Title, about, strings.ToUpper(strings.Join(named, ", ")))
 }
 
-// TestEveryCauseHasItsScenario counts the files against the catalogue of causes and hazards.
+// TestEveryCauseHasItsScenario checks that there is a file for each cause and hazard of the
+// catalogue.
 func TestEveryCauseHasItsScenario(t *testing.T) {
-	stories := all(t)
+	stories := loadAll(t)
 	for prefix, last := range map[string]int{"stk": 34, "haz": 15} {
 		for number := 1; number <= last; number++ {
 			if name := fmt.Sprintf("%s-%02d", prefix, number); stories[name].Name == "" {

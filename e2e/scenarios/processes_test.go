@@ -12,18 +12,18 @@ import (
 	"testing"
 )
 
-// pace is how many times as fast as the wall a scenario is played. At the usual sixty a
-// machine that is busy with other tests for a tenth of a second is late by six. At this one a
-// node is lost only if the machine stands still for some eight seconds.
-const pace = 5
+// defaultSpeed is the clock speed of a scenario. At the command's default of 60, a machine that is
+// busy with other tests for a tenth of a second is late by six. At this speed a node is lost only
+// if the machine stalls for some eight seconds.
+const defaultSpeed = 5
 
-// late is how late the machine may make what is to happen within a time: that only bounds a
-// failure. How long it takes exactly is what TestScenarios looks at.
+// late is how late the machine may make what is expected within a time. It only limits how long a
+// failure takes. TestScenarios checks exact durations.
 const late = "1m"
 
-// slower are the paces of scenarios that hold the machine to more than the others do: there
-// a process has so many seconds of the cluster to do something in.
-func slower() map[string]float64 {
+// slowSpeeds returns the speeds of scenarios with short deadlines: a process must do something
+// within the given number of cluster seconds.
+func slowSpeeds() map[string]float64 {
 	return map[string]float64{
 		"haz-06": 1, // 8 s between a SIGKILL and an exit
 		"haz-14": 1, // 20 s for a pod to go and another to run, before a request arrives late
@@ -35,20 +35,20 @@ func slower() map[string]float64 {
 	}
 }
 
-// TestOverProcesses plays every scenario with `podfall run`: each in a cluster of processes.
+// TestOverProcesses runs every scenario with `podfall run`, each in a cluster of processes.
 func TestOverProcesses(t *testing.T) {
 	paces := map[float64][]string{}
-	for name := range all(t) {
-		own, known := slower()[name]
+	for name := range loadAll(t) {
+		own, known := slowSpeeds()[name]
 		if !known {
-			own = pace
+			own = defaultSpeed
 		}
 		paces[own] = append(paces[own], name)
 	}
 	var running sync.WaitGroup
 	for own, names := range paces {
 		running.Go(func() {
-			for name, why := range overProcesses(t, own, names) {
+			for name, why := range runOverProcesses(t, own, names) {
 				t.Errorf("%s at pace %v: %s", name, own, why)
 			}
 		})
@@ -56,15 +56,15 @@ func TestOverProcesses(t *testing.T) {
 	running.Wait()
 }
 
-// overProcesses plays scenarios at a pace, some at the same time. It returns what became of
-// those that did not go as told, by name.
-func overProcesses(t *testing.T, pace float64, names []string) map[string]string {
+// runOverProcesses runs scenarios at a speed, several concurrently. It returns the failures by
+// name.
+func runOverProcesses(t *testing.T, pace float64, names []string) map[string]string {
 	slices.Sort(names)
 	const program = "../../bin/podfall"
 	report := filepath.Join(t.TempDir(), "junit.xml")
 	arguments := []string{"run", "--parallel", "8", "--speed", fmt.Sprint(pace), "--late", late, "--junit", report}
 	for _, name := range names {
-		arguments = append(arguments, filepath.Join(dir, name+".yaml"))
+		arguments = append(arguments, filepath.Join(scenarioDir, name+".yaml"))
 	}
 	output, failed := exec.CommandContext(t.Context(), program, arguments...).CombinedOutput()
 	var suite struct {

@@ -11,13 +11,13 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// dir is where the scenarios are.
-const dir = "../../chaos/scenarios"
+// scenarioDir is the directory of the scenario files.
+const scenarioDir = "../../chaos/scenarios"
 
-// all reads every scenario, by its name.
-func all(t *testing.T) map[string]scenario.Scenario {
+// loadAll parses every scenario, by name.
+func loadAll(t *testing.T) map[string]scenario.Scenario {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
+	files, err := filepath.Glob(filepath.Join(scenarioDir, "*.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,25 +39,25 @@ func all(t *testing.T) map[string]scenario.Scenario {
 	return stories
 }
 
-func play(t *testing.T, story scenario.Scenario, harmless bool) (report scenario.Report) {
+func runScenario(t *testing.T, story scenario.Scenario, harmless bool) (report scenario.Report) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		compat, err := proto.CompatFor("")
 		if err != nil {
 			t.Fatal(err)
 		}
-		report = scenario.Play(t.Context(), story, scenario.Config{
-			World: newWorld(t, story.Cluster), Compat: compat, Harmless: harmless,
+		report = scenario.Run(t.Context(), story, scenario.Config{
+			Cluster: newEnvironment(t, story.Cluster), Compat: compat, Harmless: harmless,
 		})
 	})
 	return report
 }
 
 func TestScenarios(t *testing.T) {
-	for name, story := range all(t) {
+	for name, story := range loadAll(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			report := play(t, story, false)
+			report := runScenario(t, story, false)
 			if report.Err != nil {
 				t.Errorf("after %s: %v", report.Took, report.Err)
 			}
@@ -65,14 +65,14 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
-// TestNothingBroken plays each scenario with nothing broken: what it shows must be its
-// fault's doing.
-func TestNothingBroken(t *testing.T) {
-	for name, story := range all(t) {
+// TestWithoutFaults runs each scenario without faults. It must fail, because its outcome must be
+// caused by the fault.
+func TestWithoutFaults(t *testing.T) {
+	for name, story := range loadAll(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if report := play(t, story, true); report.Err == nil {
-				t.Errorf("goes as told with nothing broken: it shows nothing")
+			if report := runScenario(t, story, true); report.Err == nil {
+				t.Errorf("it succeeds without faults: it shows nothing")
 			}
 		})
 	}

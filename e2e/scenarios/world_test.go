@@ -1,5 +1,5 @@
-// Package scenarios plays every file of chaos/scenarios in virtual time, and once more with
-// nothing broken, which must not go as told.
+// Package scenarios runs every file of chaos/scenarios in virtual time, and once more without
+// faults, which must fail.
 package scenarios
 
 import (
@@ -30,24 +30,24 @@ import (
 	"github.com/podfall/podfall/services/kubelet"
 )
 
-// world is a cluster in a bubble that a scenario can break.
-type world struct {
+// environment is a cluster in a bubble that a scenario can inject faults into.
+type environment struct {
 	*podapi.Client
 	parts *inprocess.Cluster
 	nodes []string
-	// faults are those that the client itself suffers.
+	// faults are injected into the client itself.
 	faults *fault.Table
-	// server is the apiserver's clock, which a fault can set wrong.
-	server *clock.Movement
-	face   clock.Face
+	// serverClock is the apiserver's clock, which a fault can set wrong.
+	serverClock *clock.Driver
+	schedule    clock.Schedule
 }
 
-var errCannot = errors.New("cannot be had in one process")
+var errUnsupported = errors.New("cannot be had in one process")
 
-// newWorld starts the cluster that a scenario needs.
-func newWorld(t *testing.T, needs scenario.Cluster) *world {
+// newEnvironment starts the cluster that a scenario needs.
+func newEnvironment(t *testing.T, needs scenario.Requirements) *environment {
 	t.Helper()
-	w := &world{nodes: []string{"node-1"}}
+	w := &environment{nodes: []string{"node-1"}}
 	for i := 2; i <= needs.Nodes; i++ {
 		w.nodes = append(w.nodes, fmt.Sprintf("node-%d", i))
 	}
@@ -55,12 +55,12 @@ func newWorld(t *testing.T, needs scenario.Cluster) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if w.face, err = clock.NewFace(clock.Clock{}.Now(), 1); err != nil {
+	if w.schedule, err = clock.NewSchedule(clock.Clock{}.Now(), 1); err != nil {
 		t.Fatal(err)
 	}
-	w.server = clock.NewMovement(w.face)
+	w.serverClock = clock.NewDriver(w.schedule)
 	cfg := inprocess.Config{
-		Clocks: inprocess.Clocks{Wrong: map[string]clock.Clock{"apiserver": w.server.Clock()}},
+		Clocks: inprocess.Clocks{Skewed: map[string]clock.Clock{"apiserver": w.serverClock.Clock()}},
 		Dir:    t.TempDir(), Nodes: w.nodes, Compat: compat, Boot: newBoot, Log: slog.New(slog.DiscardHandler),
 		Kubelet: func(string) kubelet.Config { return kubelet.Config{Timing: kubelet.Default()} },
 		Ended:   func(name string, err error) { t.Errorf("%s has ended by itself: %v", name, err) },
@@ -69,7 +69,7 @@ func newWorld(t *testing.T, needs scenario.Cluster) *world {
 	if w.parts, err = inprocess.New(t.Context(), cfg); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { keptPromises(t, cfg.Dir) }) // when all has been closed
+	t.Cleanup(func() { checkInvariants(t, cfg.Dir) }) // after everything is closed
 	t.Cleanup(w.parts.Close)
 	parts := []string{"apiserver", "controllers"}
 	for _, node := range w.nodes {
@@ -96,85 +96,85 @@ func newBoot(string) proto.Boot {
 	return proto.NewBoot(clock.Clock{}.Now(), entropy)
 }
 
-// Break implements scenario.Breaker.
-func (w *world) Break(_ context.Context, what scenario.Break) error {
+// Break implements scenario.FaultInjector.
+func (w *environment) Break(_ context.Context, what scenario.Break) error {
 	switch {
 	case what.Cut != nil:
 		return w.cut(*what.Cut)
 	case what.Fault != nil:
 		added, err := fault.New(what.Fault.Name, what.Fault.Spec, clock.Clock{}.Now())
 		if err == nil {
-			w.breaks(append(w.parts.Broken(), added)...)
+			w.setFaults(append(w.parts.Faults(), added)...)
 		}
 		return err
 	case what.Crash != "":
 		return w.parts.Stop(what.Crash)
 	}
-	return fmt.Errorf("%+v: %w", what, errCannot)
+	return fmt.Errorf("%+v: %w", what, errUnsupported)
 }
 
-// breaks makes faults all that is broken, for the parts and for the client.
-func (w *world) breaks(faults ...fault.Fault) {
-	w.parts.Break(faults...)
+// setFaults replaces all faults, in the parts and in the client.
+func (w *environment) setFaults(faults ...fault.Fault) {
+	w.parts.SetFaults(faults...)
 	w.faults.Set(faults)
-	w.server.Right()
+	w.serverClock.ClearSkew()
 	for _, f := range faults {
 		if skew, err := time.ParseDuration(f.Spec.Effect.Value); f.Spec.Point == fault.ClockSkew && err == nil {
-			w.server.Mislead(clock.Error{Since: f.Since, Ahead: skew})
+			w.serverClock.SetSkew(clock.Skew{Since: f.Since, Offset: skew})
 		}
 	}
 }
 
-func (w *world) cut(spec partition.Spec) error {
-	cut, err := partition.New(strings.Join(spec.Parties, "."), spec, w.parts.Parties(), clock.Clock{}.Now())
+func (w *environment) cut(spec partition.Spec) error {
+	cut, err := partition.New(strings.Join(spec.Members, "."), spec, w.parts.Members(), clock.Clock{}.Now())
 	if err == nil {
-		w.parts.Cut(append(w.parts.Cuts(), cut)...)
+		w.parts.SetCuts(append(w.parts.Cuts(), cut)...)
 	}
 	return err
 }
 
-// Mend implements scenario.Breaker.
-func (w *world) Mend(ctx context.Context, what scenario.Mend) error {
+// Mend implements scenario.FaultInjector.
+func (w *environment) Mend(ctx context.Context, what scenario.Mend) error {
 	switch {
 	case len(what.Heal) > 0:
 		return w.heal(ctx, what.Heal)
 	case what.Clear != "":
-		left := w.parts.Broken()
-		w.breaks(slices.DeleteFunc(left, func(f fault.Fault) bool { return f.Name == what.Clear })...)
+		left := w.parts.Faults()
+		w.setFaults(slices.DeleteFunc(left, func(f fault.Fault) bool { return f.Name == what.Clear })...)
 		return nil
 	case what.Start != "":
 		return w.parts.Start(ctx, what.Start)
 	}
-	return fmt.Errorf("%+v: %w", what, errCannot)
+	return fmt.Errorf("%+v: %w", what, errUnsupported)
 }
 
-func (w *world) heal(ctx context.Context, parties []string) error {
-	for _, party := range parties {
-		w.parts.Cut(slices.DeleteFunc(w.parts.Cuts(), func(cut partition.Cut) bool {
-			return slices.Contains(cut.Spec.Off(w.parts.Parties()), party)
+func (w *environment) heal(ctx context.Context, members []string) error {
+	for _, member := range members {
+		w.parts.SetCuts(slices.DeleteFunc(w.parts.Cuts(), func(cut partition.Cut) bool {
+			return slices.Contains(cut.Spec.CutOff(w.parts.Members()), member)
 		})...)
-		if err := w.parts.Await(ctx, party); err != nil {
+		if err := w.parts.AwaitConnected(ctx, member); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// Why implements scenario.Witness.
-func (w *world) Why(ctx context.Context, t podapi.Target) ([]string, error) {
+// Why implements scenario.Observer.
+func (w *environment) Why(ctx context.Context, t podapi.Target) ([]string, error) {
 	report, err := gather.Observer{API: w, Ask: gather.JSON(w.parts.Inspect)}.Why(ctx, t)
 	return report.IDs(), err
 }
 
-// Alive implements scenario.Witness. It asks the runtimes, and where one is down, what all
-// have written down.
-func (w *world) Alive(ctx context.Context, uid types.UID) (int, error) {
+// CountRunning implements scenario.Observer. It asks the runtimes. If a runtime is down, it counts from
+// the histories instead.
+func (w *environment) CountRunning(ctx context.Context, uid types.UID) (int, error) {
 	running := 0
 	for _, node := range w.nodes {
 		containers, err := w.containers(ctx, node)
 		if err != nil {
 			log, err := history.Read(w.parts.History())
-			return log.Alive(uid), err
+			return log.CountRunning(uid), err
 		}
 		for _, c := range containers {
 			if c.GetLabels()["io.kubernetes.pod.uid"] == string(uid) && c.GetState() == proto.ContainerState_CONTAINER_STATE_RUNNING {
@@ -185,9 +185,9 @@ func (w *world) Alive(ctx context.Context, uid types.UID) (int, error) {
 	return running, nil
 }
 
-func (w *world) containers(ctx context.Context, node string) ([]*proto.Container, error) {
+func (w *environment) containers(ctx context.Context, node string) ([]*proto.Container, error) {
 	open := func() (net.Conn, error) { return w.parts.NodeBus(node) }
-	// Not as a kubelet: a second one would fence the first.
+	// Not as a kubelet: its newer boot would displace the first kubelet.
 	conn, err := bus.Dial(ctx, bus.Config{Identity: proto.Client("observer"), InProcess: open})
 	if err != nil {
 		return nil, err
@@ -196,8 +196,8 @@ func (w *world) containers(ctx context.Context, node string) ([]*proto.Container
 	return runtimeapi.NewClient(conn, clock.Clock{}).ListContainers(ctx, "")
 }
 
-// Signals implements scenario.Witness.
-func (w *world) Signals(_ context.Context, uid types.UID) ([]history.Event, error) {
+// Signals implements scenario.Observer.
+func (w *environment) Signals(_ context.Context, uid types.UID) ([]history.Event, error) {
 	log, err := history.Read(w.parts.History())
-	return log.Signals(uid), err
+	return log.SignalsTo(uid), err
 }

@@ -102,7 +102,7 @@ func (a *acting) Note(cause string, fact history.Fact) {
 	}, p.clock)
 }
 
-func (a *acting) Shows(at time.Time) time.Time { return a.process.clock.Read(at) }
+func (a *acting) Shows(at time.Time) time.Time { return a.process.clock.ApplySkew(at) }
 
 func (a *acting) Clock() clock.Clock { return a.process.clock }
 
@@ -132,3 +132,26 @@ func (w *World) answer(c *call, in Answered) {
 	}
 	w.push(&event{at: w.Now() + fate.Delay, to: silence.to, number: silence.number, input: in, about: silence.about})
 }
+
+// noOut does nothing: what a process is left with that has crashed.
+type noOut struct{}
+
+func (noOut) Send(string, any) {}
+
+func (noOut) Publish(string, string, any) {}
+
+func (noOut) Subscribe(string) {}
+
+func (noOut) Call(string, string, any, time.Duration) CallID { return 0 }
+
+func (noOut) Answer(CallID, any, error) {}
+
+func (noOut) Wake(string, time.Time) {}
+
+func (noOut) Shows(at time.Time) time.Time { return at }
+
+func (noOut) Clock() clock.Clock { return clock.Clock{} }
+
+func (noOut) Persist(string, any) {}
+
+func (noOut) Note(string, history.Fact) {}

@@ -132,7 +132,7 @@ func (p *apiserverProcess) Step(now time.Time, in Input, out Out) {
 			p.written(now)
 			return
 		case wakeBeat:
-			p.inline.Beat(unended())
+			p.inline.PublishHeartbeats(unended())
 			out.Wake(wakeBeat, now.Add(Heartbeat))
 		}
 	case Message, Answered:
@@ -147,7 +147,7 @@ func (p *apiserverProcess) begin(now time.Time, in Boot, out Out) {
 	if err != nil {
 		panic(fmt.Sprintf("sim: %v", err)) // the default release is always there
 	}
-	recorder, err := history.Open(history.Config{Process: APIServer, Boot: in.Boot, Clock: out.Clock(), Listen: p.hear})
+	recorder, err := history.Open(history.Config{Process: APIServer, Boot: in.Boot, Clock: out.Clock(), OnEvent: p.hear})
 	if err != nil {
 		panic(fmt.Sprintf("sim: %v", err)) // it writes no file
 	}
@@ -193,7 +193,7 @@ func (p *apiserverProcess) called(in Called) {
 	}
 	parts, err := p.inline.Call(unended(), request.Subject, request.Envelope)
 	p.waiting = append(p.waiting, saying{call: in.Call, parts: parts, err: err})
-	p.inline.Tell(unended())
+	p.inline.PublishPending(unended())
 }
 
 // unended is the context of what only the world ends.

@@ -23,8 +23,8 @@ func scriptOf(request *proto.CreateContainerRequest, created time.Time) (simengi
 		return app.script(), nil
 	}
 	script, err := simengine.Parse(request.GetScript())
-	if app.Fails > 0 && script.Own != nil {
-		script.Own = app.script().Own
+	if app.Fails > 0 && script.OwnExit != nil {
+		script.OwnExit = app.script().OwnExit
 	}
 	return script, err
 }
@@ -48,7 +48,7 @@ func (a App) script() simengine.Script {
 		script.OnTerm = exit(a.Stops)
 	}
 	if a.Runs > 0 {
-		script.Own = exit(a.Runs)
+		script.OwnExit = exit(a.Runs)
 	}
 	return script
 }

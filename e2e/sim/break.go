@@ -20,7 +20,7 @@ const BreakPoint What = "break"
 func faultOf(deed Deed, i int, now time.Time) fault.Fault {
 	point, kind, _ := strings.Cut(deed.Ways, " ")
 	f, err := fault.New(fmt.Sprintf("%s-%d", strings.ReplaceAll(point, ".", "-"), i), fault.Spec{
-		Point: fault.Point(point), Where: fault.About{Node: deed.Name},
+		Point: fault.Point(point), Where: fault.Attributes{Node: deed.Name},
 		Effect: fault.Effect{Kind: fault.Kind(kind)}, Duration: metav1.Duration{Duration: deed.For},
 	}, now)
 	if err != nil {
@@ -35,7 +35,7 @@ func (c *cluster) breakPoint(deed Deed, i int) history.Trouble {
 	f := faultOf(deed, i, c.now)
 	faults := []fault.Fault{f}
 	for _, old := range c.kernels[deed.Name].faults.Faults() {
-		if !old.Over(c.now) {
+		if !old.Expired(c.now) {
 			faults = append(faults, old)
 		}
 	}

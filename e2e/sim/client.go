@@ -54,6 +54,8 @@ type Ask struct {
 	Patch     []byte
 	// Options are the verb's: metav1.CreateOptions and so on; nil for the zero value.
 	Options interface{ Marshal() ([]byte, error) }
+	// Limit is how long the request may take, if that is less than the client's; 0 is no limit.
+	Limit time.Duration
 	// Fact is noted with the operation as its cause, before it is sent; nil for none.
 	Fact history.Fact
 }
@@ -105,6 +107,9 @@ func (c *Client) Do(now time.Time, out Out, ask Ask, then Then) error {
 	limit := c.Limit
 	if limit <= 0 {
 		limit = defaultLimit
+	}
+	if ask.Limit > 0 {
+		limit = min(limit, ask.Limit)
 	}
 	c.asked++
 	operation := string(c.Boot) + "." + strconv.FormatUint(c.asked, 10)

@@ -27,7 +27,7 @@ const DeleteAhead What = "delete pods ready ahead of"
 // skewOf is the product's fault that a deed is, from now on.
 func skewOf(deed Deed, i int, now time.Time) fault.Fault {
 	f, err := fault.New(fmt.Sprintf("clock-skew-%d", i), fault.Spec{
-		Point: fault.ClockSkew, Where: fault.About{Process: deed.Name},
+		Point: fault.ClockSkew, Where: fault.Attributes{Process: deed.Name},
 		Effect: fault.Effect{Kind: fault.Value, Value: deed.Ways}, Duration: metav1.Duration{Duration: deed.For},
 	}, now)
 	if err != nil {
@@ -69,17 +69,17 @@ func (c *cluster) misleads() {
 
 // misled is a clock, and what is wrong with it.
 type misled struct {
-	movement *clock.Movement
+	movement *clock.Driver
 	faults   []fault.Fault
 }
 
 // mislead gives a process a clock that can be set wrong.
 func (w *World) mislead(name string) *misled {
-	face, err := clock.NewFace(w.start, 1)
+	face, err := clock.NewSchedule(w.start, 1)
 	if err != nil {
 		panic("sim: " + err.Error()) // a mistake in the simulator
 	}
-	its := &misled{movement: clock.NewMovement(face)}
+	its := &misled{movement: clock.NewDriver(face)}
 	w.processes[name].clock = its.movement.Clock()
 	return its
 }
@@ -88,14 +88,14 @@ func (w *World) mislead(name string) *misled {
 func (m *misled) set(faults []fault.Fault) {
 	m.faults = faults
 	if len(faults) == 0 {
-		m.movement.Right()
+		m.movement.ClearSkew()
 		return
 	}
-	ahead, rate, err := fault.Skew(faults[0].Spec.Effect.Value)
+	ahead, rate, err := fault.ParseSkew(faults[0].Spec.Effect.Value)
 	if err != nil {
 		panic("sim: " + err.Error()) // it was checked
 	}
-	m.movement.Mislead(clock.Error{Since: faults[0].Since, Ahead: ahead, Rate: rate})
+	m.movement.SetSkew(clock.Skew{Since: faults[0].Since, Offset: ahead, Rate: rate})
 }
 
 // clockPause is between two such faults.

@@ -63,7 +63,7 @@ func owners[T kinds.Object](c *controllers, look string, of *copyOf[T], selector
 			}
 			return all
 		},
-		Look: func(key view.Key, after time.Duration) { c.lookAfter(look, name(key), after) },
+		Enqueue: func(key view.Key, after time.Duration) { c.lookAfter(look, name(key), after) },
 	}
 }
 
@@ -97,7 +97,7 @@ type claims struct {
 func claimsOfReplicaSet(set *appsv1.ReplicaSet) claims {
 	return claims{
 		controller: "replicaset-controller", resource: "replicasets.apps", owner: set, kind: kindOfOwner(lookReplicaSet),
-		selector: set.Spec.Selector, fits: func(pod *corev1.Pod) bool { return !workload.Finished(pod) },
+		selector: set.Spec.Selector, fits: func(pod *corev1.Pod) bool { return !workload.IsFinished(pod) },
 	}
 }
 
@@ -156,7 +156,7 @@ func claimFrom[T kinds.Object](c *controllers, by claims, there []T, then func([
 	}
 	one := all(len(orphans)+len(strangers), func(failed error) { then(mine, failed) })
 	for _, obj := range strangers {
-		c.patch(by.controller, obj, control.Disowning(obj, by.owner.GetUID(), by.finalizers), func(got Got) { one(lest(control.Ownerless, got.Err)) })
+		c.patch(by.controller, obj, control.DisownPatch(obj, by.owner.GetUID(), by.finalizers), func(got Got) { one(lest(control.IsOwnerless, got.Err)) })
 	}
 	if len(orphans) == 0 {
 		return
@@ -167,7 +167,7 @@ func claimFrom[T kinds.Object](c *controllers, by claims, there []T, then func([
 				one(lest(apierrors.IsNotFound, err))
 				continue
 			}
-			c.patch(by.controller, obj, control.Adoption(by.owner, by.kind, obj, by.finalizers), func(got Got) {
+			c.patch(by.controller, obj, control.AdoptionPatch(by.owner, by.kind, obj, by.finalizers), func(got Got) {
 				if adopted, is := got.Object.(T); is && got.Err == nil {
 					mine = append(mine, adopted)
 				}
@@ -187,7 +187,7 @@ func (by claims) mayHave(obj kinds.Object) bool {
 func (c *controllers) mayAdopt(by claims, then func(error)) {
 	c.write(by.controller, Ask{Verb: proto.VerbGet, Target: targetOf(by.resource, by.owner, "")}, nil, func(got Got) {
 		if fresh, is := got.Object.(kinds.Object); is && got.Err == nil {
-			got.Err = control.MayAdopt(by.owner, fresh)
+			got.Err = control.CheckAdoption(by.owner, fresh)
 		}
 		then(got.Err)
 	})

@@ -34,7 +34,7 @@ func (c *controllers) newCronJobs() *copyOf[*batchv1.CronJob] {
 
 // madeJobChanged has the CronJob looked at that a Job is of.
 func (c *controllers) madeJobChanged(its *batchv1.Job) {
-	if maker := cronjob.Maker(its); maker != "" {
+	if maker := cronjob.OwnerName(its); maker != "" {
 		c.look(lookCronJob, name{its.Namespace, maker})
 	}
 }
@@ -51,8 +51,8 @@ func (c *controllers) syncCronJob(key string, of name) {
 			mine = append(mine, made)
 		}
 	}
-	done, v := c.begun(key), c.jobs.told.ViewOf(its, mine)
-	unseen := v.Unseen()
+	done, v := c.begun(key), c.jobs.told.NewView(its, mine)
+	unseen := v.UnseenActive()
 	one := all(len(unseen), func(failed error) {
 		if failed != nil {
 			done(failed)
@@ -64,7 +64,7 @@ func (c *controllers) syncCronJob(key string, of name) {
 		target := podapi.Target{Kind: kindOfResource("jobs.batch"), Namespace: its.Namespace, Name: ref.Name}
 		c.write(cronJobController, Ask{Verb: proto.VerbGet, Target: target}, nil, func(got Got) {
 			found, _ := got.Object.(*batchv1.Job)
-			one(v.Learn(ref, found, got.Err))
+			one(v.RecordLookup(ref, found, got.Err))
 		})
 	}
 }
@@ -75,11 +75,11 @@ func (c *controllers) runCronJob(v cronjob.View, done func(error)) {
 	its, plan := v.CronJob, cronjob.Decide(v, c.shown())
 	finish := func(failed error) {
 		if failed != nil {
-			plan.Status, plan.Again = plan.Seen, 0
+			plan.Status, plan.RequeueAfter = plan.StatusIfFailed, 0
 		}
 		c.storeCronJob(v, plan.Status, func(err error) {
-			if err == nil && plan.Again > 0 {
-				c.lookAfter(lookCronJob, nameOf(its), plan.Again)
+			if err == nil && plan.RequeueAfter > 0 {
+				c.lookAfter(lookCronJob, nameOf(its), plan.RequeueAfter)
 			}
 			done(errors.Join(failed, err))
 		})
@@ -91,10 +91,10 @@ func (c *controllers) runCronJob(v cronjob.View, done func(error)) {
 		}
 		c.makeJob(its, plan.Create, func(made *batchv1.Job, err error) {
 			if made != nil {
-				plan.Status = cronjob.Started(plan.Status, made)
+				plan.Status = cronjob.WithActive(plan.Status, made)
 			}
 			if err == nil {
-				c.jobs.told.Handled(its, plan.Status)
+				c.jobs.told.RecordHandled(its, plan.Status)
 			}
 			finish(err)
 		})
@@ -109,7 +109,7 @@ func (c *controllers) dismiss(jobs []*batchv1.Job, then func(error)) {
 			PropagationPolicy: new(metav1.DeletePropagationBackground), Preconditions: &metav1.Preconditions{UID: &its.UID},
 		}
 		c.write(cronJobController, Ask{Verb: proto.VerbDelete, Target: targetOf("jobs.batch", its, ""), Options: options}, its, func(got Got) {
-			one(lest(control.Gone, got.Err))
+			one(lest(control.IsGone, got.Err))
 		})
 	}
 }
@@ -122,7 +122,7 @@ func (c *controllers) makeJob(by *batchv1.CronJob, wanted *batchv1.Job, then fun
 		switch {
 		case got.Err == nil:
 			then(made, nil)
-		case control.Closing(got.Err):
+		case control.IsNamespaceTerminating(got.Err):
 			then(nil, nil)
 		case !apierrors.IsAlreadyExists(got.Err):
 			then(nil, got.Err)
@@ -133,7 +133,7 @@ func (c *controllers) makeJob(by *batchv1.CronJob, wanted *batchv1.Job, then fun
 					then(nil, got.Err)
 					return
 				}
-				runs, err := cronjob.Runs(by, before)
+				runs, err := cronjob.IsUnfinishedJobOf(by, before)
 				if !runs {
 					before = nil
 				}
@@ -145,7 +145,7 @@ func (c *controllers) makeJob(by *batchv1.CronJob, wanted *batchv1.Job, then fun
 
 // storeCronJob stores a status that says something new.
 func (c *controllers) storeCronJob(v cronjob.View, status batchv1.CronJobStatus, then func(error)) {
-	if kinds.Equal(v.Said, status) {
+	if kinds.Equal(v.StoredStatus, status) {
 		then(nil)
 		return
 	}
@@ -154,7 +154,7 @@ func (c *controllers) storeCronJob(v cronjob.View, status batchv1.CronJobStatus,
 	changed.Status = status
 	c.write(cronJobController, updating(cronJobsResource, changed, "status"), its, func(got Got) {
 		if stored, is := got.Object.(*batchv1.CronJob); is && got.Err == nil {
-			c.jobs.told.Stored(stored)
+			c.jobs.told.RecordStored(stored)
 		}
 		then(got.Err)
 	})

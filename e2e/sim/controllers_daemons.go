@@ -16,7 +16,7 @@ import (
 type daemons struct {
 	sets     *copyOf[*appsv1.DaemonSet]
 	expected *workload.Expectations
-	failures *daemonset.Failures
+	failures *daemonset.FailureBackoff
 }
 
 const (
@@ -25,20 +25,20 @@ const (
 )
 
 func (c *controllers) newDaemons() daemons {
-	return daemons{sets: newCopy(c.daemonSetChanged), expected: workload.NewExpectations(), failures: daemonset.NewFailures()}
+	return daemons{sets: newCopy(c.daemonSetChanged), expected: workload.NewExpectations(), failures: daemonset.NewFailureBackoff()}
 }
 
 func (c *controllers) daemonSetChanged(old, now *appsv1.DaemonSet) {
 	if now == nil {
-		c.ofDaemonSets().Gone(old)
+		c.ofDaemonSets().OwnerDeleted(old)
 		return
 	}
-	c.ofDaemonSets().Changed(now)
+	c.ofDaemonSets().OwnerChanged(now)
 }
 
 // daemonNodeChanged has all sets looked at when there is another node to choose from.
 func (c *controllers) daemonNodeChanged(old, now *corev1.Node) {
-	if !daemonset.Another(old, now) {
+	if !daemonset.AffectsPlacement(old, now) {
 		return
 	}
 	for _, set := range c.daemons.sets.all() {
@@ -57,7 +57,7 @@ func (c *controllers) syncDaemonSet(key string, of name) {
 	}
 	v := daemonset.View{
 		Set: set, Hash: workload.TemplateHash(&set.Spec.Template, nil), Stale: c.stale(lookDaemonSet, c.daemons.expected, set),
-		Hold: func(node string) time.Duration { return c.daemons.failures.Hold(set.UID, node, c.now) },
+		FailedPodDelay: func(node string) time.Duration { return c.daemons.failures.Remaining(set.UID, node, c.now) },
 	}
 	done := c.begun(key)
 	c.claim(claimsOfDaemonSet(set), func(pods []*corev1.Pod, err error) {
@@ -74,14 +74,14 @@ func (c *controllers) syncDaemonSet(key string, of name) {
 func (c *controllers) keepDaemons(v daemonset.View, done func(error)) {
 	set, plan := v.Set, daemonset.Decide(v, c.shown())
 	for _, node := range plan.Failed {
-		c.daemons.failures.More(set.UID, node, c.now)
+		c.daemons.failures.Increase(set.UID, node, c.now)
 	}
-	if plan.Again > 0 {
-		c.lookAfter(lookDaemonSet, nameOf(set), plan.Again)
+	if plan.RequeueAfter > 0 {
+		c.lookAfter(lookDaemonSet, nameOf(set), plan.RequeueAfter)
 	}
 	create := make([]*corev1.Pod, 0, len(plan.Create))
 	for _, node := range plan.Create {
-		create = append(create, daemonset.PodFor(set, node, v.Hash))
+		create = append(create, daemonset.NewPod(set, node, v.Hash))
 	}
 	by := maker{controller: daemonController, expected: c.daemons.expected, owner: set}
 	c.act(by, create, plan.Delete, func(_ int, failed error) {

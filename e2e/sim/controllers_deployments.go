@@ -28,10 +28,10 @@ func (c *controllers) newRollouts() *copyOf[*appsv1.Deployment] {
 }
 
 // ofDeployments has Deployments looked at, as the product has them.
-func (c *controllers) ofDeployments() deployment.Watch {
-	return deployment.Watch{
-		Get: func(key view.Key) (*appsv1.Deployment, bool) { return c.rollouts.get(name(key)) },
-		In: func(namespace string) (all []*appsv1.Deployment) {
+func (c *controllers) ofDeployments() deployment.ChangeHandler {
+	return deployment.ChangeHandler{
+		Deployment: func(key view.Key) (*appsv1.Deployment, bool) { return c.rollouts.get(name(key)) },
+		DeploymentsIn: func(namespace string) (all []*appsv1.Deployment) {
 			for _, its := range c.rollouts.all() {
 				if its.Namespace == namespace {
 					all = append(all, its)
@@ -39,8 +39,8 @@ func (c *controllers) ofDeployments() deployment.Watch {
 			}
 			return all
 		},
-		Set:  func(key view.Key) (*appsv1.ReplicaSet, bool) { return c.replicas.get(name(key)) },
-		Look: func(key view.Key) { c.look(lookDeployment, name(key)) },
+		ReplicaSet: func(key view.Key) (*appsv1.ReplicaSet, bool) { return c.replicas.get(name(key)) },
+		Enqueue:    func(key view.Key) { c.look(lookDeployment, name(key)) },
 	}
 }
 
@@ -75,13 +75,13 @@ func (c *controllers) rollOut(v deployment.View, done func(error)) {
 		made, is := got.Object.(*appsv1.ReplicaSet)
 		switch {
 		case got.Err == nil && is:
-			c.rollOut(deployment.Made(v, made, c.shown()), done)
+			c.rollOut(deployment.AfterCreate(v, made, c.shown()), done)
 		case apierrors.IsAlreadyExists(got.Err):
 			c.taken(v, plan.Create, done)
-		case control.Closing(got.Err):
+		case control.IsNamespaceTerminating(got.Err):
 			done(got.Err)
 		default:
-			stored, _ := deployment.Refused(v, plan.Create, got.Err, c.shown())
+			stored, _ := deployment.AfterCreateFailed(v, plan.Create, got.Err, c.shown())
 			c.storeRollout(v.Deployment, stored, func(error) { done(got.Err) })
 		}
 	})
@@ -94,18 +94,18 @@ func (c *controllers) taken(v deployment.View, set *appsv1.ReplicaSet, done func
 		switch {
 		case got.Err != nil || !is:
 			done(got.Err)
-		case deployment.Its(v.Deployment, there):
-			c.rollOut(deployment.Made(v, there, c.shown()), done)
+		case deployment.IsNewSetOf(v.Deployment, there):
+			c.rollOut(deployment.AfterCreate(v, there, c.shown()), done)
 		default:
-			c.storeRollout(v.Deployment, deployment.Collided(v.Deployment), done)
+			c.storeRollout(v.Deployment, deployment.WithCollision(v.Deployment), done)
 		}
 	})
 }
 
 // carryOut stores what a plan says, one after the other, and the status last.
 func (c *controllers) carryOut(its *appsv1.Deployment, plan deployment.Plan, done func(error)) {
-	if plan.Rewrite != nil {
-		c.write(deploymentController, updating(deploymentsResource, plan.Rewrite, ""), its, func(got Got) { done(got.Err) })
+	if plan.RolledBack != nil {
+		c.write(deploymentController, updating(deploymentsResource, plan.RolledBack, ""), its, func(got Got) { done(got.Err) })
 		return
 	}
 	var next func(error)
@@ -122,14 +122,14 @@ func (c *controllers) carryOut(its *appsv1.Deployment, plan deployment.Plan, don
 			plan.Delete = plan.Delete[1:]
 			options := &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &set.UID}}
 			ask := Ask{Verb: proto.VerbDelete, Target: targetOf(setsResource, set, ""), Options: options}
-			c.write(deploymentController, ask, set, func(got Got) { next(lest(control.Gone, got.Err)) })
+			c.write(deploymentController, ask, set, func(got Got) { next(lest(control.IsGone, got.Err)) })
 		case plan.Store != nil:
 			stored := plan.Store
 			plan.Store = nil
 			c.storeRollout(its, stored, next)
 		default:
-			if plan.Again > 0 {
-				c.lookAfter(lookDeployment, nameOf(its), plan.Again)
+			if plan.RequeueAfter > 0 {
+				c.lookAfter(lookDeployment, nameOf(its), plan.RequeueAfter)
 			}
 			done(nil)
 		}

@@ -44,8 +44,8 @@ type disks struct {
 
 // ownDisks are what the API has answered writes with that the views may not show yet.
 type ownDisks struct {
-	nodes       attachdetach.Written[corev1.Node, *corev1.Node]
-	attachments attachdetach.Written[storagev1.VolumeAttachment, *storagev1.VolumeAttachment]
+	nodes       attachdetach.Overlay[corev1.Node, *corev1.Node]
+	attachments attachdetach.Overlay[storagev1.VolumeAttachment, *storagev1.VolumeAttachment]
 }
 
 func (c *controllers) newDisks() disks {
@@ -56,9 +56,9 @@ func (c *controllers) newDisks() disks {
 }
 
 func (c *controllers) attachmentChanged(old, now *storagev1.VolumeAttachment) {
-	c.disks.own.attachments.Shown(old, now)
+	c.disks.own.attachments.Observe(old, now)
 	c.out.Wake(lookAttach, c.now)
-	if now != nil && attachdetach.Work(now) != "" {
+	if now != nil && attachdetach.DriverWork(now) != "" {
 		c.look(lookDriver, nameOf(now))
 	}
 }
@@ -71,13 +71,13 @@ func (c *controllers) diskPodChanged(old, now *corev1.Pod) {
 }
 
 func (c *controllers) diskNodeChanged(old, now *corev1.Node) {
-	c.disks.own.nodes.Shown(old, now)
+	c.disks.own.nodes.Observe(old, now)
 	if now == nil {
 		c.disks.departed[old.Name] = old
 	} else {
 		delete(c.disks.departed, now.Name)
 	}
-	if attachdetach.Concerns(old, now) {
+	if attachdetach.AffectsAttachments(old, now) {
 		c.out.Wake(lookAttach, c.now)
 	}
 }
@@ -101,12 +101,12 @@ func (c *controllers) attached() attachdetach.View {
 		},
 		Volume: func(called string) (*corev1.PersistentVolume, bool) { return c.disks.volumes.get(name{"", called}) },
 	}
-	attachments := c.disks.own.attachments.Over(c.disks.attachments.all, c.now)
+	attachments := c.disks.own.attachments.Merge(c.disks.attachments.all, c.now)
 	looked := attachdetach.View{
 		Uses: attachdetach.UsesOf(c.pods.all(), find), Attachments: attachments, Volumes: attachdetach.VolumesOf(attachments, find),
-		Nodes: map[string]*corev1.Node{}, Departed: maps.Clone(c.disks.departed), Unused: c.disks.unused,
+		Nodes: map[string]*corev1.Node{}, DeletedNodes: maps.Clone(c.disks.departed), Unused: c.disks.unused,
 	}
-	for _, node := range c.disks.own.nodes.Over(c.nodes.all, c.now) {
+	for _, node := range c.disks.own.nodes.Merge(c.nodes.all, c.now) {
 		looked.Nodes[node.Name] = node
 	}
 	return looked
@@ -163,10 +163,10 @@ func (c *controllers) attach(use attachdetach.Use, then func(error)) {
 
 // detach takes a volume off its node, move by move.
 func (c *controllers) detach(detach attachdetach.Detach, looked attachdetach.View, then func(error)) {
-	looked.Leaving(detach.Attachment, c.shown())
+	looked.MarkDetaching(detach.Attachment, c.shown())
 	node := looked.Nodes[detach.Attachment.Spec.NodeName]
 	leave := leaving{c, detach, looked, then}
-	leave.move(detach.First(node), node)
+	leave.move(detach.FirstStep(node), node)
 }
 
 // leaving is a volume on its way off a node.
@@ -179,22 +179,22 @@ type leaving struct {
 }
 
 // move does a move, and what follows; node is the node as it was last read.
-func (l leaving) move(move attachdetach.Move, node *corev1.Node) {
+func (l leaving) move(move attachdetach.DetachStep, node *corev1.Node) {
 	next := func(node *corev1.Node, err error) {
 		if err != nil {
 			l.then(err)
 			return
 		}
-		l.move(l.detach.After(move, node), node)
+		l.move(l.detach.NextStep(move, node), node)
 	}
 	switch move {
-	case attachdetach.FindNode, attachdetach.AskNode:
+	case attachdetach.ReadNode, attachdetach.CheckInUse:
 		l.nodeNow(l.detach.Attachment.Spec.NodeName, next)
-	case attachdetach.TellNode:
+	case attachdetach.RemoveFromStatus:
 		l.tellAttached(node, l.looked, func(err error) { next(node, err) })
-	case attachdetach.TakeAway:
+	case attachdetach.DeleteAttachment:
 		l.away(l.detach.Attachment, l.then)
-	case attachdetach.LeaveBe:
+	case attachdetach.KeepAttached:
 		l.then(nil)
 	}
 }
@@ -211,15 +211,15 @@ func (c *controllers) away(attachment *storagev1.VolumeAttachment, then func(err
 	options := &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &attachment.UID}}
 	c.write(attachController, Ask{Verb: proto.VerbDelete, Target: targetOf(attachmentsResource, attachment, ""), Options: options}, attachment, func(got Got) {
 		if apierrors.IsNotFound(got.Err) {
-			c.disks.own.attachments.Gone(attachment.Name)
+			c.disks.own.attachments.Forget(attachment.Name)
 		}
-		then(lest(control.Gone, got.Err))
+		then(lest(control.IsGone, got.Err))
 	})
 }
 
 // tellAttached stores in a node's status what is attached to it.
 func (c *controllers) tellAttached(node *corev1.Node, looked attachdetach.View, then func(error)) {
-	attached := attachdetach.Attached(node.Name, looked.Attachments, looked.Volumes)
+	attached := attachdetach.AttachedVolumes(node.Name, looked.Attachments, looked.Volumes)
 	if slices.Equal(attached, node.Status.VolumesAttached) {
 		then(nil)
 		return
@@ -235,14 +235,14 @@ func (c *controllers) tellAttached(node *corev1.Node, looked attachdetach.View, 
 			c.disks.own.nodes.Put(stored, c.now)
 			looked.Nodes[node.Name] = stored
 		}
-		then(lest(control.Gone, got.Err))
+		then(lest(control.IsGone, got.Err))
 	})
 }
 
 // syncDriver attaches or detaches what an attachment asks for, and says so.
 func (c *controllers) syncDriver(key string, of name) {
 	attachment, known := c.disks.attachments.get(of)
-	if !known || attachdetach.Work(attachment) == "" {
+	if !known || attachdetach.DriverWork(attachment) == "" {
 		return
 	}
 	subresource := "status"
@@ -250,6 +250,6 @@ func (c *controllers) syncDriver(key string, of name) {
 		subresource = ""
 	}
 	done := c.begun(key)
-	ask := updating(attachmentsResource, attachdetach.Worked(attachment), subresource)
-	c.write(attachdetach.Attacher, ask, attachment, func(got Got) { done(lest(control.Gone, got.Err)) })
+	ask := updating(attachmentsResource, attachdetach.AfterDriverWork(attachment), subresource)
+	c.write(attachdetach.Attacher, ask, attachment, func(got Got) { done(lest(control.IsGone, got.Err)) })
 }

@@ -44,7 +44,7 @@ func (m monitor) Apply(event watch.Event) {
 	graph, item := m.controllers.graph, garbage.ItemOf(m.kind, obj)
 	if event.Type == watch.Deleted {
 		m.controllers.regard(graph.Remove(item.UID))
-		graph.Forget(item.UID)
+		graph.RecordAbsent(item.UID)
 		return
 	}
 	m.controllers.regard(graph.Set(item))
@@ -52,7 +52,7 @@ func (m monitor) Apply(event watch.Event) {
 
 // regard has the items looked at that a change of the graph is about.
 func (c *controllers) regard(work garbage.Work) {
-	for _, uid := range work.Look {
+	for _, uid := range work.Process {
 		c.look(lookDependent, name{"", string(uid)})
 	}
 	for _, uid := range work.Orphan {
@@ -63,7 +63,7 @@ func (c *controllers) regard(work garbage.Work) {
 // syncDependent decides about one item, by what the API itself says of it and of its owners.
 func (c *controllers) syncDependent(key string, uid types.UID) {
 	item, _, known := c.graph.Get(uid)
-	if !known || item.Goes() {
+	if !known || item.IsGoing() {
 		return
 	}
 	done := c.begun(key)
@@ -75,14 +75,14 @@ func (c *controllers) syncDependent(key string, uid types.UID) {
 			c.regard(c.graph.Remove(uid))
 			done(nil)
 		default:
-			c.ask(*latest, nil, func(owners []garbage.Owner, err error) {
+			c.ask(*latest, nil, func(owners []garbage.OwnerState, err error) {
 				if err != nil {
 					done(err)
 					return
 				}
 				c.cascade(*latest, garbage.Decide(*latest, owners, c.graph.Dependents(uid)), func(err error) {
 					if err == nil {
-						err = c.graph.Unseen(uid)
+						err = c.graph.CheckSeen(uid)
 					}
 					done(err)
 				})
@@ -92,7 +92,7 @@ func (c *controllers) syncDependent(key string, uid types.UID) {
 }
 
 // ask finds the states of an item's owners, one after the other, behind those that are known.
-func (c *controllers) ask(item garbage.Item, known []garbage.Owner, then func([]garbage.Owner, error)) {
+func (c *controllers) ask(item garbage.Item, known []garbage.OwnerState, then func([]garbage.OwnerState, error)) {
 	if len(known) == len(item.Owners) {
 		then(known, nil)
 		return
@@ -101,7 +101,7 @@ func (c *controllers) ask(item garbage.Item, known []garbage.Owner, then func([]
 	owner := garbage.OwnerOf(item, ref)
 	kind, is := kinds.ByGVK(owner.Kind)
 	switch {
-	case c.graph.Absent(ref.UID):
+	case c.graph.IsAbsent(ref.UID):
 		c.ask(item, append(known, garbage.Absent), then)
 		return
 	case !is, kind.Namespaced && item.Namespace == "":
@@ -115,7 +115,7 @@ func (c *controllers) ask(item garbage.Item, known []garbage.Owner, then func([]
 		}
 		state := garbage.StateOf(ref, found)
 		if state == garbage.Absent {
-			c.graph.Forget(ref.UID)
+			c.graph.RecordAbsent(ref.UID)
 		}
 		c.ask(item, append(known, state), then)
 	})
@@ -123,7 +123,7 @@ func (c *controllers) ask(item garbage.Item, known []garbage.Owner, then func([]
 
 // cascade carries out what was decided about an item.
 func (c *controllers) cascade(item garbage.Item, decision garbage.Decision, then func(error)) {
-	for _, uid := range decision.Look {
+	for _, uid := range decision.Process {
 		c.look(lookDependent, name{"", string(uid)})
 	}
 	switch decision.Outcome {

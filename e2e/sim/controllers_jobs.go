@@ -48,9 +48,9 @@ func (c *controllers) jobChanged(old, now *batchv1.Job) {
 		c.look(lookOutlived, of)
 	}
 	switch {
-	case now == nil, job.Over(now), now.DeletionTimestamp != nil:
+	case now == nil, job.IsFinished(now), now.DeletionTimestamp != nil:
 		for _, pod := range c.owned(view.Either(old, now)) {
-			if job.Orphaned(pod, now) {
+			if job.IsOrphaned(pod, now) {
 				c.look(lookUncounted, nameOf(pod))
 			}
 		}
@@ -64,12 +64,12 @@ func (c *controllers) jobChanged(old, now *batchv1.Job) {
 
 // jobPodChanged has a pod looked at that perhaps no Job will count.
 func (c *controllers) jobPodChanged(old, now *corev1.Pod) {
-	switch job.HoldOf(now, c.jobUnder(view.Either(old, now))) {
-	case job.Forgotten:
+	switch job.FinalizerStateOf(now, c.jobUnder(view.Either(old, now))) {
+	case job.Orphan:
 		c.look(lookUncounted, nameOf(now))
-	case job.Doubtful:
+	case job.MaybeOrphan:
 		c.lookAfter(lookUncounted, nameOf(now), job.Batch)
-	case job.Settled:
+	case job.NothingToDo:
 	}
 }
 
@@ -105,20 +105,20 @@ func (c *controllers) syncJob(key string, of name) {
 		c.jobs.memory.Forget(gone)
 		return
 	}
-	if job.Over(its) {
+	if job.IsFinished(its) {
 		c.jobs.memory.Forget(view.KeyOf(its))
 		return
 	}
 	done := c.begun(key)
-	if err := c.jobs.memory.Ready(its, c.podAt); err != nil {
+	if err := c.jobs.memory.CheckView(its, c.podAt); err != nil {
 		done(err)
 		return
 	}
 	v := job.View{Job: its, Stale: c.stale(lookJob, c.jobs.expected, its)}
 	if within, there := c.namespaces.get(name{"", of.Namespace}); there {
-		v.Ending = within.DeletionTimestamp != nil
+		v.NamespaceTerminating = within.DeletionTimestamp != nil
 	}
-	v.Failures, v.Freed = c.jobs.memory.Of(view.KeyOf(its), its.UID)
+	v.Failures, v.Freed = c.jobs.memory.Get(view.KeyOf(its), its.UID)
 	c.claim(claimsOfJob(its), func(pods []*corev1.Pod, err error) {
 		if err != nil {
 			done(err)
@@ -139,8 +139,8 @@ func (c *controllers) runJob(v job.View, done func(error)) {
 			return
 		}
 		c.count(its, plan, func(err error) {
-			if err == nil && plan.Again > 0 {
-				c.lookAfter(lookJob, nameOf(its), plan.Again)
+			if err == nil && plan.RequeueAfter > 0 {
+				c.lookAfter(lookJob, nameOf(its), plan.RequeueAfter)
 			}
 			if failed == nil {
 				failed = err
@@ -157,10 +157,10 @@ func (c *controllers) count(its *batchv1.Job, plan job.Plan, then func(error)) {
 			then(err)
 			return
 		}
-		c.jobs.memory.Remember(view.KeyOf(its), its.UID, plan.Failures)
+		c.jobs.memory.SetFailures(view.KeyOf(its), its.UID, plan.Failures)
 		var freed []*corev1.Pod
 		one := all(len(plan.Free), func(failed error) {
-			settled, _ := job.Settle(plan, freed, c.shown())
+			settled, _ := job.StatusAfterFreeing(plan, freed, c.shown())
 			c.storeJob(stored, settled, func(_ *batchv1.Job, err error) {
 				if failed == nil {
 					failed = err
@@ -190,7 +190,7 @@ func (c *controllers) storeJob(its *batchv1.Job, status batchv1.JobStatus, then 
 	c.write(jobController, updating("jobs.batch", changed, "status"), its, func(got Got) {
 		stored, is := got.Object.(*batchv1.Job)
 		if is && got.Err == nil {
-			c.jobs.memory.Stored(stored)
+			c.jobs.memory.StatusStored(stored)
 		}
 		then(stored, got.Err)
 	})
@@ -198,13 +198,13 @@ func (c *controllers) storeJob(its *batchv1.Job, status batchv1.JobStatus, then 
 
 // free takes the tracking finalizer off a pod of a Job; one that is gone needs none of it.
 func (c *controllers) free(its *batchv1.Job, pod *corev1.Pod, then func(error)) {
-	c.patchAnyway(jobController, pod, job.Freeing(pod), func(got Got) {
+	c.patchAnyway(jobController, pod, job.FinalizerPatch(pod), func(got Got) {
 		if let, is := got.Object.(*corev1.Pod); is && got.Err == nil {
-			c.jobs.memory.Free(its, pod, view.Revision(let))
-		} else if control.Gone(got.Err) {
-			c.jobs.memory.Free(its, pod, 0)
+			c.jobs.memory.PodFreed(its, pod, view.Revision(let))
+		} else if control.IsGone(got.Err) {
+			c.jobs.memory.PodFreed(its, pod, 0)
 		}
-		then(lest(control.Gone, got.Err))
+		then(lest(control.IsGone, got.Err))
 	})
 }
 
@@ -215,9 +215,9 @@ func (c *controllers) podAt(key view.Key) (*corev1.Pod, bool) {
 
 // syncUncounted lets go of a pod that no Job will count.
 func (c *controllers) syncUncounted(key string, of name) {
-	if pod, known := c.pods.get(of); known && job.Uncounted(pod, c.jobUnder(pod)) {
+	if pod, known := c.pods.get(of); known && job.NeedsFreeing(pod, c.jobUnder(pod)) {
 		done := c.begun(key)
-		c.patch(jobController, pod, job.Forgetting(pod), func(got Got) { done(lest(control.Gone, got.Err)) })
+		c.patch(jobController, pod, job.OrphanFinalizerPatch(pod), func(got Got) { done(lest(control.IsGone, got.Err)) })
 	}
 }
 
@@ -239,7 +239,7 @@ func (c *controllers) syncOutlived(key string, of name) {
 	c.write(ttlController, Ask{Verb: proto.VerbGet, Target: targetOf("jobs.batch", its, "")}, nil, func(got Got) {
 		fresh, is := got.Object.(*batchv1.Job)
 		if got.Err != nil || !is {
-			done(lest(control.Gone, got.Err))
+			done(lest(control.IsGone, got.Err))
 			return
 		}
 		if remove, wait := ttl.Decide(fresh, c.shown()); !remove {
@@ -252,7 +252,7 @@ func (c *controllers) syncOutlived(key string, of name) {
 			PropagationPolicy: new(metav1.DeletePropagationForeground), Preconditions: &metav1.Preconditions{UID: &fresh.UID},
 		}
 		c.write(ttlController, Ask{Verb: proto.VerbDelete, Target: targetOf("jobs.batch", its, ""), Options: options}, fresh, func(got Got) {
-			done(lest(control.Gone, got.Err))
+			done(lest(control.IsGone, got.Err))
 		})
 	})
 }

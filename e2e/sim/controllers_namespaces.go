@@ -16,7 +16,7 @@ const namespaceController = "namespace-controller"
 
 // namespaceChanged has a namespace looked at that is being deleted.
 func (c *controllers) namespaceChanged(old, now *corev1.Namespace) {
-	if job.Ends(old, now) {
+	if job.BecomesTerminating(old, now) {
 		for _, its := range c.jobs.objects.all() {
 			if its.Namespace == now.Name {
 				c.look(lookJob, nameOf(its))
@@ -24,14 +24,14 @@ func (c *controllers) namespaceChanged(old, now *corev1.Namespace) {
 		}
 	}
 	if now != nil && now.DeletionTimestamp != nil {
-		c.lookAfter(lookNamespace, nameOf(now), namespaces.Pause)
+		c.lookAfter(lookNamespace, nameOf(now), namespaces.SettleTime)
 	}
 }
 
 // syncNamespace empties a namespace that is being deleted, and lets it go.
 func (c *controllers) syncNamespace(key string, of name) {
 	known, there := c.namespaces.get(of)
-	if !there || namespaces.Next(known) == namespaces.Nothing {
+	if !there || namespaces.NextStep(known) == namespaces.Nothing {
 		return
 	}
 	done := c.begun(key)
@@ -40,9 +40,9 @@ func (c *controllers) syncNamespace(key string, of name) {
 		switch {
 		case got.Err != nil || !is:
 			done(lest(apierrors.IsNotFound, got.Err))
-		case namespaces.Next(ns) == namespaces.MarkPhase:
-			c.updateNamespace(ns, namespaces.Marked(ns), "status", done, func(marked *corev1.Namespace) { c.sweep(marked, done) })
-		case namespaces.Next(ns) == namespaces.Empty:
+		case namespaces.NextStep(ns) == namespaces.MarkPhase:
+			c.updateNamespace(ns, namespaces.WithTerminatingPhase(ns), "status", done, func(marked *corev1.Namespace) { c.sweep(marked, done) })
+		case namespaces.NextStep(ns) == namespaces.Empty:
 			c.sweep(ns, done)
 		default:
 			done(nil)
@@ -70,8 +70,8 @@ func (c *controllers) sweep(ns *corev1.Namespace, done func(error)) {
 		served = append(served, kindOfResource(resource))
 	}
 	pods, others := namespaces.Content(served)
-	c.empty(ns, pods, func(left namespaces.Left) {
-		swept := namespaces.Sweep{Left: []namespaces.Left{left}}
+	c.empty(ns, pods, func(left namespaces.Leftover) {
+		swept := namespaces.Sweep{Left: []namespaces.Leftover{left}}
 		if left.Remains() {
 			c.swept(ns, swept, done)
 			return
@@ -86,34 +86,34 @@ func (c *controllers) sweepOthers(ns *corev1.Namespace, others []kinds.Kind, swe
 		c.swept(ns, swept, done)
 		return
 	}
-	c.empty(ns, others[0], func(left namespaces.Left) {
+	c.empty(ns, others[0], func(left namespaces.Leftover) {
 		swept.Left = append(swept.Left, left)
 		c.sweepOthers(ns, others[1:], swept, done)
 	})
 }
 
 // empty asks for all objects of a kind to go, and finds what is left of them.
-func (c *controllers) empty(ns *corev1.Namespace, kind kinds.Kind, then func(namespaces.Left)) {
+func (c *controllers) empty(ns *corev1.Namespace, kind kinds.Kind, then func(namespaces.Leftover)) {
 	resource := kind.GroupVersionResource()
 	c.inside(ns, kind, func(before []kinds.Object, err error) {
 		if err != nil || len(before) == 0 {
-			then(namespaces.Left{Resource: resource, Err: err})
+			then(namespaces.Leftover{Resource: resource, Err: err})
 			return
 		}
 		grace := namespaces.PodGrace(before, ns.DeletionTimestamp.Time, c.shown())
-		options := namespaces.Options()
+		options := namespaces.DeleteOptions()
 		ask := Ask{Verb: proto.VerbDeleteCollection, Target: podapi.Target{Kind: kind, Namespace: ns.Name}, Options: &options}
 		c.write(namespaceController, ask, nil, func(got Got) {
 			if err := lest(apierrors.IsNotFound, got.Err); err != nil {
-				then(namespaces.Left{Resource: resource, Count: len(before), Err: err})
+				then(namespaces.Leftover{Resource: resource, Count: len(before), Err: err})
 				return
 			}
 			c.inside(ns, kind, func(after []kinds.Object, err error) {
 				if err != nil {
-					then(namespaces.Left{Resource: resource, Err: err})
+					then(namespaces.Leftover{Resource: resource, Err: err})
 					return
 				}
-				then(namespaces.Remainder(ns.Name, resource, after, grace))
+				then(namespaces.NewLeftover(ns.Name, resource, after, grace))
 			})
 		})
 	})
@@ -134,7 +134,7 @@ func (c *controllers) inside(ns *corev1.Namespace, kind kinds.Kind, then func([]
 
 // swept does what a sweep asks for.
 func (c *controllers) swept(ns *corev1.Namespace, sweep namespaces.Sweep, done func(error)) {
-	verdict := namespaces.Judge(ns, sweep, c.shown())
+	verdict := namespaces.Evaluate(ns, sweep, c.shown())
 	if !verdict.Changed {
 		c.concluded(ns, verdict, done)
 		return
@@ -151,9 +151,9 @@ func (c *controllers) concluded(ns *corev1.Namespace, verdict namespaces.Verdict
 		done(verdict.Err)
 	case verdict.Finalize:
 		gone := func(err error) { done(lest(apierrors.IsNotFound, err)) }
-		c.updateNamespace(ns, namespaces.Finalized(ns), "finalize", gone, func(*corev1.Namespace) { done(nil) })
+		c.updateNamespace(ns, namespaces.WithoutContentFinalizer(ns), "finalize", gone, func(*corev1.Namespace) { done(nil) })
 	default:
 		done(nil)
-		c.lookAfter(lookNamespace, nameOf(ns), verdict.Again)
+		c.lookAfter(lookNamespace, nameOf(ns), verdict.RequeueAfter)
 	}
 }

@@ -37,9 +37,9 @@ func (c *controllers) nodeChanged(old, now *corev1.Node) {
 	}
 	var before []corev1.Taint
 	if old != nil {
-		before = tainteviction.NoExecute(old.Spec.Taints)
+		before = tainteviction.NoExecuteTaints(old.Spec.Taints)
 	}
-	if slices.EqualFunc(before, tainteviction.NoExecute(now.Spec.Taints), func(a, b corev1.Taint) bool { return a.MatchTaint(&b) && a.Value == b.Value }) {
+	if slices.EqualFunc(before, tainteviction.NoExecuteTaints(now.Spec.Taints), func(a, b corev1.Taint) bool { return a.MatchTaint(&b) && a.Value == b.Value }) {
 		return
 	}
 	for _, pod := range c.pods.all() {
@@ -55,7 +55,7 @@ func (c *controllers) lookAtNodes() {
 	census := map[string]nodelifecycle.Census{}
 	for _, node := range nodes {
 		there[node.Name] = true
-		finding := nodelifecycle.Look(c.health[node.Name], node, c.renewed(node.Name), nodelifecycle.Instant{Steady: c.now, Shown: c.shown()}, c.timing)
+		finding := nodelifecycle.CheckHealth(c.health[node.Name], node, c.renewed(node.Name), nodelifecycle.Instant{Steady: c.now, Shown: c.shown()}, c.timing)
 		one := census[nodelifecycle.Zone(node)]
 		if finding.Current == corev1.ConditionTrue {
 			one.Ready++
@@ -68,18 +68,18 @@ func (c *controllers) lookAtNodes() {
 	for name := range c.health { // independent of each other
 		if !there[name] {
 			delete(c.health, name)
-			c.zones.Drop(name)
+			c.zones.Remove(name)
 		}
 	}
-	change := c.zones.Survey(census)
+	change := c.zones.Update(census)
 	for _, node := range nodes {
-		if change.Reprieve {
-			c.zones.Drop(node.Name)
+		if change.ClearTaints {
+			c.zones.Remove(node.Name)
 			c.taint(node.Name, func(n *corev1.Node) ([]corev1.Taint, bool) {
-				return nodelifecycle.Evicting(n, corev1.ConditionTrue, c.shown())
+				return nodelifecycle.NoExecuteTaints(n, corev1.ConditionTrue, c.shown())
 			}, nil)
 		}
-		if health := c.health[node.Name]; change.Restart && health != nil {
+		if health := c.health[node.Name]; change.ResetProbes && health != nil {
 			renewed := *health
 			renewed.Probe = c.now
 			c.health[node.Name] = &renewed
@@ -121,14 +121,14 @@ func (c *controllers) judge(node *corev1.Node, finding nodelifecycle.Finding) {
 		return
 	}
 	evicting := func(n *corev1.Node) ([]corev1.Taint, bool) {
-		return nodelifecycle.Evicting(n, finding.Observed, c.shown())
+		return nodelifecycle.NoExecuteTaints(n, finding.Observed, c.shown())
 	}
 	if _, changed := evicting(node); finding.Observed == corev1.ConditionTrue {
-		c.zones.Drop(node.Name)
+		c.zones.Remove(node.Name)
 		if changed {
 			c.taint(node.Name, evicting, nil)
 		}
-	} else if !nodelifecycle.Evicted(node) {
+	} else if !nodelifecycle.HasNoExecuteTaint(node) {
 		c.zones.Add(nodelifecycle.Zone(node), node.Name)
 	} else if changed {
 		c.taint(node.Name, evicting, nil)
@@ -137,7 +137,7 @@ func (c *controllers) judge(node *corev1.Node, finding nodelifecycle.Finding) {
 		return
 	}
 	for _, pod := range c.pods.all() {
-		if wanted := nodelifecycle.NotReady(pod); pod.Spec.NodeName == node.Name && wanted != nil {
+		if wanted := nodelifecycle.NotReadyCondition(pod); pod.Spec.NodeName == node.Name && wanted != nil {
 			c.patchPod("node-lifecycle-controller", pod, "", wanted, func(error) {})
 		}
 	}
@@ -154,16 +154,16 @@ func readyOf(node *corev1.Node) *corev1.NodeCondition {
 
 // giveUp taints the nodes whose turn it is, if they are still not ready.
 func (c *controllers) giveUp() {
-	for _, name := range c.zones.Take(c.now) {
+	for _, name := range c.zones.TakeDue(c.now) {
 		c.taint(name, func(node *corev1.Node) ([]corev1.Taint, bool) {
 			ready := readyOf(node)
 			if ready == nil || ready.Status == corev1.ConditionTrue {
 				return nil, false
 			}
-			return nodelifecycle.Evicting(node, ready.Status, c.shown())
+			return nodelifecycle.NoExecuteTaints(node, ready.Status, c.shown())
 		}, nil)
 	}
-	if next := c.zones.Next(); !next.IsZero() {
+	if next := c.zones.NextDue(); !next.IsZero() {
 		c.out.Wake(lookTurn, next)
 	}
 }
@@ -174,7 +174,7 @@ func (c *controllers) syncTaints(key, node string) {
 	if !found {
 		return
 	}
-	wanted := func(n *corev1.Node) ([]corev1.Taint, bool) { return nodelifecycle.Unschedulable(n, c.shown()) }
+	wanted := func(n *corev1.Node) ([]corev1.Taint, bool) { return nodelifecycle.NoScheduleTaints(n, c.shown()) }
 	if _, changed := wanted(known); changed {
 		c.taint(node, wanted, c.begun(key))
 	}

@@ -34,7 +34,7 @@ func (c *controllers) podChanged(old, now *corev1.Pod) {
 		delete(c.evictions, nameOf(old))
 	} else {
 		c.scheduling.SetPod(now)
-		if tainteviction.Concerns(old, now) {
+		if tainteviction.AffectsEviction(old, now) {
 			c.look(lookEviction, nameOf(now))
 		}
 	}
@@ -94,12 +94,12 @@ func (c *controllers) refused(pod *corev1.Pod, message string) {
 
 // collect removes the pods that nobody else will.
 func (c *controllers) collect() {
-	view := podgc.View{Pods: c.pods.all(), Nodes: map[string]*corev1.Node{}, Threshold: podgc.DefaultThreshold, Missed: c.missed}
+	view := podgc.View{Pods: c.pods.all(), Nodes: map[string]*corev1.Node{}, Threshold: podgc.DefaultThreshold, MissingSince: c.missed}
 	for _, node := range c.nodes.all() {
 		view.Nodes[node.Name] = node
 	}
 	plan := podgc.Decide(view, c.now)
-	c.missed = plan.Missed
+	c.missed = plan.MissingSince
 	for _, removal := range plan.Removals {
 		c.discard(removal)
 	}
@@ -122,7 +122,7 @@ func (c *controllers) discard(removal podgc.Removal) {
 	final := func() {
 		c.write("pod-garbage-collector-controller", Ask{Verb: proto.VerbDelete, Target: targetOf("pods", pod, ""), Options: metav1.NewDeleteOptions(0)}, nil, nil)
 	}
-	if podgc.Terminal(pod) {
+	if podgc.IsTerminal(pod) {
 		final()
 		return
 	}

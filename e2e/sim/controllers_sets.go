@@ -29,10 +29,10 @@ func (c *controllers) owned(by metav1.Object) []*corev1.Pod {
 func (c *controllers) replicaSetChanged(old, now *appsv1.ReplicaSet) {
 	c.ofDeployments().SetChanged(old, now)
 	if now == nil {
-		c.ofReplicaSets().Gone(old)
+		c.ofReplicaSets().OwnerDeleted(old)
 		return
 	}
-	c.ofReplicaSets().Changed(now)
+	c.ofReplicaSets().OwnerChanged(now)
 }
 
 // siblings are the pods of a set, and of the others of its Deployment.
@@ -72,20 +72,20 @@ func (c *controllers) keepReplicas(v replicaset.View, pods []*corev1.Pod, done f
 	set := v.Set
 	for _, pod := range pods {
 		switch {
-		case workload.Active(pod):
+		case workload.IsActive(pod):
 			v.Active = append(v.Active, pod)
-		case workload.Terminating(pod):
+		case workload.IsTerminating(pod):
 			v.Terminating = append(v.Terminating, pod)
 		}
 	}
 	v.Related = func() []*corev1.Pod { return c.siblings(set) }
 	plan, status := replicaset.Decide(v, c.shown()), replicaset.Status(v, nil, c.shown())
-	if wait := replicaset.Recheck(v, c.shown()); wait > 0 {
+	if wait := replicaset.RecheckAfter(v, c.shown()); wait > 0 {
 		c.lookAfter(lookReplicaSet, nameOf(set), wait)
 	}
 	create := make([]*corev1.Pod, 0, plan.Create)
 	for range plan.Create {
-		create = append(create, workload.PodOf(&set.Spec.Template, set, kindOfOwner(lookReplicaSet)))
+		create = append(create, workload.NewPod(&set.Spec.Template, set, kindOfOwner(lookReplicaSet)))
 	}
 	c.act(maker{"replicaset-controller", c.expected, set}, create, plan.Delete, func(_ int, failed error) {
 		if failed != nil || kinds.Equal(set.Status, status) {

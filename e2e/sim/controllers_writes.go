@@ -16,10 +16,10 @@ import (
 // stale reports whether what was asked for an owner last is not in the view yet; the owner is
 // looked at again when the view is to be trusted all the same.
 func (c *controllers) stale(what string, expected *workload.Expectations, owner kinds.Object) bool {
-	if expected.Met(view.KeyOf(owner), c.now) {
+	if expected.Satisfied(view.KeyOf(owner), c.now) {
 		return false
 	}
-	c.lookAfter(what, nameOf(owner), expected.Left(view.KeyOf(owner), c.now)+notYet)
+	c.lookAfter(what, nameOf(owner), expected.Remaining(view.KeyOf(owner), c.now)+notYet)
 	return true
 }
 
@@ -38,24 +38,24 @@ func (c *controllers) act(by maker, create, remove []*corev1.Pod, then func(made
 		for _, pod := range remove {
 			uids = append(uids, pod.UID)
 		}
-		by.expected.Both(key, len(create), uids, c.now)
+		by.expected.Expect(key, len(create), uids, c.now)
 	}
 	one := all(len(create)+len(remove), func(failed error) { then(made, failed) })
 	target := podapi.Target{Kind: kindOfResource("pods"), Namespace: by.owner.GetNamespace()}
 	for _, pod := range create {
 		c.write(by.controller, Ask{Verb: proto.VerbCreate, Target: target, Object: pod}, nil, func(got Got) {
 			if got.Err != nil {
-				by.expected.Created(key)
+				by.expected.CreationObserved(key)
 			} else {
 				made++
 			}
-			one(lest(control.Closing, got.Err))
+			one(lest(control.IsNamespaceTerminating, got.Err))
 		})
 	}
 	for _, pod := range remove {
 		c.remove(by.controller, pod, func(err error) {
 			if err != nil {
-				by.expected.Deleted(key, pod.UID)
+				by.expected.DeletionObserved(key, pod.UID)
 			}
 			one(err)
 		})
@@ -66,7 +66,7 @@ func (c *controllers) act(by maker, create, remove []*corev1.Pod, then func(made
 func (c *controllers) remove(controller string, pod *corev1.Pod, then func(error)) {
 	options := &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}}
 	c.write(controller, Ask{Verb: proto.VerbDelete, Target: targetOf("pods", pod, ""), Options: options}, pod, func(got Got) {
-		then(lest(control.Gone, got.Err))
+		then(lest(control.IsGone, got.Err))
 	})
 }
 

@@ -27,12 +27,23 @@
 //	right.go      how a life must end        watcher.go  watches from any revision
 //	shrink.go     makes a story of a life that broke something
 //	kernel.go     what of a node outlives its processes   app.go   what its applications do
-//	kubelet*.go   a node's kubelet         runtime*.go  its runtime
+//	tasks.go, tasks_clock.go   coroutines on which the product's own shells run, and their clock
+//	kubelet*.go   a node's kubelet: the product's, on a simulated node    runtime*.go  its runtime
+//	kubelet_workers.go, kubelet_node.go   make the product's shells; kubelet_calls.go, kubelet_api.go
+//	              and kubelet_volumes.go are the runtime, the apiserver and the volumes to them
 //	shape.go      what pods have beside a container   break.go, twin.go   what else breaks
 //	clocks.go     clocks that read wrong, in every fourth life
 //	observe.go    what is seen from outside: why, and split-brain windows   met.go   what a life has met
 //	matrix.go, phases.go   which faults have met which phases of a deletion
 //	explore.go    plays one story in every order          explore_plan.go   decides what comes next
+//
+// # Shells
+//
+// The kubelet's pod workers, status reporter, prober and node run here as they are: in tasks,
+// by internal/task. A task is a coroutine, which runs until it waits: for the runtime, for the
+// apiserver, for a time, for another task. After each step of its process, tasks go on that
+// can, in the order in which they began to wait. A crash unwinds them where they are
+// (docs/adr/0032-one-shell-two-drivers.md).
 //
 // # Time
 //

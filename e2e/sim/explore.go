@@ -115,7 +115,9 @@ type branch struct {
 func (x *Explorer) play(choices []int, known map[digest]bool) *played {
 	life := &played{}
 	x.Bubble(func() {
-		s := newChooser(x.Build(), x.Faults)
+		world := x.Build()
+		defer world.End()
+		s := newChooser(world, x.Faults)
 		made := []int{}
 		for s.world.Now() < x.Lasts && s.settle(x.Lasts) {
 			options := s.options()

@@ -60,7 +60,7 @@ func unmarked(log history.Log) error {
 	for _, e := range log.Events {
 		switch fact := e.Fact.(type) {
 		case history.OpCall:
-			asked[e.Cause] = fact.Who
+			asked[e.Cause] = fact.Identity
 		case history.Commit:
 			if fact.Resource != "pods" {
 				continue

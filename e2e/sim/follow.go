@@ -165,7 +165,7 @@ func (f *Follower) join(now time.Time, got Got, out Out) {
 				f.failed(now, err, out)
 				return
 			}
-			f.at.Reached(event.GetRevision())
+			f.at.Advance(event.GetRevision())
 		}
 		if part.GetJoin() != nil {
 			join = part.GetJoin()
@@ -256,7 +256,7 @@ func (f *Follower) alarm(now time.Time, key string, out Out) bool {
 // receive delivers a frame, if it is the next; otherwise it resumes.
 func (f *Follower) receive(now time.Time, frame *proto.Frame, out Out) {
 	f.heard = now
-	news, err := f.at.Admit(frame)
+	news, err := f.at.Accept(frame)
 	if err != nil {
 		f.watch(now, out)
 		return
@@ -272,9 +272,9 @@ func (f *Follower) receive(now time.Time, frame *proto.Frame, out Out) {
 			f.failed(now, err, out)
 			return
 		}
-		f.at.Reached(event.GetRevision())
+		f.at.Advance(event.GetRevision())
 	}
-	f.at.Reached(frame.GetRevision())
+	f.at.Advance(frame.GetRevision())
 }
 
 // pass hands one event to the sink; an ERROR is its error.

@@ -59,8 +59,8 @@ func (c *cluster) hooks() webhook.Caller {
 	return h
 }
 
-// Ask implements [webhook.Caller].
-func (h *hooks) Ask(_ context.Context, hook *webhook.Hook, review *admissionv1.AdmissionReview) (*admissionv1.AdmissionReview, error) {
+// Call implements [webhook.Caller].
+func (h *hooks) Call(_ context.Context, hook *webhook.Hook, review *admissionv1.AdmissionReview) (*admissionv1.AdmissionReview, error) {
 	about, err := labelled(review.Request)
 	if err != nil {
 		return nil, err

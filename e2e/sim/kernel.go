@@ -110,4 +110,4 @@ func earliest(a, b time.Time) time.Time {
 	return a
 }
 
-func (p *program) at(now time.Time) engine.Status { return p.script.At(p.events, now) }
+func (p *program) at(now time.Time) engine.Status { return p.script.StatusAt(p.events, now) }

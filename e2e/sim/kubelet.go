@@ -21,28 +21,40 @@ import (
 	"github.com/podfall/podfall/services/kubelet/podsource"
 	"github.com/podfall/podfall/services/kubelet/podstate"
 	"github.com/podfall/podfall/services/kubelet/podworker"
+	"github.com/podfall/podfall/services/kubelet/probes"
 	"github.com/podfall/podfall/services/kubelet/status"
+	"github.com/podfall/podfall/services/kubelet/volumes"
 )
 
-// kubeletProcess is a node's kubelet: the product's podset, workers' machines, attempts to
-// stop, views of the runtime, book of statuses and housekeeping, driven by one goroutine.
-// It has no images, cgroups, static pods and admission.
+// kubeletProcess is a node's kubelet: the product's pod workers, reporter, prober and node as
+// tasks, between a twin of its sync loop and its relister. It has no images, cgroups, static
+// pods and admission.
 //
 // Where the product looks every second or two, this looks when there is something to be
 // seen, at the instant at which the product would.
 type kubeletProcess struct {
-	of       kubeletConfig
-	begun    begun
-	api      apiSide
-	runtime  runtimeSide
-	book     *status.Book
-	sending  int // deliveries under way
-	workers  map[types.UID]*podWorker
+	of      kubeletConfig
+	begun   begun
+	api     apiSide
+	runtime runtimeSide
+	host
 	pods     map[types.UID]*corev1.Pod
 	ready    bool
-	speaker  speaker
 	timers   timers
 	untidied bool // housekeeping has something to look at
+}
+
+// host is what the product's shells run on, and the shells.
+type host struct {
+	// out acts for the process, between its steps too.
+	out      Out
+	tasks    *taskScheduler
+	workers  *podworker.Workers
+	reporter *status.Reporter
+	prober   *probes.Prober
+	volumes  *kernelVolumes
+	// devices are the attachable volumes that the node uses.
+	devices *volumes.Devices
 }
 
 // kubeletConfig is what every incarnation of a kubelet has.
@@ -87,9 +99,10 @@ func newKubelet(node string, kernel *Kernel, timing kubelet.Timing) *kubeletProc
 		of: kubeletConfig{node: node, runtime: "runtime/" + node, kernel: kernel, timing: timing, compat: compat, kinds: nodeKinds{
 			pods: kindOfResource("pods"), nodes: kindOfResource("nodes"), leases: kindOfResource("leases.coordination.k8s.io"),
 		}},
-		book: status.NewBook(compat, ""), workers: map[types.UID]*podWorker{}, pods: map[types.UID]*corev1.Pod{},
-		runtime: runtimeSide{views: pleg.NewViews(), calls: map[CallID]*runtimeCall{}, probes: probed{}},
+		pods:    map[types.UID]*corev1.Pod{},
+		runtime: runtimeSide{views: pleg.NewViews(), calls: map[CallID]*runtimeCall{}, next: make(chan struct{})},
 	}
+	k.volumes = &kernelVolumes{k: k, pods: map[types.UID]*volumesOfPod{}}
 	k.api.contacts = kubelet.NewContacts(func() time.Time { return k.begun.now })
 	return k
 }
@@ -107,7 +120,7 @@ func kindOfResource(name string) kinds.Kind {
 func (k *kubeletProcess) Held() string {
 	var text strings.Builder
 	for _, uid := range slices.Sorted(maps.Keys(k.pods)) {
-		_, _ = fmt.Fprint(&text, uid, k.pods[uid].ResourceVersion, k.workers[uid] != nil, k.sending, k.untidied, " ")
+		_, _ = fmt.Fprint(&text, uid, k.pods[uid].ResourceVersion, k.worked(uid), len(k.tasks.waiting), k.untidied, " ")
 	}
 	return text.String()
 }
@@ -117,6 +130,8 @@ func (k *kubeletProcess) End() {
 	if k.of.kernel.kubelet == k.begun.boot {
 		k.of.kernel.kubelet = ""
 	}
+	k.out = noOut{}
+	k.tasks.end()
 }
 
 func (k *kubeletProcess) Step(now time.Time, in Input, out Out) {
@@ -131,10 +146,10 @@ func (k *kubeletProcess) Step(now time.Time, in Input, out Out) {
 	default:
 		switch in := in.(type) {
 		case Answered:
-			k.answered(now, in, out)
+			k.answered(in)
 		case Message:
 			if news, is := in.Body.(News); is {
-				k.noticed(now, news, out)
+				k.noticed(news)
 			}
 		case Alarm:
 			k.timers.fire(now, in.Key, out)
@@ -142,18 +157,22 @@ func (k *kubeletProcess) Step(now time.Time, in Input, out Out) {
 		}
 	}
 	k.take(now, out)
-	k.deliver(now, out)
-	k.tellInUse(now, out)
+	k.proceed()
 	k.plan(now, out)
 }
 
 func (k *kubeletProcess) begin(now time.Time, boot Boot, out Out) {
 	k.begun = begun{now, boot.Boot, boot.Seed, now}
+	k.out, k.tasks = out, newTaskScheduler()
 	k.of.kernel.kubelet = boot.Boot
 	k.timers = timers{}
 	out.Note("", history.KubeletBoot{Node: k.of.node})
 	k.resumeDevices()
 	k.api.set = podsource.New()
+	k.reporter, k.prober = k.newReporter(), k.newProber()
+	k.workers = k.newWorkers()
+	k.start(k.reporter.Run)
+	k.start(k.prober.Run)
 	k.api.client = new(newClient(proto.Node(k.of.node), boot))
 	k.api.follower = &Follower{
 		Key: "pods", Client: k.api.client, Target: podapi.Target{Kind: k.of.kinds.pods}, Sink: k.api.set,
@@ -162,10 +181,11 @@ func (k *kubeletProcess) begin(now time.Time, boot Boot, out Out) {
 	k.api.follower.Start(now, out)
 	k.relist(now, out)
 	if !k.of.silent {
-		k.speak(now, out)
+		k.start(k.speak)
 	}
 	k.collectLater(now, out)
 	k.untidied = true
+	k.proceed()
 	k.plan(now, out)
 }
 
@@ -185,15 +205,7 @@ func (k *kubeletProcess) plan(now time.Time, out Out) {
 	if k.untidied {
 		k.timers.soonest("keep", k.boundary(now, timing.Loop.Housekeeping), k.housekeep, out)
 	}
-	if !k.book.Settled(k.api.set) {
-		k.timers.soonest("batch", k.boundary(now, timing.Status.Batch), k.requeue, out)
-	}
-	var due time.Time
-	for _, w := range k.workers { // the earliest does not depend on the order
-		if !w.due.IsZero() && (due.IsZero() || w.due.Before(due)) {
-			due = w.due
-		}
-	}
+	due := k.workers.NextDue()
 	if !due.IsZero() {
 		k.timers.soonest("tick", k.boundary(latestOf(now, due.Add(-1)), timing.Loop.Tick), k.tick, out)
 	}
@@ -206,19 +218,8 @@ func latestOf(a, b time.Time) time.Time {
 	return a
 }
 
-func (k *kubeletProcess) requeue(time.Time, Out) { k.book.Requeue(k.api.set) }
-
 // tick tells every worker whose retry or resync is due.
-func (k *kubeletProcess) tick(now time.Time, out Out) {
-	for _, uid := range k.uids() {
-		if w := k.workers[uid]; w != nil && !w.due.IsZero() && !now.Before(w.due) {
-			w.due = time.Time{}
-			k.tell(now, uid, podworker.Due{}, out)
-		}
-	}
-}
-
-func (k *kubeletProcess) uids() []types.UID { return slices.Sorted(maps.Keys(k.workers)) }
+func (k *kubeletProcess) tick(time.Time, Out) { k.workers.Due(k.tasks.ctx) }
 
 // well reports whether the loop does not stand still (KBL-07).
 func (k *kubeletProcess) well(now time.Time) bool {
@@ -235,84 +236,67 @@ func (k *kubeletProcess) take(now time.Time, out Out) {
 		k.ready, k.untidied = ready, true
 	}
 	for _, op := range ops {
-		k.handle(now, op, out)
+		k.handle(op, out)
 	}
 	for _, uid := range k.runtime.views.Take() {
-		k.untidied = true
-		k.tell(now, uid, podworker.Changed{}, out)
+		k.tell(uid, podworker.Changed{})
 	}
 }
 
 // handle passes an operation on (KBL-02).
-func (k *kubeletProcess) handle(now time.Time, op podset.Op, out Out) {
+func (k *kubeletProcess) handle(op podset.Op, out Out) {
 	pod := op.Pod
 	out.Note("", history.KubeletSee{
 		Pod: podstate.Key(pod), UID: string(pod.UID), Op: op.Verb.String(), Revision: pod.ResourceVersion, Grace: pod.DeletionGracePeriodSeconds,
 	})
 	if op.Verb == podset.Remove {
 		delete(k.pods, pod.UID)
-		k.tell(now, pod.UID, podworker.Removed{}, out)
+		k.tell(pod.UID, podworker.Removed{})
 		return
 	}
 	k.pods[pod.UID] = pod
-	var state podworker.State
-	w := k.workers[pod.UID]
-	if w != nil {
-		state = w.machine.State()
-	}
-	if podworker.Heeds(op, state, w != nil, false) {
-		k.see(now, pod, out)
+	if v, worked := k.workers.Get(pod.UID); podworker.Heeds(op, v.State, worked, false) {
+		k.see(pod)
 	}
 	if op.Verb != podset.Add {
-		k.book.Refresh(pod)
+		k.reporter.Refresh(pod)
 	}
 }
 
-func (k *kubeletProcess) see(now time.Time, pod *corev1.Pod, out Out) {
+func (k *kubeletProcess) see(pod *corev1.Pod) {
 	seen, listed := k.runtime.views.Last(pod.UID)
-	k.tell(now, pod.UID, podworker.Seen{Pod: pod, Idle: listed && seen.Idle()}, out)
+	k.tell(pod.UID, podworker.Seen{Pod: pod, Idle: listed && seen.Idle()})
 }
 
 // housekeep puts right what no event says.
-func (k *kubeletProcess) housekeep(now time.Time, out Out) {
+func (k *kubeletProcess) housekeep(now time.Time, _ Out) {
 	k.untidied = false
 	if !k.ready || !k.well(now) {
 		k.untidied = true
 		return
 	}
-	forget, again := podworker.Keep(k.views(), k.pods)
+	forget, again := podworker.Keep(k.workers.All(), k.pods)
 	for _, uid := range forget {
-		k.forget(now, uid, out)
+		k.workers.Forget(k.tasks.ctx, uid)
 	}
 	for _, uid := range again {
-		k.tell(now, uid, podworker.Removed{}, out)
-		k.tell(now, uid, podworker.Due{}, out)
+		k.tell(uid, podworker.Removed{})
+		k.tell(uid, podworker.Due{})
 	}
-	for _, uid := range k.book.Known() {
+	for _, uid := range k.reporter.Known() {
 		if k.pods[uid] == nil {
-			k.book.Forget(uid)
+			k.reporter.Forget(uid)
 		}
 	}
-	k.sweep(now, out)
+	k.sweep()
 	for _, uid := range slices.Sorted(maps.Keys(k.pods)) {
-		if k.workers[uid] == nil {
-			k.see(now, k.pods[uid], out)
+		if !k.worked(uid) {
+			k.see(k.pods[uid])
 		}
 	}
-	worked := func(uid types.UID) bool { return k.workers[uid] != nil }
 	expected := func(uid types.UID) bool { return k.pods[uid] != nil }
-	for _, seen := range podworker.Strays(k.runtime.views.All(), worked, expected) {
-		k.tell(now, seen.UID, podworker.Orphan{Pod: podworker.Synthesise(seen)}, out)
+	for _, seen := range podworker.Strays(k.runtime.views.All(), k.worked, expected) {
+		k.tell(seen.UID, podworker.Orphan{Pod: podworker.Synthesise(seen)})
 	}
 	k.untidied = k.untidied || len(forget)+len(again) > 0
-}
-
-// views are the workers as housekeeping sees them.
-func (k *kubeletProcess) views() []podworker.View {
-	views := make([]podworker.View, 0, len(k.workers))
-	for _, uid := range k.uids() {
-		m := k.workers[uid].machine
-		views = append(views, podworker.View{UID: uid, State: m.State(), Pod: m.Pod(), Removed: m.Removed(), Restart: m.Restart(), Cause: m.Cause()})
-	}
-	return views
 }

@@ -1,14 +1,13 @@
 package sim
 
 import (
-	"time"
+	"context"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/podfall/podfall/internal/podapi"
-	"github.com/podfall/podfall/internal/podrefs"
 	"github.com/podfall/podfall/internal/storage"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/services/kubelet/volumes"
@@ -16,121 +15,53 @@ import (
 
 // resumeDevices takes up what an earlier incarnation has mounted, as volumes.New does.
 func (k *kubeletProcess) resumeDevices() {
-	k.speaker.devices = volumes.NewDevices()
+	k.devices = volumes.NewDevices()
 	for uid, mounts := range k.of.kernel.mounts { // independent of each other
 		for _, m := range mounts {
 			if m.device != "" {
-				k.speaker.devices.Add(m.device, uid, m.volume)
+				k.devices.Add(m.device, uid, m.volume)
 			}
 		}
 	}
 }
 
-// tellInUse has the node say which volumes it uses, when these have changed.
-func (k *kubeletProcess) tellInUse(now time.Time, out Out) {
-	if k.speaker.reporting > 0 {
-		return // one thing is said after the other
-	}
-	select {
-	case <-k.speaker.devices.InUseChanges():
-		if k.speaker.object != nil {
-			k.report(now, out)
-		}
-	default:
-	}
+// get reads an object.
+func (v *kernelVolumes) get(ctx context.Context, target podapi.Target) Got {
+	return apiClient{v.k}.request(ctx, Ask{Verb: proto.VerbGet, Target: target, Options: &metav1.GetOptions{}})
 }
 
-// attaching waits for one volume to be attached, as volumes.Manager does: by its claim, its
+// attach waits for one volume to be attached, as volumes.Manager does: by its claim, its
 // volume, and the attachment of that to the node.
-type attaching struct {
-	*mounting
-
-	i      int
-	volume *corev1.Volume
-}
-
-// attach begins to ask, unless a volume is of no claim.
-func (m *mounting) attach(now time.Time, i int, out Out) (asks bool) {
-	a := attaching{mounting: m, i: i, volume: &m.pod.Spec.Volumes[i]}
-	claim := podrefs.ClaimName(m.pod, a.volume)
-	if claim == "" {
-		return false
-	}
-	m.asks[i] = true
-	a.get(now, podapi.Target{Kind: kindOfResource(claimsResource), Namespace: m.pod.Namespace, Name: claim}, out, a.claimed)
-	return true
-}
-
-// get asks for an object; the answer to what was broken off is of no interest.
-func (a attaching) get(now time.Time, target podapi.Target, out Out, then Then) {
-	a.k.do(now, Ask{Verb: proto.VerbGet, Target: target, Options: &metav1.GetOptions{}}, out, func(now time.Time, got Got, out Out) {
-		if a.asks[a.i] {
-			then(now, got, out)
-		}
-	})
-}
-
-func (a attaching) claimed(now time.Time, got Got, out Out) {
-	claim, is := got.Object.(*corev1.PersistentVolumeClaim)
-	if is && got.Err == nil {
-		got.Err = volumes.Usable(a.pod, a.volume, claim)
-	}
+func (v *kernelVolumes) attach(ctx context.Context, pod *corev1.Pod, volume *corev1.Volume, name string) (corev1.UniqueVolumeName, error) {
+	got := v.get(ctx, podapi.Target{Kind: kindOfResource(claimsResource), Namespace: pod.Namespace, Name: name})
 	if got.Err != nil {
-		a.over(now, got.Err, out)
-		return
+		return "", got.Err
 	}
-	target := podapi.Target{Kind: kindOfResource(volumesResource), Name: claim.Spec.VolumeName}
-	a.get(now, target, out, func(now time.Time, got Got, out Out) {
-		bound, is := got.Object.(*corev1.PersistentVolume)
-		if is && got.Err == nil {
-			got.Err = volumes.BoundTo(bound, claim)
-		}
-		if got.Err != nil {
-			a.over(now, got.Err, out)
-			return
-		}
-		a.bound(now, bound.Spec.CSI, out)
-	})
-}
-
-// bound says that the node uses the volume, and asks whether it is attached to it.
-func (a attaching) bound(now time.Time, source *corev1.CSIPersistentVolumeSource, out Out) {
-	device := storage.Device(source)
-	a.devices[a.i] = device
-	if reported := a.k.speaker.devices.Add(device, a.pod.UID, a.volume.Name); !reported {
-		a.over(now, volumes.ErrUnreported, out)
-		return
+	claim, _ := got.Object.(*corev1.PersistentVolumeClaim)
+	if err := volumes.Usable(pod, volume, claim); err != nil {
+		return "", err
 	}
-	a.get(now, a.k.nodeTarget(""), out, func(now time.Time, got Got, out Out) {
-		node, _ := got.Object.(*corev1.Node)
-		if got.Err == nil {
-			got.Err = volumes.Told(node, device)
-		}
-		if got.Err != nil {
-			a.over(now, got.Err, out)
-			return
-		}
-		a.told(now, source, out)
-	})
-}
-
-// told asks for the attachment of what the node was told that it has.
-func (a attaching) told(now time.Time, source *corev1.CSIPersistentVolumeSource, out Out) {
-	target := podapi.Target{Kind: kindOfResource(attachmentsResource), Name: storage.AttachmentName(source, a.k.of.node)}
-	a.get(now, target, out, func(now time.Time, got Got, out Out) {
-		attachment, _ := got.Object.(*storagev1.VolumeAttachment)
-		a.over(now, volumes.Attached(attachment, got.Err), out)
-	})
-}
-
-// over mounts what is attached; what is not is tried again.
-func (a attaching) over(now time.Time, err error, out Out) {
-	delete(a.asks, a.i)
-	if err != nil {
-		a.failed(now, a.i, err)
-	} else {
-		a.begin(now, a.i, out)
+	got = v.get(ctx, podapi.Target{Kind: kindOfResource(volumesResource), Name: claim.Spec.VolumeName})
+	if got.Err != nil {
+		return "", got.Err
 	}
-	a.k.timers.stop(a.timer, out)
-	a.wait(now, out)
+	bound, _ := got.Object.(*corev1.PersistentVolume)
+	if err := volumes.BoundTo(bound, claim); err != nil {
+		return "", err
+	}
+	device := storage.DeviceName(bound.Spec.CSI)
+	if reported := v.k.devices.Add(device, pod.UID, volume.Name); !reported {
+		return "", volumes.ErrUnreported
+	}
+	got = v.get(ctx, nodeTarget(v.k.of.node))
+	if got.Err != nil {
+		return "", got.Err
+	}
+	node, _ := got.Object.(*corev1.Node)
+	if err := volumes.Told(node, device); err != nil {
+		return "", err
+	}
+	got = v.get(ctx, podapi.Target{Kind: kindOfResource(attachmentsResource), Name: storage.AttachmentName(bound.Spec.CSI, v.k.of.node)})
+	attachment, _ := got.Object.(*storagev1.VolumeAttachment)
+	return device, volumes.Attached(attachment, got.Err)
 }

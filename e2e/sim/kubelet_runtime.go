@@ -21,9 +21,9 @@ type runtimeSide struct {
 	calls map[CallID]*runtimeCall
 	// wanted says that there is a reason to list, listing that one is under way.
 	wanted, listing bool
-	waiters         []waiter
-	probes          probed
-	timers          uint64
+	// next is closed at the next good listing.
+	next   chan struct{}
+	timers uint64
 	// boot is the runtime's that was last heard of.
 	boot proto.Boot
 	// last is the last listing, and still says that another now would show the same.
@@ -36,13 +36,6 @@ type runtimeCall struct {
 	then func(now time.Time, answer RuntimeResponse, out Out)
 }
 
-// waiter waits for a view newer than a time (KBL-20).
-type waiter struct {
-	uid  types.UID
-	than time.Time
-	then func(now time.Time, seen podstate.Pod, out Out)
-}
-
 // The time that a runtime has for a call, beside a stop's own timeout, and between two
 // listings of a runtime of which there are no news.
 const (
@@ -53,9 +46,9 @@ const (
 )
 
 // ask calls the runtime.
-func (k *kubeletProcess) ask(now time.Time, do any, timeout time.Duration, out Out, then func(time.Time, RuntimeResponse, Out)) {
+func (k *kubeletProcess) ask(now time.Time, do any, timeout time.Duration, out Out, then func(time.Time, RuntimeResponse, Out)) (id CallID) {
 	until := now.Add(timeout)
-	id := out.Call(k.of.runtime, fmt.Sprintf("%T", do), RuntimeRequest{Boot: k.begun.boot, Until: until, Do: do}, timeout)
+	id = out.Call(k.of.runtime, fmt.Sprintf("%T", do), RuntimeRequest{Boot: k.begun.boot, Until: until, Do: do}, timeout)
 	answered := k.api.contacts.Calls(methodOf(do))
 	k.runtime.calls[id] = &runtimeCall{func(now time.Time, answer RuntimeResponse, out Out) {
 		if inside(do) && !now.Before(until) { // which is as long as it was to take
@@ -64,6 +57,7 @@ func (k *kubeletProcess) ask(now time.Time, do any, timeout time.Duration, out O
 		answered(answer.Err)
 		then(now, answer, out)
 	}}
+	return id
 }
 
 // inside reports whether a call waits for a container, which may take as long as it likes:
@@ -76,22 +70,25 @@ func inside(do any) bool {
 	return false
 }
 
-func (k *kubeletProcess) answered(now time.Time, in Answered, out Out) {
-	call := k.runtime.calls[in.Call]
-	if call == nil {
-		return
-	}
-	delete(k.runtime.calls, in.Call)
+func (k *kubeletProcess) answered(in Answered) {
 	answer, ok := in.Body.(RuntimeResponse)
 	if in.Err != nil || !ok {
 		answer = RuntimeResponse{Err: refuse(proto.CodeUnavailable, "the runtime does not answer")}
 	}
-	call.then(now, answer, out)
+	k.end(in.Call, answer)
+}
+
+// end ends a call, unless it has ended.
+func (k *kubeletProcess) end(id CallID, answer RuntimeResponse) {
+	if call := k.runtime.calls[id]; call != nil {
+		delete(k.runtime.calls, id)
+		call.then(k.begun.now, answer, k.out)
+	}
 }
 
 // noticed takes up that something in the runtime has changed, or that there is a new one,
 // with which the calls of the old are broken off.
-func (k *kubeletProcess) noticed(now time.Time, news News, out Out) {
+func (k *kubeletProcess) noticed(news News) {
 	k.runtime.wanted, k.runtime.still = true, false
 	if old := k.runtime.boot; old == news.Boot || old == "" {
 		k.runtime.boot = news.Boot
@@ -99,7 +96,7 @@ func (k *kubeletProcess) noticed(now time.Time, news News, out Out) {
 	}
 	k.runtime.boot = news.Boot
 	for _, id := range slices.Sorted(maps.Keys(k.runtime.calls)) {
-		k.answered(now, Answered{Call: id}, out)
+		k.answered(Answered{Call: id})
 	}
 }
 
@@ -136,45 +133,20 @@ func (k *kubeletProcess) relist(now time.Time, out Out) {
 			k.untidied = true
 		}
 		k.timers.set("relist", k.boundary(now.Add(quietRelist), k.of.timing.Relist.Period), k.relist, out)
-		k.serve(now, out)
+		close(k.runtime.next)
+		k.runtime.next = make(chan struct{})
 	})
 }
 
-// serve tells those whose wait is over.
-func (k *kubeletProcess) serve(now time.Time, out Out) {
-	waiters := k.runtime.waiters
-	k.runtime.waiters = nil
-	for _, w := range waiters {
-		k.newer(now, w, out)
-	}
-}
-
-// newer tells a waiter, at once or after a later listing.
-func (k *kubeletProcess) newer(now time.Time, w waiter, out Out) {
-	if tick := k.boundary(now, k.of.timing.Relist.Period).Add(-k.of.timing.Relist.Period); k.runtime.still && !k.runtime.listing && tick.After(w.than) {
+// newer is what the runtime holds of a pod; fresh says whether that is as of later than a
+// time.
+func (k *kubeletProcess) newer(uid types.UID, than time.Time) (seen podstate.Pod, fresh bool) {
+	now := k.begun.now
+	if tick := k.boundary(now, k.of.timing.Relist.Period).Add(-k.of.timing.Relist.Period); k.runtime.still && !k.runtime.listing && tick.After(than) {
 		// The product has listed again at the last tick, and seen the same.
 		k.runtime.views.List(k.runtime.views.Ask(tick), k.runtime.last.Sandboxes, k.runtime.last.Containers)
 	}
-	if seen, fresh := k.runtime.views.NewerThan(w.uid, w.than); fresh {
-		w.then(now, seen, out)
-		return
-	}
-	k.runtime.waiters = append(k.runtime.waiters, w)
-	k.runtime.wanted = true
-}
-
-// read asks the runtime about one pod now.
-func (k *kubeletProcess) read(now time.Time, uid types.UID, out Out, then func(now time.Time, seen podstate.Pod, err error, out Out)) {
-	k.runtime.still = false
-	question := k.runtime.views.Ask(now)
-	k.ask(now, List{UID: string(uid)}, runtimeTimeout, out, func(now time.Time, answer RuntimeResponse, out Out) {
-		listing, ok := answer.Body.(Listing)
-		if answer.Err != nil || !ok {
-			then(now, podstate.Pod{}, answer.Err, out)
-			return
-		}
-		then(now, k.runtime.views.Read(question, uid, listing.Sandboxes, listing.Containers), nil, out)
-	})
+	return k.runtime.views.NewerThan(uid, than)
 }
 
 // collectLater removes what is dead from the runtime every minute (KBL-61).
@@ -189,7 +161,7 @@ func (k *kubeletProcess) collectLater(now time.Time, out Out) {
 
 // collect removes what is dead of one pod.
 func (k *kubeletProcess) collect(now time.Time, seen podstate.Pod, out Out) {
-	gone := k.ready && k.pods[seen.UID] == nil && k.workers[seen.UID] == nil && seen.Idle()
+	gone := k.ready && k.pods[seen.UID] == nil && !k.worked(seen.UID) && seen.Idle()
 	for _, c := range seen.Containers {
 		old := c != seen.Latest(c.GetName()) && c != seen.Previous(c.GetName())
 		if !podstate.Alive(c) && (gone || old) {

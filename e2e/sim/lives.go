@@ -46,6 +46,7 @@ const eventsAnHour = 25_000
 // the same script.
 func Live(script Script, trace io.Writer) Lived {
 	c := begin(script)
+	defer c.End()
 	c.trace = newTrace(trace)
 	err := errors.Join(c.Run(script.Lasts), c.trace.end())
 	store := StoreLog(c.Kept(APIServer, diskStore))
@@ -145,10 +146,10 @@ func (c *cluster) trouble() {
 			told.What = deed.Name
 		}
 		if deed.Do == CutNode {
-			told.Off = []string{deed.Name}
+			told.CutOff = []string{deed.Name}
 		}
 		if deed.Ways != "" { // to those who read this, a cut is one of both ways
-			told.Kind, told.Off = history.TroubleFault, nil
+			told.Kind, told.CutOff = history.TroubleFault, nil
 		}
 		if kind == history.TroubleDown { // take and give tell
 			c.At(deed.At, begin)

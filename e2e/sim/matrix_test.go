@@ -17,32 +17,32 @@ func TestPhases(t *testing.T) {
 		at := time.Unix(int64(second), 0).UnixNano()
 		all.Events = append(all.Events, history.Event{Began: at, Ended: at, Cause: "op", Fact: fact})
 	}
-	one, grace := history.Of{Pod: "default/a", UID: "u", Container: "c"}, func(g int64) *int64 { return &g }
+	one, grace := history.ContainerRef{Pod: "default/a", UID: "u", Container: "c"}, func(g int64) *int64 { return &g }
 	commit := func(op, phase string, seconds int64) history.Commit {
 		c := history.Commit{Resource: "pods", Key: "default/a", UID: "u", Op: op, Node: "node-1", Phase: phase, Grace: grace(seconds), Deadline: &time.Time{}}
 		c.Finalizers = []string{"ex.io/x"}
 		return c
 	}
-	note(history.Start{Of: one})
+	note(history.Start{ContainerRef: one})
 	note(history.OpCall{Verb: "delete", Resource: "pods", Key: "default/a"})
 	note(commit("MODIFIED", "Running", 30))
 	note(history.OpReturn{})
 	note(history.KubeletSee{UID: "u", Grace: grace(30)})
-	note(history.PreStopBegin{Of: one})
-	note(history.PreStopEnd{Of: one})
-	note(history.Signal{Of: one, Signal: "SIGTERM"})
+	note(history.PreStopBegin{ContainerRef: one})
+	note(history.PreStopEnd{ContainerRef: one})
+	note(history.Signal{ContainerRef: one, Signal: "SIGTERM"})
 	note(history.KubeletSee{UID: "u", Grace: grace(2)})
-	note(history.Signal{Of: one, Signal: "SIGKILL"})
-	note(history.Exit{Of: one})
+	note(history.Signal{ContainerRef: one, Signal: "SIGKILL"})
+	note(history.Exit{ContainerRef: one})
 	note(commit("MODIFIED", "Failed", 2))
 	note(commit("MODIFIED", "Failed", 0))
 	all.Events = append(all.Events, history.Event{
 		Began: time.Unix(12, 0).UnixNano(), Ended: time.Unix(13, 0).UnixNano(), Fact: history.KubeletFinal{UID: "u"},
 	})
 	note(commit("DELETED", "Failed", 0))
-	note(history.Start{Of: history.Of{UID: "v", Container: "d"}})
+	note(history.Start{ContainerRef: history.ContainerRef{UID: "v", Container: "d"}})
 	note(history.Commit{Resource: "pods", Key: "default/b", UID: "v", Op: "DELETED"})
-	note(history.Exit{Of: history.Of{UID: "v", Container: "d"}})
+	note(history.Exit{ContainerRef: history.ContainerRef{UID: "v", Container: "d"}})
 
 	var got []Phase
 	for _, s := range spellsOf(all) {
@@ -63,11 +63,11 @@ func TestMatrix(t *testing.T) {
 	start := time.Unix(100, 0)
 	log := history.Log{}
 	for i, fact := range []history.Fact{
-		history.Start{Of: history.Of{UID: "u", Container: "c"}},
+		history.Start{ContainerRef: history.ContainerRef{UID: "u", Container: "c"}},
 		history.Commit{Resource: "pods", Key: "default/a", UID: "u", Op: "MODIFIED", Node: "node-1", Grace: new(int64), Deadline: &start},
 		history.KubeletSee{UID: "u", Grace: new(int64)},
-		history.Signal{Of: history.Of{UID: "u", Container: "c"}, Signal: "SIGTERM"},
-		history.Exit{Of: history.Of{UID: "u", Container: "c"}},
+		history.Signal{ContainerRef: history.ContainerRef{UID: "u", Container: "c"}, Signal: "SIGTERM"},
+		history.Exit{ContainerRef: history.ContainerRef{UID: "u", Container: "c"}},
 	} {
 		at := start.Add(time.Duration(i) * 10 * time.Second).UnixNano()
 		log.Events = append(log.Events, history.Event{Began: at, Ended: at, Fact: fact})

@@ -22,7 +22,7 @@ func (c *cluster) met() map[string]int {
 			all.count("told by older kubelets: " + string(e.Fact.Name()))
 		}
 		switch fact := e.Fact.(type) {
-		case history.FaultHit:
+		case history.FaultTrigger:
 			all.count(fact.Point + " struck")
 		case history.Commit:
 			disks.take(fact, all)
@@ -38,7 +38,7 @@ func (c *cluster) met() map[string]int {
 			} else if fact.Action == "patch" && fact.Resource == "pods" && fact.ReadRevision != "" {
 				all.count("pods claimed or released by the " + fact.Controller)
 			}
-		case history.Consulted:
+		case history.WebhookCall:
 			all.count("webhooks: " + string(fact.Answer))
 		case history.Blocker:
 			all.count("said to wait for " + fact.Reason)

@@ -105,6 +105,7 @@ func play(t *testing.T, acts []act, arrange, check func(l *life)) {
 		l.Add("runtime/node-1", func() Process { return newRuntime("node-1", l.kernel) }, time.Second)
 		l.Add("kubelet/node-1", func() Process { return newKubelet("node-1", l.kernel, kubelet.Default()) }, time.Second)
 		l.Add("user", func() Process { return l.user }, 0)
+		defer l.End()
 		if arrange != nil {
 			arrange(l)
 		}
@@ -161,7 +162,7 @@ func (l *life) lines() []string {
 				continue
 			}
 			what = " " + fact.Op + " " + fact.Phase
-		case history.Lease, history.OpCall, history.OpReturn, history.WatchOpen, history.WatchEvent, history.Signaling, history.Lookup, history.Fsync:
+		case history.Lease, history.OpCall, history.OpReturn, history.WatchOpen, history.WatchEvent, history.Signaling, history.OpRead, history.Fsync:
 			continue
 		}
 		lines = append(lines, strings.TrimRight(fmt.Sprintf("%7.3f %s %s%s", e.Wall.Sub(l.start).Seconds(), e.Process, e.Fact.Name(), what), " "))

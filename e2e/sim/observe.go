@@ -20,7 +20,6 @@ import (
 	"github.com/podfall/podfall/services/apiserver/store"
 	"github.com/podfall/podfall/services/controllers/explain"
 	"github.com/podfall/podfall/services/kubelet"
-	"github.com/podfall/podfall/services/kubelet/podworker"
 )
 
 // What observers of a cluster are told. The management connection is no link of the network:
@@ -44,7 +43,7 @@ func (w *World) manage(_ context.Context, process string, said any) error {
 	if !is {
 		return errSilent
 	}
-	reflect.ValueOf(said).Elem().Set(reflect.ValueOf(asked.inspect(w.now, p.clock.Read(w.now))))
+	reflect.ValueOf(said).Elem().Set(reflect.ValueOf(asked.inspect(w.now, p.clock.ApplySkew(w.now))))
 	return nil
 }
 
@@ -199,14 +198,14 @@ func (p *apiserverProcess) inspect(_, shown time.Time) any {
 
 func (r *runtimeProcess) inspect(now, shown time.Time) any {
 	ahead := shown.Sub(now)
-	said := inspect.Runtime{Self: inspect.Self{Process: "runtime", Boot: r.boot, Now: shown}, Ahead: ahead}
+	said := inspect.Runtime{Self: inspect.Self{Process: "runtime", Boot: r.boot, Now: shown}, ClockOffset: ahead}
 	said.Containers = make([]inspect.Container, 0, len(r.containers))
 	for _, c := range r.containers {
 		box := c.box.record
 		said.Containers = append(said.Containers, inspect.Container{
 			ID: c.ID, Name: c.Request.Name, Namespace: box.PodNamespace, Pod: box.PodName, UID: box.PodUid,
 			Alive: c.alive(), Scripted: true, Code: c.status.ExitCode, Unreachable: c.status.Unreachable,
-			Times: inspect.Times{Started: c.Events.Start, Signaled: c.Events.Stop, Killed: c.Events.Kill, Exited: c.status.FinishedAt}.Moved(ahead),
+			Times: inspect.Times{Started: c.Events.Start, Signaled: c.Events.Stop, Killed: c.Events.Kill, Exited: c.status.FinishedAt}.Shift(ahead),
 		})
 	}
 	return said
@@ -215,15 +214,10 @@ func (r *runtimeProcess) inspect(now, shown time.Time) any {
 func (k *kubeletProcess) inspect(now, shown time.Time) any {
 	said := inspect.Kubelet{
 		Self: inspect.Self{Process: "kubelet/" + k.of.node, Boot: k.begun.boot, Began: k.begun.at, Now: shown},
-		Node: k.of.node, Problems: k.runtime.views.Problems(now, k.of.timing.Relist), Heard: k.api.set.Taken(),
+		Node: k.of.node, Problems: k.runtime.views.Problems(now, k.of.timing.Relist), PodsRevision: k.api.set.Taken(),
 	}
-	for _, uid := range k.uids() {
-		w := k.workers[uid]
-		m := w.machine
-		view := podworker.View{UID: uid, State: m.State(), Pod: m.Pod(), Removed: m.Removed(), Restart: m.Restart(), Cause: m.Cause()}
-		view.Doing, view.Since, view.Grace = w.work.Doing, w.work.Since, w.work.Grace
-		view.Err, view.Failed, view.First = w.work.Err, w.work.Failed, w.work.First
-		said.Pods = append(said.Pods, kubelet.WorkOf(view, w.stays))
+	for _, view := range k.workers.All() {
+		said.Pods = append(said.Pods, kubelet.WorkOf(view, k.volumes.stays(view.UID)))
 	}
 	k.api.contacts.Tell(&said)
 	return said

@@ -27,16 +27,16 @@ func properly(log []history.Event) error {
 				comes[object{fact.Resource, fact.Key}]++
 			}
 		case history.OpCall:
-			if !strings.HasPrefix(fact.Who, "client:") {
+			if !strings.HasPrefix(fact.Identity, "client:") {
 				calls[cause] = fact
 			}
-		case history.Consulted:
+		case history.WebhookCall:
 			delete(calls, cause)
 		case history.OpReturn:
 			call, own := calls[cause]
 			before := call.Verb == "patch" && comes[object{call.Resource, call.Key}] > 1
 			if own && !before && fact.Code == http.StatusUnprocessableEntity {
-				return fmt.Errorf("%w: %s %ss %s %s %s", ErrImproper, call.Who, call.Verb, call.Resource, call.Key, call.Subresource)
+				return fmt.Errorf("%w: %s %ss %s %s %s", ErrImproper, call.Identity, call.Verb, call.Resource, call.Key, call.Subresource)
 			}
 			delete(calls, cause)
 		}

@@ -9,14 +9,14 @@ import (
 
 // TestProperly has requests refused that are the cluster's mistakes, and such that are not.
 func TestProperly(t *testing.T) {
-	update := history.OpCall{Who: "controllers", Verb: "update", Resource: "jobs.batch", Key: "default/task", Subresource: "status"}
+	update := history.OpCall{Identity: "controllers", Verb: "update", Resource: "jobs.batch", Key: "default/task", Subresource: "status"}
 	by := func(who, verb string) history.OpCall {
 		call := update
-		call.Who, call.Verb = who, verb
+		call.Identity, call.Verb = who, verb
 		return call
 	}
 	once, gone, again := []string{"ADDED"}, []string{"ADDED", "DELETED"}, []string{"ADDED", "DELETED", "ADDED"}
-	asked := history.Consulted{Hook: "deny/pods"}
+	asked := history.WebhookCall{Hook: "deny/pods"}
 	for _, c := range []struct {
 		name     string
 		past     []string

@@ -106,7 +106,7 @@ func podsOf(snapshot *store.Snapshot) (ready map[types.UID]int32, runs map[strin
 		if pod.DeletionTimestamp != nil && !held[pod.UID] {
 			wrong = append(wrong, fmt.Errorf("%w: %s", ErrStuck, pod.Name))
 		}
-		if !workload.Active(pod) {
+		if !workload.IsActive(pod) {
 			continue
 		}
 		runs[pod.Spec.NodeName] += len(pod.Spec.Containers)
@@ -115,7 +115,7 @@ func podsOf(snapshot *store.Snapshot) (ready map[types.UID]int32, runs map[strin
 				runs[pod.Spec.NodeName]++
 			}
 		}
-		if workload.Ready(pod) && len(pod.OwnerReferences) > 0 {
+		if workload.IsReady(pod) && len(pod.OwnerReferences) > 0 {
 			ready[pod.OwnerReferences[0].UID]++
 		}
 	}

@@ -161,7 +161,7 @@ func wrongActive(its *batchv1.CronJob, mine []*batchv1.Job) string {
 		active = append(active, string(ref.UID))
 	}
 	for _, made := range mine {
-		if !job.Over(made) {
+		if !job.IsFinished(made) {
 			running = append(running, string(made.UID))
 		}
 		for _, condition := range made.Status.Conditions {
@@ -202,7 +202,7 @@ func wrongPolicy(its *batchv1.CronJob, runs []run, since time.Time) string {
 // wrongTimes is a time after since, and up to until, at which a CronJob has made a Job and should
 // not have, or has not made one for no reason; empty for none.
 func wrongTimes(its *batchv1.CronJob, all map[string][]run, since, until time.Time) string {
-	runs, schedule := all[string(its.UID)], cronjob.ViewOf(its, nil).Schedule
+	runs, schedule := all[string(its.UID)], cronjob.NewView(its, nil).Schedule
 	due := schedule.Next(since)
 	for _, made := range runs {
 		if at := minuteOf(made.name); made.from.After(since) && !schedule.Next(at.Add(-time.Second)).Equal(at) {

@@ -41,7 +41,7 @@ func (c *cluster) rightDisks(snapshot *store.Snapshot) (wrong []error) {
 		if to[node] == nil {
 			to[node] = map[corev1.UniqueVolumeName]bool{}
 		}
-		to[node][attachdetach.Device(volume)] = true
+		to[node][attachdetach.DeviceName(volume)] = true
 	}
 	for _, use := range attachdetach.UsesOf(objectsOf[*corev1.Pod](snapshot, "pods"), find) {
 		put(used, use.Pod.Spec.NodeName, use.Volume)

@@ -27,7 +27,7 @@ func rightJobs(snapshot *store.Snapshot, now time.Time) (wrong []error) {
 	for _, its := range objectsOf[*batchv1.Job](snapshot, "jobs.batch") {
 		running := 0
 		for _, pod := range pods {
-			if metav1.IsControlledBy(pod, its) && workload.Active(pod) {
+			if metav1.IsControlledBy(pod, its) && workload.IsActive(pod) {
 				running++
 			}
 		}
@@ -37,7 +37,7 @@ func rightJobs(snapshot *store.Snapshot, now time.Time) (wrong []error) {
 	}
 	held := heldBack(snapshot)
 	for _, pod := range pods {
-		if job.Tracked(pod) && !held[pod.UID] {
+		if job.IsTracked(pod) && !held[pod.UID] {
 			wrong = append(wrong, fmt.Errorf("%w: nobody has counted %s", ErrStuck, pod.Name))
 		}
 	}
@@ -59,16 +59,16 @@ func heldBack(snapshot *store.Snapshot) map[types.UID]bool {
 // that has failed at an index which is still to be done has the count for the next one there. Of two
 // it is the one that has seen more failures.
 func keptBy(its *batchv1.Job, pods []*corev1.Pod) map[int]*corev1.Pod {
-	if !*its.Spec.Suspend || its.Spec.BackoffLimitPerIndex == nil || its.DeletionTimestamp != nil || job.Over(its) {
+	if !*its.Spec.Suspend || its.Spec.BackoffLimitPerIndex == nil || its.DeletionTimestamp != nil || job.IsFinished(its) {
 		return nil
 	}
 	held := map[int]*corev1.Pod{}
 	for _, pod := range pods {
 		index := job.Index(pod)
-		if !job.Tracked(pod) || !metav1.IsControlledBy(pod, its) || pod.Status.Phase != corev1.PodFailed || !toDo(its, index) {
+		if !job.IsTracked(pod) || !metav1.IsControlledBy(pod, its) || pod.Status.Phase != corev1.PodFailed || !toDo(its, index) {
 			continue
 		}
-		if known := held[index]; known == nil || job.AllFailures(known) <= job.AllFailures(pod) {
+		if known := held[index]; known == nil || job.IndexFailures(known) <= job.IndexFailures(pod) {
 			held[index] = pod
 		}
 	}
@@ -89,7 +89,7 @@ func wrongJob(its *batchv1.Job, running int, now time.Time) string {
 	switch remove, _ := ttl.Decide(its, now.Add(-calmFor)); {
 	case remove:
 		return "should have gone"
-	case !job.Over(its) && !*its.Spec.Suspend:
+	case !job.IsFinished(its) && !*its.Spec.Suspend:
 		return "is not over"
 	case running > 0, status.Active != 0, status.Terminating != nil && *status.Terminating != 0:
 		return "has pods that run"

@@ -42,7 +42,7 @@ func wrongBudget(budget *policyv1.PodDisruptionBudget, guarded []*corev1.Pod) st
 		if budget.Spec.MinAvailable != nil || metav1.GetControllerOf(pod) != nil { // upstream counts no others (getExpectedScale)
 			there++
 		}
-		if workload.Ready(pod) {
+		if workload.IsReady(pod) {
 			healthy++
 		}
 	}
@@ -75,12 +75,12 @@ func rightDaemons(snapshot *store.Snapshot) (wrong []error) {
 	for _, set := range objectsOf[*appsv1.DaemonSet](snapshot, "daemonsets.apps") {
 		var wanted, there []string
 		for _, node := range nodes {
-			if should, _ := daemonset.Wanted(set, node); should {
+			if should, _ := daemonset.ShouldRun(set, node); should {
 				wanted = append(wanted, node.Name)
 			}
 		}
 		for _, pod := range pods {
-			if metav1.IsControlledBy(pod, set) && workload.Ready(pod) {
+			if metav1.IsControlledBy(pod, set) && workload.IsReady(pod) {
 				there = append(there, pod.Spec.NodeName)
 			} else if metav1.IsControlledBy(pod, set) {
 				there = append(there, pod.Spec.NodeName+" (not ready)")

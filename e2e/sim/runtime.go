@@ -171,13 +171,13 @@ func (r *runtimeProcess) catchUp(c *held, out Out) {
 		done = p.events
 	}
 	if done.Start.IsZero() && !c.Events.Start.IsZero() {
-		out.Note("", history.Start{Of: c.of(), Scripted: true})
+		out.Note("", history.Start{ContainerRef: c.of(), Scripted: true})
 	}
 	if done.Stop.IsZero() && !c.Events.Stop.IsZero() {
-		out.Note("", history.Signal{Of: c.of(), Signal: engine.StopSignal(c.Request)})
+		out.Note("", history.Signal{ContainerRef: c.of(), Signal: engine.StopSignal(c.Request)})
 	}
 	if done.Kill.IsZero() && !c.Events.Kill.IsZero() {
-		out.Note("", history.Signal{Of: c.of(), Signal: engine.SIGKILL})
+		out.Note("", history.Signal{ContainerRef: c.of(), Signal: engine.SIGKILL})
 	}
 }
 
@@ -185,7 +185,7 @@ func (r *runtimeProcess) catchUp(c *held, out Out) {
 func (r *runtimeProcess) exited(c *held, out Out) {
 	c.Exit = new(c.status)
 	out.Persist(containerKey+c.ID, c.containerRecord)
-	out.Note("", history.Exit{Of: c.of(), Code: c.status.ExitCode, Unstarted: c.status.Reason == engine.ReasonStartError})
+	out.Note("", history.Exit{ContainerRef: c.of(), Code: c.status.ExitCode, Unstarted: c.status.Reason == engine.ReasonStartError})
 	r.news = true
 }
 
@@ -211,7 +211,7 @@ func (r *runtimeProcess) happen(now time.Time, e effect, out Out) {
 	switch e.signal {
 	case "":
 		event = &p.events.Start
-		out.Note("", history.Start{Of: c.of(), Scripted: true})
+		out.Note("", history.Start{ContainerRef: c.of(), Scripted: true})
 	case engine.SIGKILL:
 		event = &p.events.Kill
 	default:
@@ -221,7 +221,7 @@ func (r *runtimeProcess) happen(now time.Time, e effect, out Out) {
 		*event = now
 	}
 	if e.signal != "" {
-		out.Note("", history.Signal{Of: c.of(), Signal: e.signal})
+		out.Note("", history.Signal{ContainerRef: c.of(), Signal: e.signal})
 	}
 }
 
@@ -229,7 +229,7 @@ func (r *runtimeProcess) happen(now time.Time, e effect, out Out) {
 func (r *runtimeProcess) do(now time.Time, c *held, signal string, out Out) {
 	out.Persist(containerKey+c.ID, c.containerRecord)
 	if signal != "" {
-		out.Note("", history.Signaling{Of: c.of(), Signal: signal})
+		out.Note("", history.Signaling{ContainerRef: c.of(), Signal: signal})
 	}
 	r.effects = append(r.effects, effect{c, signal})
 	out.Wake(effectsAlarm, now)
@@ -248,7 +248,7 @@ func (r *runtimeProcess) settle(now time.Time, out Out) {
 		if c.Exit != nil || p == nil || c.Events.Start.IsZero() {
 			continue
 		}
-		if at, ok := p.script.Next(p.events, now); ok && (next.IsZero() || at.Before(next)) {
+		if at, ok := p.script.NextChange(p.events, now); ok && (next.IsZero() || at.Before(next)) {
 			next = at
 		}
 	}
@@ -296,9 +296,9 @@ func (r *runtimeProcess) container(id string) *held {
 }
 
 // of is what every event of the history about a container says.
-func (c *held) of() history.Of {
+func (c *held) of() history.ContainerRef {
 	b := c.box.record
-	return history.Of{Pod: b.PodNamespace + "/" + b.PodName, UID: b.PodUid, Container: c.ID, Called: c.Request.Name}
+	return history.ContainerRef{Pod: b.PodNamespace + "/" + b.PodName, UID: b.PodUid, Container: c.ID, ContainerName: c.Request.Name}
 }
 
 // alive reports whether a container runs, or is about to.

@@ -167,7 +167,7 @@ func (r *runtimeProcess) create(now time.Time, request *proto.CreateContainerReq
 	r.kernel.load(c.ID, script, engine.Events{})
 	out.Persist(containerKey+c.ID, c.containerRecord)
 	r.containers = append(r.containers, c)
-	out.Note("", history.Create{Of: c.of(), Script: script.String()})
+	out.Note("", history.Create{ContainerRef: c.of(), Script: script.String()})
 	r.news = true
 	return c.ID, nil
 }
@@ -212,7 +212,7 @@ func (r *runtimeProcess) exec(now time.Time, id string, waits *calling, out Out)
 // forget removes a container that is dead.
 func (r *runtimeProcess) forget(c *held, out Out) {
 	out.Persist(containerKey+c.ID, nil)
-	out.Note("", history.Remove{Of: c.of()})
+	out.Note("", history.Remove{ContainerRef: c.of()})
 	delete(r.kernel.programs, c.ID)
 	r.containers = slices.DeleteFunc(r.containers, func(other *held) bool { return other == c })
 	r.effects = slices.DeleteFunc(r.effects, func(e effect) bool { return e.container == c })

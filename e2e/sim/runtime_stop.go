@@ -40,7 +40,7 @@ type calling struct {
 	box       *box
 	// kills are the containers that are to end, the first at once; climb is about it.
 	kills   []*held
-	climb   *runtime.Climb
+	climb   *runtime.StopCall
 	timeout time.Duration
 	// ends and code are a command's; no time means never.
 	ends time.Time
@@ -147,12 +147,12 @@ func (r *runtimeProcess) kill(now time.Time, call *calling, out Out) bool {
 		return false
 	}
 	if call.climb == nil {
-		call.climb = &runtime.Climb{Timeout: call.timeout, Began: now}
+		call.climb = &runtime.StopCall{Timeout: call.timeout, Began: now}
 	}
 	if call.timeout > 0 && call.boot != r.kernel.kubelet {
 		call.climb.Gone = true // nobody waits for it any more (CRI-07)
 	}
-	next, _ := call.climb.Next(runtime.Target{Alive: c.alive(), Unreachable: c.status.Unreachable, Signaled: c.signaled}, now)
+	next, _ := call.climb.Next(runtime.StopTarget{Alive: c.alive(), Unreachable: c.status.Unreachable, Signaled: c.signaled}, now)
 	switch next {
 	case runtime.StepDone:
 		call.kills, call.climb = call.kills[1:], nil

@@ -14,7 +14,7 @@ import (
 // Broke names what a life has broken: the property's id, how its end is wrong, or "run";
 // empty for nothing.
 func Broke(err error) string {
-	var broken *guarantees.BrokenError
+	var broken *guarantees.ViolationError
 	switch {
 	case err == nil:
 		return ""
@@ -53,7 +53,7 @@ func Broke(err error) string {
 // written down does not.
 func Shrink(lived Lived, broken error, most int, live func(Script) error) (small Script, lives int) {
 	s := &shrinker{live: live, most: most, wanted: Broke(broken), best: lived.Script}
-	s.ending = !errors.As(broken, new(*guarantees.BrokenError))
+	s.ending = !errors.As(broken, new(*guarantees.ViolationError))
 	if !s.try(written(lived)) {
 		return s.best, s.lives
 	}
@@ -97,11 +97,11 @@ func (s *shrinker) try(script Script) bool {
 
 // shorten ends the life soon after it was seen to be broken.
 func (s *shrinker) shorten(lived Lived, broken error) {
-	var shown *guarantees.BrokenError
-	if !errors.As(broken, &shown) || len(shown.Against) == 0 || len(lived.Log.Events) == 0 {
+	var shown *guarantees.ViolationError
+	if !errors.As(broken, &shown) || len(shown.Events) == 0 || len(lived.Log.Events) == 0 {
 		return
 	}
-	last := shown.Against[len(shown.Against)-1]
+	last := shown.Events[len(shown.Events)-1]
 	seen := time.Duration(last.Ended - lived.Log.Events[0].Began) // whatever the clocks showed
 	for _, more := range []time.Duration{5 * time.Second, time.Minute, 4 * time.Minute} {
 		if seen+more >= s.best.Lasts {
@@ -260,7 +260,7 @@ func Story(script Script, broken error) []string {
 		text string
 	}
 	lines := make([]line, 0, len(script.Deeds)+len(script.Deviations))
-	promised := errors.As(broken, new(*guarantees.BrokenError))
+	promised := errors.As(broken, new(*guarantees.ViolationError))
 	for _, deed := range script.Deeds {
 		if !promised && script.Calm > 0 && deed.At >= script.Calm-amendsBefore {
 			continue

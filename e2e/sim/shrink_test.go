@@ -194,7 +194,7 @@ func TestShortenWithAWrongClock(t *testing.T) {
 	start := time.Unix(0, 0)
 	begin := history.Event{Wall: start}
 	late := history.Event{Began: int64(seen), Ended: int64(seen), Wall: start.Add(seen - 24*time.Hour)}
-	broken := &guarantees.BrokenError{ID: "A8", Counterexample: guarantees.Counterexample{Against: []history.Event{late}}}
+	broken := &guarantees.ViolationError{ID: "A8", Counterexample: guarantees.Counterexample{Events: []history.Event{late}}}
 	var lasted []time.Duration
 	lived := Lived{Script: Script{Lasts: time.Hour}, Log: history.Log{Events: []history.Event{begin, late}}}
 	Shrink(lived, broken, 10, func(script Script) error {

@@ -154,7 +154,7 @@ func (w *watcher) tell(out Out) {
 		return
 	}
 	to := max(w.follower.at.Revision, w.from)
-	out.Note("", history.Took{
+	out.Note("", history.WatchDelivery{
 		Watch: w.watch, Resource: "pods", From: int64(w.from), To: int64(to), Items: w.sum.Count, Digest: w.sum.String(),
 	})
 	w.handed = handed{watch: w.watch, from: to}

@@ -23,12 +23,12 @@ func (c *Cluster) Break(name string, spec fault.Spec) {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	c.parts.Break(append(c.parts.Broken(), f)...)
+	c.parts.SetFaults(append(c.parts.Faults(), f)...)
 }
 
 // Mend ends what Break began.
 func (c *Cluster) Mend(name string) {
-	c.parts.Break(slices.DeleteFunc(c.parts.Broken(), func(f fault.Fault) bool { return f.Name == name })...)
+	c.parts.SetFaults(slices.DeleteFunc(c.parts.Faults(), func(f fault.Fault) bool { return f.Name == name })...)
 }
 
 // Volumes is the directory of the persistent volumes.

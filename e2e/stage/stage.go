@@ -49,7 +49,7 @@ type Config struct {
 	// when nil.
 	Controllers []string
 	// Valve holds up what the controllers see.
-	Valve *view.Valve
+	Valve *view.EventGate
 	// Distance is how long a message to or from the controllers takes; none when zero.
 	Distance time.Duration
 	// Wrong are the clocks of parts that have another than the wall's.
@@ -109,13 +109,16 @@ func (c *Cluster) compose() inprocess.Config {
 		c.t.Fatal(err)
 	}
 	composed := inprocess.Config{
-		Clocks: inprocess.Clocks{Wrong: c.cfg.Wrong},
+		Clocks: inprocess.Clocks{Skewed: c.cfg.Wrong},
 		Dir:    c.dir, Nodes: c.nodes(), Compat: compat, Boot: c.boot, Wire: c.wire,
 		Log:   slog.New(slog.NewTextHandler(c.t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
 		Ended: func(name string, err error) { c.t.Errorf("%s ended by itself: %v", name, err) },
 	}
 	composed.APIServer.Keep, composed.APIServer.DisablePlugins = c.cfg.History, c.pluginsOff()
 	composed.Controllers.Select, composed.Controllers.Valve = c.cfg.Controllers, c.cfg.Valve
+	if slices.Contains(c.cfg.Controllers, rootCAPublisher) { // no other stage has its ConfigMaps
+		composed.Controllers.RootCA = []byte("authority")
+	}
 	if c.cfg.Controllers == nil {
 		composed.Controllers.Select = []string{"scheduler"}
 	}
@@ -134,7 +137,7 @@ func (c *Cluster) nodes() []string {
 }
 
 // wire delays what a kubelet says and hears, and the controllers when they are to be away.
-func (c *Cluster) wire(name string, open inprocess.Open) inprocess.Open {
+func (c *Cluster) wire(name string, open inprocess.OpenFunc) inprocess.OpenFunc {
 	delay := hubDelay
 	switch kind, _, _ := strings.Cut(name, "/"); kind {
 	case "kubelet":
@@ -180,24 +183,24 @@ func (c *Cluster) Stop(name string) {
 
 // Cut holds the node's link to the cluster bus; Heal gives it back.
 func (c *Cluster) Cut(node string) {
-	began := c.parts.Troubles().Began()
+	began := c.parts.Troubles().Now()
 	c.links["kubelet/"+node].cut()
 	c.told(began, func(s *trouble.State) {
-		s.Parties = c.parts.Parties()
-		s.Cuts = append(without(s.Cuts, node), partition.Cut{Name: node, Spec: partition.Spec{Parties: []string{node}}, Since: time.Now()})
+		s.Members = c.parts.Members()
+		s.Cuts = append(without(s.Cuts, node), partition.Cut{Name: node, Spec: partition.Spec{Members: []string{node}}, Since: time.Now()})
 	})
 }
 
 // Heal ends a cut.
 func (c *Cluster) Heal(node string) {
-	began := c.parts.Troubles().Began()
+	began := c.parts.Troubles().Now()
 	c.links["kubelet/"+node].heal()
 	c.told(began, func(s *trouble.State) { s.Cuts = without(s.Cuts, node) })
 }
 
 // told writes down what has been broken or mended since the moment.
-func (c *Cluster) told(began history.Moment, change func(*trouble.State)) {
-	c.parts.Troubles().Change(began, change)
+func (c *Cluster) told(began history.MonoTime, change func(*trouble.State)) {
+	c.parts.Troubles().Update(began, change)
 }
 
 // without leaves out the cut of a name.
@@ -214,6 +217,8 @@ func Align(offset time.Duration) {
 
 // Settle waits until nothing moves any more without time passing.
 func (c *Cluster) Settle() { synctest.Wait() }
+
+const rootCAPublisher = "root-ca-certificate-publisher-controller"
 
 // pluginsOff are the admission plugins that were not asked for.
 func (c *Cluster) pluginsOff() []string {

@@ -64,7 +64,7 @@ func (p *player) manifest(args arguments) string {
 // [delay=D] [pod=P] [node=N] [count=N]. mend NAME ends it.
 func (p *player) breaks(args arguments) string {
 	spec := fault.Spec{
-		Point: fault.Point(args.named["point"]), Where: fault.About{Pod: args.named["pod"], Node: args.named["node"]},
+		Point: fault.Point(args.named["point"]), Where: fault.Attributes{Pod: args.named["pod"], Node: args.named["node"]},
 		Effect: fault.Effect{
 			Kind: fault.Kind(args.named["type"]), Value: args.named["value"], Message: args.named["message"], Code: args.named["code"],
 		},

@@ -267,7 +267,7 @@ func TestSplitBrain(t *testing.T) {
 		second := old
 		time.Sleep(45 * time.Second)
 		open := r.SplitBrains()
-		if len(open) != 1 || !open[0].Open() || open[0].Lives[0].UID != string(first.UID) || open[0].Lives[1].UID != string(second.UID) {
+		if len(open) != 1 || !open[0].Open() || open[0].Incarnations[0].UID != string(first.UID) || open[0].Incarnations[1].UID != string(second.UID) {
 			t.Fatalf("while both are alive: %+v", open)
 		}
 		if report := r.Why("pods", "default", name); report.Blocked() {
@@ -287,7 +287,7 @@ func TestSplitBrain(t *testing.T) {
 // start to the earlier exit.
 func (r *round) overlap(first, second *corev1.Pod) time.Duration {
 	var from, to time.Time
-	for _, e := range r.Written() {
+	for _, e := range r.HistoryEvents() {
 		switch fact := e.Fact.(type) {
 		case history.Start:
 			if fact.UID == string(second.UID) && from.IsZero() {
@@ -305,7 +305,7 @@ func (r *round) overlap(first, second *corev1.Pod) time.Duration {
 // told is the length of the one window that users were told of.
 func (r *round) told() time.Duration {
 	var length time.Duration
-	for _, e := range r.Written() {
+	for _, e := range r.HistoryEvents() {
 		if w, ok := e.Fact.(history.Window); ok && w.End != nil {
 			length += w.End.Sub(w.Begin)
 		}

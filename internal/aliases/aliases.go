@@ -1,7 +1,6 @@
-// Package aliases measures what a YAML document becomes when its aliases are written out:
-// two bytes of an alias stand for all that its anchor names, so that a document of some
-// kilobytes can be one of gigabytes in JSON (T11). Parsers stop aliases of aliases, and not
-// many aliases of one long text.
+// Package aliases measures the size of a YAML document with expanded aliases. Two bytes of an alias
+// stand for everything that its anchor names, so that a document of some kilobytes can expand to
+// gigabytes of JSON (T11). Parsers stop nested aliases, but not many aliases of one long text.
 package aliases
 
 import (
@@ -12,14 +11,13 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// ErrTooLarge means that a document would become too large.
+// ErrTooLarge means that the expanded document is too large.
 var ErrTooLarge = errors.New("YAML with its aliases written out is too large")
 
 var errCircle = errors.New("an anchor contains itself")
 
-// Check returns nil for a document that has at most so many bytes when its aliases are
-// written out, and ErrTooLarge for a larger one. Where there may be aliases it has to be
-// YAML; any other text is left to whoever reads it.
+// Check returns nil if the document has at most most bytes with expanded aliases, and ErrTooLarge
+// if it has more. Documents that may contain aliases must be YAML; Check accepts any other text.
 func Check(document []byte, most int) error {
 	if bytes.IndexByte(document, '*') < 0 || bytes.IndexByte(document, '&') < 0 {
 		return nil
@@ -28,7 +26,7 @@ func Check(document []byte, most int) error {
 	if err := yaml.Unmarshal(document, &root); err != nil {
 		return err
 	}
-	m := measure{most: most, known: map[*yaml.Node]int{}}
+	m := measure{limit: most, known: map[*yaml.Node]int{}}
 	size, err := m.size(&root)
 	switch {
 	case err != nil:
@@ -39,27 +37,27 @@ func Check(document []byte, most int) error {
 	return nil
 }
 
-// measure adds up nodes, each anchor once.
+// measure adds up the sizes of nodes, each anchor once.
 type measure struct {
-	most  int
+	limit int
 	known map[*yaml.Node]int
 }
 
-const beingMeasured = -1
+const inProgress = -1
 
-// size is the size of a node, or anything above the most there may be.
+// size returns the size of a node, or any value above the limit.
 func (m measure) size(node *yaml.Node) (int, error) {
 	if node.Kind == yaml.AliasNode {
 		node = node.Alias
 	}
 	if known, ok := m.known[node]; ok && node.Anchor != "" {
-		if known == beingMeasured {
+		if known == inProgress {
 			return 0, errCircle
 		}
 		return known, nil
 	}
 	if node.Anchor != "" {
-		m.known[node] = beingMeasured
+		m.known[node] = inProgress
 	}
 	const punctuation = 2
 	total := len(node.Value) + punctuation
@@ -68,7 +66,7 @@ func (m measure) size(node *yaml.Node) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		if total += size; total > m.most {
+		if total += size; total > m.limit {
 			break
 		}
 	}

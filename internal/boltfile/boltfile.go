@@ -1,9 +1,9 @@
-// Package boltfile verifies that a bbolt file is whole before bbolt looks at it. bbolt
-// trusts the pages of a file: it panics over bad ones, partly on goroutines of its own,
-// follows them out of its mapping of the file, or takes the state before the last
-// commit without a word. [Check] reads the file by itself and does none of that.
+// Package boltfile verifies a bbolt file before bbolt opens it. bbolt trusts the pages of a file:
+// for bad pages it panics, partly on goroutines of its own, reads outside its mapping of the file,
+// or silently uses the state before the last commit. [Check] reads the file by itself and has none
+// of these problems.
 //
-// What is in the records is not looked at: a store that wants to know keeps checksums.
+// The records' content is not checked: stores that need that keep checksums.
 package boltfile
 
 import (
@@ -17,8 +17,8 @@ import (
 	"os"
 )
 
-// The layout of a bbolt file, version 2, as far as it has to be trusted. Numbers are
-// in the machine's own byte order.
+// The layout of a bbolt file, version 2, as far as Check relies on it. Numbers are in the
+// machine's own byte order.
 //
 //	page    u64 id · u16 flags · u16 count · u32 overflow (pages that follow it)
 //	meta    u32 magic · u32 version · u32 page size · u32 flags · bucket · u64 freelist
@@ -44,14 +44,14 @@ const (
 
 var errChecksum = errors.New("checksum mismatch")
 
-// DamageError says where a file is not what bbolt has written.
+// DamageError describes where a file differs from what bbolt writes.
 type DamageError struct {
 	Path string
-	// Bucket that the page belongs to; empty when it belongs to none or to an unknown one.
+	// Bucket of the page; empty if the page belongs to none or to an unknown one.
 	Bucket string
-	// Record names what is damaged: "page 7", "the file".
+	// Record names the damaged part: "page 7", "the file".
 	Record string
-	// What is wrong with it.
+	// What describes the damage.
 	What string
 }
 
@@ -74,18 +74,17 @@ type pages struct {
 	bucket string
 }
 
-// span is the keys that a page may have: from low, below high unless that is nil.
-type span struct{ low, high []byte }
+// keyRange is the range of keys that a page may hold: from low, below high unless high is nil.
+type keyRange struct{ low, high []byte }
 
-// Check verifies that the file at path is whole: the pages that bbolt would
-// follow are there, each is of the kind, the size and the place that it should be, none
-// is used twice, and keys are in order. Its error is a *[DamageError], or that the file
-// cannot be read. The file must have been written with NoFreelistSync, hold buckets only
-// at the top and records only below, and not be written to meanwhile.
+// Check verifies the file at path. It checks that all reachable pages exist, have the right kind,
+// size and place, that none is used twice, and that keys are ordered. It returns a *[DamageError],
+// or an error if the file cannot be read. The file must have been written with NoFreelistSync, hold
+// buckets only at the top and records only below, and not be written to meanwhile.
 //
-// A bad meta page is refused although bbolt would go on with the other one, because
-// that one lacks the last commit, which has been acknowledged. A crash does not leave
-// one: it is within one sector.
+// A bad meta page is refused, although bbolt would continue with the other one: that one lacks the
+// last commit, which was acknowledged. A crash leaves no bad meta page, because a meta page is
+// within one sector.
 func Check(path string) error {
 	file, err := os.Open(path)
 	if err != nil {
@@ -95,21 +94,21 @@ func Check(path string) error {
 	err = p.check()
 	var system *fs.PathError
 	if err != nil && !errors.As(err, &system) && !errors.As(err, new(*DamageError)) {
-		err = p.damage("the file", err.Error())
+		err = p.damageError("the file", err.Error())
 	}
 	return errors.Join(err, file.Close())
 }
 
-func (p *pages) damage(record, what string) error {
+func (p *pages) damageError(record, what string) error {
 	return &DamageError{Path: p.path, Bucket: p.bucket, Record: record, What: what}
 }
 
-func (p *pages) damagedPage(id uint64, format string, args ...any) error {
-	return p.damage(fmt.Sprintf("page %d", id), fmt.Sprintf(format, args...))
+func (p *pages) pageError(id uint64, format string, args ...any) error {
+	return p.damageError(fmt.Sprintf("page %d", id), fmt.Sprintf(format, args...))
 }
 
 func (p *pages) check() error {
-	root, err := p.metas()
+	root, err := p.readMetas()
 	if err != nil {
 		return err
 	}
@@ -118,23 +117,23 @@ func (p *pages) check() error {
 		return err
 	}
 	if have := uint64(info.Size()) / p.size; have < p.inUse {
-		return p.damage("the file", fmt.Sprintf("cut short: %d of %d pages", have, p.inUse))
+		return p.damageError("the file", fmt.Sprintf("cut short: %d of %d pages", have, p.inUse))
 	}
 	p.seen = make([]uint64, p.inUse/64+1)
-	return p.walk(root, span{}, maxDepth)
+	return p.walk(root, keyRange{}, maxDepth)
 }
 
-// metas reads both meta pages and returns the root page of the newer.
-func (p *pages) metas() (uint64, error) {
-	first, err := p.meta(0, 0)
+// readMetas reads both meta pages and returns the root page of the newer one.
+func (p *pages) readMetas() (uint64, error) {
+	first, err := p.readMeta(0, 0)
 	if err != nil {
 		return 0, err
 	}
 	p.size = uint64(binary.NativeEndian.Uint32(first[8:]))
 	if p.size < 1024 || p.size > 1<<24 || p.size&(p.size-1) != 0 {
-		return 0, p.damagedPage(0, "a page size of %d", p.size)
+		return 0, p.pageError(0, "a page size of %d", p.size)
 	}
-	second, err := p.meta(1, p.size)
+	second, err := p.readMeta(1, p.size)
 	if err != nil {
 		return 0, err
 	}
@@ -144,96 +143,96 @@ func (p *pages) metas() (uint64, error) {
 		newer = second
 	}
 	if older := min(transaction(first), transaction(second)); older+1 != transaction(newer) {
-		return 0, p.damagedPage(transaction(newer)%2, "transaction %d follows %d", transaction(newer), older)
+		return 0, p.pageError(transaction(newer)%2, "transaction %d follows %d", transaction(newer), older)
 	}
 	p.inUse = binary.NativeEndian.Uint64(newer[40:])
 	if p.inUse < 2 || p.inUse > 1<<40 {
-		return 0, p.damagedPage(transaction(newer)%2, "%d pages in use", p.inUse)
+		return 0, p.pageError(transaction(newer)%2, "%d pages in use", p.inUse)
 	}
 	if free := binary.NativeEndian.Uint64(newer[32:]); free != noFreelist {
-		return 0, p.damagedPage(transaction(newer)%2, "it has a free list, which a store never writes")
+		return 0, p.pageError(transaction(newer)%2, "it has a free list, which a store never writes")
 	}
 	return binary.NativeEndian.Uint64(newer[16:]), nil
 }
 
-func (p *pages) meta(id, offset uint64) ([]byte, error) {
+func (p *pages) readMeta(id, offset uint64) ([]byte, error) {
 	page := make([]byte, pageHeader+metaSize)
 	if _, err := p.file.ReadAt(page, int64(offset)); err != nil {
-		return nil, p.unreadable(id, err)
+		return nil, p.readError(id, err)
 	}
 	meta := page[pageHeader:]
 	sum := fnv.New64a()
 	sum.Write(meta[:metaSize-8])
 	switch {
 	case binary.NativeEndian.Uint32(meta) != boltMagic:
-		return nil, p.damagedPage(id, "no bbolt file starts like this")
+		return nil, p.pageError(id, "no bbolt file starts like this")
 	case binary.NativeEndian.Uint64(meta[metaSize-8:]) != sum.Sum64():
-		return nil, p.damagedPage(id, "meta page: %v", errChecksum)
+		return nil, p.pageError(id, "meta page: %v", errChecksum)
 	case binary.NativeEndian.Uint32(meta[4:]) != boltVersion:
-		return nil, p.damagedPage(id, "bbolt version %d", binary.NativeEndian.Uint32(meta[4:]))
+		return nil, p.pageError(id, "bbolt version %d", binary.NativeEndian.Uint32(meta[4:]))
 	}
 	return meta, nil
 }
 
-func (p *pages) unreadable(id uint64, err error) error {
+func (p *pages) readError(id uint64, err error) error {
 	if errors.Is(err, io.EOF) {
-		return p.damagedPage(id, "cut short")
+		return p.pageError(id, "cut short")
 	}
-	return p.damagedPage(id, "%v", err)
+	return p.pageError(id, "%v", err)
 }
 
 // walk verifies a page and all below it.
-func (p *pages) walk(id uint64, keys span, depth int) error {
-	page, err := p.read(id)
+func (p *pages) walk(id uint64, keys keyRange, depth int) error {
+	page, err := p.readPage(id)
 	if err != nil {
 		return err
 	}
 	if depth == 0 {
-		return p.damagedPage(id, "too deep")
+		return p.pageError(id, "too deep")
 	}
 	switch flags := binary.NativeEndian.Uint16(page[8:]); flags {
 	case flagBranch:
-		return p.branch(id, page, keys, depth)
+		return p.checkBranch(id, page, keys, depth)
 	case flagLeaf:
-		return p.leaf(id, page, keys, depth)
+		return p.checkLeaf(id, page, keys, depth)
 	default:
-		return p.damagedPage(id, "neither branch nor leaf: flags %#x", flags)
+		return p.pageError(id, "neither branch nor leaf: flags %#x", flags)
 	}
 }
 
-// read returns a page with its overflow, which must not have been read before.
-func (p *pages) read(id uint64) ([]byte, error) {
+// readPage returns a page with its overflow. Each page may be read once.
+func (p *pages) readPage(id uint64) ([]byte, error) {
 	if id < 2 || id >= p.inUse {
-		return nil, p.damagedPage(id, "of %d in use", p.inUse)
+		return nil, p.pageError(id, "of %d in use", p.inUse)
 	}
 	header := make([]byte, pageHeader)
 	if _, err := p.file.ReadAt(header, int64(id*p.size)); err != nil {
-		return nil, p.unreadable(id, err)
+		return nil, p.readError(id, err)
 	}
 	if named := binary.NativeEndian.Uint64(header); named != id {
-		return nil, p.damagedPage(id, "it calls itself %d", named)
+		return nil, p.pageError(id, "it calls itself %d", named)
 	}
 	length := uint64(binary.NativeEndian.Uint32(header[12:])) + 1
 	if length > p.inUse-id {
-		return nil, p.damagedPage(id, "%d pages long, of %d in use", length, p.inUse)
+		return nil, p.pageError(id, "%d pages long, of %d in use", length, p.inUse)
 	}
 	for n := id; n < id+length; n++ {
 		if p.seen[n/64]&(1<<(n%64)) != 0 {
-			return nil, p.damagedPage(n, "used twice")
+			return nil, p.pageError(n, "used twice")
 		}
 		p.seen[n/64] |= 1 << (n % 64)
 	}
 	page := make([]byte, length*p.size)
 	if _, err := p.file.ReadAt(page, int64(id*p.size)); err != nil {
-		return nil, p.unreadable(id, err)
+		return nil, p.readError(id, err)
 	}
 	return page, nil
 }
 
-func (p *pages) branch(id uint64, page []byte, keys span, depth int) error {
+func (p *pages) checkBranch(id uint64, page []byte, keys keyRange, depth int) error {
 	count := int(binary.NativeEndian.Uint16(page[10:]))
 	if count == 0 {
-		return p.damagedPage(id, "a branch without children")
+		return p.pageError(id, "a branch without children")
 	}
 	type child struct {
 		key []byte
@@ -243,22 +242,22 @@ func (p *pages) branch(id uint64, page []byte, keys span, depth int) error {
 	for i := range count {
 		at := pageHeader + i*elementSize
 		if at+elementSize > len(page) {
-			return p.damagedPage(id, "child %d of %d beyond its end", i, count)
+			return p.pageError(id, "child %d of %d beyond its end", i, count)
 		}
 		position, size := binary.NativeEndian.Uint32(page[at:]), binary.NativeEndian.Uint32(page[at+4:])
-		key, ok := cut(page[at:], position, size)
+		key, ok := sliceAt(page[at:], position, size)
 		if !ok {
-			return p.damagedPage(id, "the key of child %d beyond its end", i)
+			return p.pageError(id, "the key of child %d beyond its end", i)
 		}
 		children = append(children, child{key: key, id: binary.NativeEndian.Uint64(page[at+8:])})
 	}
 	for i, c := range children {
-		below := span{low: c.key, high: keys.high}
+		below := keyRange{low: c.key, high: keys.high}
 		if i+1 < len(children) {
 			below.high = children[i+1].key
 		}
-		if !keys.has(c.key) || below.high != nil && bytes.Compare(c.key, below.high) >= 0 {
-			return p.damagedPage(id, "the key of child %d out of order", i)
+		if !keys.contains(c.key) || below.high != nil && bytes.Compare(c.key, below.high) >= 0 {
+			return p.pageError(id, "the key of child %d out of order", i)
 		}
 		if err := p.walk(c.id, below, depth-1); err != nil {
 			return err
@@ -267,64 +266,65 @@ func (p *pages) branch(id uint64, page []byte, keys span, depth int) error {
 	return nil
 }
 
-func (s span) has(key []byte) bool {
+func (s keyRange) contains(key []byte) bool {
 	return bytes.Compare(key, s.low) >= 0 && (s.high == nil || bytes.Compare(key, s.high) < 0)
 }
 
-// leaf verifies a leaf. Within the root bucket its values are buckets.
-func (p *pages) leaf(id uint64, page []byte, keys span, depth int) error {
+// checkLeaf verifies a leaf. In the root bucket the values are buckets.
+func (p *pages) checkLeaf(id uint64, page []byte, keys keyRange, depth int) error {
 	count := int(binary.NativeEndian.Uint16(page[10:]))
 	var last []byte
 	for i := range count {
 		at := pageHeader + i*elementSize
 		if at+elementSize > len(page) {
-			return p.damagedPage(id, "record %d of %d beyond its end", i, count)
+			return p.pageError(id, "record %d of %d beyond its end", i, count)
 		}
 		flags, position := binary.NativeEndian.Uint32(page[at:]), binary.NativeEndian.Uint32(page[at+4:])
 		keySize, valueSize := binary.NativeEndian.Uint32(page[at+8:]), binary.NativeEndian.Uint32(page[at+12:])
-		key, ok := cut(page[at:], position, keySize)
-		value, fits := cut(page[at:], position+keySize, valueSize)
+		key, ok := sliceAt(page[at:], position, keySize)
+		value, fits := sliceAt(page[at:], position+keySize, valueSize)
 		if !ok || !fits || position+keySize < position {
-			return p.damagedPage(id, "record %d beyond its end", i)
+			return p.pageError(id, "record %d beyond its end", i)
 		}
-		if !keys.has(key) || i > 0 && bytes.Compare(last, key) >= 0 {
-			return p.damagedPage(id, "record %d out of order", i)
+		if !keys.contains(key) || i > 0 && bytes.Compare(last, key) >= 0 {
+			return p.pageError(id, "record %d out of order", i)
 		}
 		last = key
-		if err := p.element(id, flags, key, value, depth); err != nil {
+		if err := p.checkElement(id, flags, key, value, depth); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// cut is n bytes from position on, when there are so many.
-func cut(from []byte, position, n uint32) ([]byte, bool) {
+// sliceAt returns n bytes from position on, or false if there are fewer.
+func sliceAt(from []byte, position, n uint32) ([]byte, bool) {
 	if uint64(position)+uint64(n) > uint64(len(from)) {
 		return nil, false
 	}
 	return from[position : position+n], true
 }
 
-// element verifies one record of a leaf: a bucket in the root bucket, plain elsewhere.
-func (p *pages) element(id uint64, flags uint32, key, value []byte, depth int) error {
+// checkElement verifies one record of a leaf: a bucket in the root bucket, a plain record
+// elsewhere.
+func (p *pages) checkElement(id uint64, flags uint32, key, value []byte, depth int) error {
 	if p.bucket != "" {
 		if flags != 0 {
-			return p.damagedPage(id, "a record with flags %#x", flags)
+			return p.pageError(id, "a record with flags %#x", flags)
 		}
 		return nil
 	}
 	if flags != elementBucket || len(value) < bucketSize {
-		return p.damagedPage(id, "a bucket with flags %#x and %d bytes", flags, len(value))
+		return p.pageError(id, "a bucket with flags %#x and %d bytes", flags, len(value))
 	}
 	p.bucket = string(key)
 	defer func() { p.bucket = "" }()
 	if root := binary.NativeEndian.Uint64(value); root != 0 {
-		return p.walk(root, span{}, depth-1)
+		return p.walk(root, keyRange{}, depth-1)
 	}
 	inline := value[bucketSize:]
 	if len(inline) < pageHeader || binary.NativeEndian.Uint16(inline[8:]) != flagLeaf {
-		return p.damagedPage(id, "an inline bucket that is no leaf")
+		return p.pageError(id, "an inline bucket that is no leaf")
 	}
-	return p.leaf(id, inline, span{}, depth-1)
+	return p.checkLeaf(id, inline, keyRange{}, depth-1)
 }

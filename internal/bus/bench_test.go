@@ -10,7 +10,7 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// payload is about what a pod is on the wire.
+// payload is about the size of a pod on the wire.
 var payload = make([]byte, 1500)
 
 // BenchmarkRequest is a round trip with permissions checked, beside request-reply of
@@ -61,7 +61,7 @@ func BenchmarkRequest(b *testing.B) {
 	})
 }
 
-func busPair(s *stand) *bus.Conn {
+func busPair(s *harness) *bus.Conn {
 	api, client := s.dial(proto.APIServer), s.dial(ann)
 	s.serve(api, echo)
 	s.await(client, askAsAnn)
@@ -83,7 +83,7 @@ func rawPair(b *testing.B) *nats.Conn {
 	if _, err := conns[0].Subscribe("api.>", func(msg *nats.Msg) { _ = msg.Respond(msg.Data) }); err != nil {
 		b.Fatal(err)
 	}
-	if err := conns[0].FlushWithContext(bounded(b)); err != nil {
+	if err := conns[0].FlushWithContext(boundedContext(b)); err != nil {
 		b.Fatal(err)
 	}
 	return conns[1]
@@ -99,7 +99,7 @@ func BenchmarkPublish(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if err := client.Flush(bounded(b)); err != nil {
+		if err := client.Flush(boundedContext(b)); err != nil {
 			b.Fatal(err)
 		}
 		b.ReportAllocs()

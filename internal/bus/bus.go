@@ -1,30 +1,29 @@
-// Package bus carries podfall's messages: requests with an answer in one part or in
-// many, and events to whoever listens. It is the only package that knows that the
-// carrier is NATS. [Dial] connects to a bus anywhere, [StartServer] is one in this
-// process, and [PermissionsFor] is who may say what on it.
+// Package bus carries podfall's messages: requests with an answer in one part or many, and events
+// to subscribers. No other package knows that the carrier is NATS. [Dial] connects to a bus
+// anywhere, [StartServer] runs one in this process, and [PermissionsFor] defines which identity may
+// publish and read what.
 //
-// What it does not do: it keeps nothing, repeats nothing and orders nothing across
-// connections. A message that could not be sent at once is not sent later either, so
-// that nothing stale crosses a path that was cut and has healed.
+// The bus stores nothing, repeats nothing and orders nothing across connections. A message that
+// cannot be sent at once is never sent later, so that nothing stale crosses a path that was cut and
+// has healed.
 //
 // # Order
 //
-// Messages that one Conn sends arrive at any other Conn in that order, and a
-// Subscribe takes effect before a later Request of the same Conn is answered.
-// Calls that one Conn serves run beside each other, in no order.
+// Messages of one Conn arrive at any other Conn in the order of sending. A Subscribe takes effect
+// before a later Request of the same Conn is answered. Calls that one Conn serves run concurrently,
+// in no order.
 //
 // # Blocking
 //
-// Publish, Subscribe and the sending half of a request hand bytes to a buffer. Request
-// and Stream wait for their own answer only; a reader that stops reading a Stream
-// stops its own answer only. A reader that stops calling Next loses messages and is
-// told so.
+// Publish, Subscribe and the sending half of a request write to a buffer. Request and Stream wait
+// for their own answer only. A reader that stops reading a Stream stops its own answer only. A
+// reader that stops calling Next loses messages and gets an error for it.
 //
 // # Errors
 //
-// While the connection is down, everything that would send fails at once with
-// [ErrDisconnected], and so do the requests that were waiting. A request that nobody
-// serves fails at once with [ErrNoResponder]. Trying again is the caller's decision.
+// While the connection is down, sending fails at once with [ErrDisconnected], and so do the
+// requests that were waiting. A request to a subject without a server fails at once with
+// [ErrNoResponder]. Retries are the caller's decision.
 package bus
 
 import (
@@ -47,46 +46,47 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// The reasons for which a bus refuses or gives up.
+// The errors of a bus.
 var (
-	// ErrClosed means that the Conn or the Subscription was closed by its owner.
+	// ErrClosed means that the owner closed the Conn or the Subscription.
 	ErrClosed = errors.New("bus: closed")
-	// ErrDisconnected means that there is no connection now, or that it broke while
-	// the call waited; what was sent may or may not have arrived.
+	// ErrDisconnected means that there is no connection, or that it broke while the call waited.
+	// What was sent may or may not have arrived.
 	ErrDisconnected = errors.New("bus: disconnected")
-	// ErrNoResponder means that nobody serves the subject; nothing has happened.
-	ErrNoResponder = errors.New("bus: nobody serves this subject")
-	// ErrBehind means that messages were lost for a reader, because it was too slow or
-	// because the connection was made again.
-	ErrBehind = errors.New("bus: the reader has missed messages")
-	// ErrTooLarge means that the message exceeds what the bus carries.
+	// ErrNoResponder means that nothing serves the subject. The request had no effect.
+	ErrNoResponder = errors.New("bus: no process serves this subject")
+	// ErrMissedMessages means that a reader lost messages, because it was too slow or because the
+	// connection was made again.
+	ErrMissedMessages = errors.New("bus: the reader has lost messages")
+	// ErrTooLarge means that the message exceeds the bus's maximum size.
 	ErrTooLarge = errors.New("bus: message too large")
 	// ErrForbidden means that the identity may not publish or read the subject.
 	ErrForbidden = errors.New("bus: forbidden to this identity")
-	// ErrAbandoned means that the other side ended a call without an answer.
-	ErrAbandoned = errors.New("bus: the call was given up without an answer")
-	// ErrGone means that the reader of an answer in parts no longer wants it.
-	ErrGone = errors.New("bus: the reader of the answer is gone")
+	// ErrAbandoned means that the responder ended a call without an answer.
+	ErrAbandoned = errors.New("bus: the call ended without an answer")
+	// ErrPeerGone means that the reader of an answer in parts, or the other side of a pipe, has
+	// left.
+	ErrPeerGone = errors.New("bus: the reader of the answer is gone")
 )
 
-// Config says where a bus is and who connects.
+// Config says where a bus is and which identity connects.
 type Config struct {
-	// URLs of the bus or of any NATS server, such as nats://127.0.0.1:4222; ignored
-	// when InProcess is set.
+	// URLs are the addresses of the bus or of any NATS server, for example nats://127.0.0.1:4222.
+	// They are ignored if InProcess is set.
 	URLs []string
-	// Identity is who connects; everything is sent under it.
+	// Identity is the connecting identity; everything is sent under it.
 	Identity proto.Identity
-	// Seed is the nkey seed of Identity, which proves it to a bus that asks; nil when
-	// there is none. A bus that asks nobody for a key is open to everyone.
+	// Seed is the nkey seed that proves Identity to a bus with authentication; nil for none. A bus
+	// without authentication is open to everyone.
 	Seed []byte
-	// InProcess opens a connection without a socket: (*Server).InProcessConn, or a
-	// link's. It is called again for each reconnect.
+	// InProcess opens a connection without a socket, for example (*Server).InProcessConn. It is
+	// called again for each reconnect.
 	InProcess func() (net.Conn, error)
-	// Log is told of lost and found connections; nil discards.
+	// Log receives lost and restored connections; it may be nil.
 	Log *slog.Logger
 }
 
-// Conn is one party's connection to a bus. It is safe for concurrent use.
+// Conn is a connection to a bus. It is safe for concurrent use.
 type Conn struct {
 	id      proto.Identity
 	connect func() (*session, error)
@@ -94,18 +94,17 @@ type Conn struct {
 	inbox   inbox
 	changes chan bool
 	broken  chan *session
-	keeper  *daemon.Group
+	group   *daemon.Group
 	closed  atomic.Bool
 
-	current atomic.Pointer[session] // never nil after Dial; may have ended
-	mu      sync.Mutex              // for subs, and while current changes
+	current atomic.Pointer[session] // never nil after Dial, but may have ended
+	mu      sync.Mutex              // guards subs, and changes of current
 	subs    map[*Subscription]struct{}
 }
 
-// Dial connects, and waits for the first connection until ctx ends. From then on the
-// Conn reconnects for ever, with waits of at most half a second; nothing is kept to be
-// sent later. It fails at once with [ErrForbidden] when the bus does not know the
-// identity's key. Close the Conn when done.
+// Dial connects, and waits for the first connection until ctx ends. After that the Conn reconnects
+// for ever, at most half a second apart. Nothing is queued while it is disconnected. Dial fails at
+// once with [ErrForbidden] if the bus does not know the identity's key. Close the Conn when done.
 func Dial(ctx context.Context, cfg Config) (*Conn, error) {
 	c, err := newConn(ctx, cfg)
 	if err != nil {
@@ -119,8 +118,8 @@ func Dial(ctx context.Context, cfg Config) (*Conn, error) {
 	}); err != nil {
 		return nil, fmt.Errorf("dial bus as %s: %w", cfg.Identity, err)
 	}
-	c.keeper = daemon.NewGroup(context.WithoutCancel(ctx))
-	c.keeper.Go(c.keep)
+	c.group = daemon.NewGroup(context.WithoutCancel(ctx))
+	c.group.Go(c.maintain)
 	return c, nil
 }
 
@@ -135,38 +134,38 @@ func newConn(ctx context.Context, cfg Config) (*Conn, error) {
 	if c.log == nil {
 		c.log = slog.New(slog.DiscardHandler)
 	}
-	// Twelve characters keep apart the inboxes of several connections of one identity.
+	// Twelve characters distinguish the inboxes of several connections of one identity.
 	c.inbox.init(c.id, strings.ToLower(rand.Text()[:12]))
 	var err error
-	c.connect, err = c.connector(context.WithoutCancel(ctx), cfg)
+	c.connect, err = c.newConnector(context.WithoutCancel(ctx), cfg)
 	return c, err
 }
 
-// Identity is who this connection speaks for.
+// Identity returns the identity of this connection.
 func (c *Conn) Identity() proto.Identity { return c.id }
 
-// Connected reports whether there is a connection now, as far as is known.
-func (c *Conn) Connected() bool { return c.current.Load().alive() }
+// Connected reports whether the connection is up, as far as is known.
+func (c *Conn) Connected() bool { return c.current.Load().isAlive() }
 
-// Changes tells of each lost (false) and remade (true) connection. It holds only the
-// latest, and is meant for one reader.
+// Changes receives false for each lost connection and true for each restored one. It holds only the
+// latest change and is meant for one reader.
 func (c *Conn) Changes() <-chan bool { return c.changes }
 
-// Close disconnects, ends every call and Subscription of the Conn with [ErrClosed],
-// and waits for the goroutines of the Conn. It may be called more than once.
+// Close disconnects, ends every call and Subscription of the Conn with [ErrClosed], and waits for
+// the goroutines of the Conn. It may be called more than once.
 func (c *Conn) Close() {
 	c.closed.Store(true)
-	c.keeper.Stop()
-	// The keeper does not fail.
-	_ = c.keeper.Wait()
+	c.group.Stop()
+	// maintain does not fail.
+	_ = c.group.Wait()
 	c.inbox.failAll(ErrClosed)
-	for _, sub := range c.subscriptions() {
-		sub.end(ErrClosed)
+	for _, sub := range c.listSubscriptions() {
+		sub.closeWith(ErrClosed)
 	}
 }
 
-// Publish sends data to everyone who listens to subject, and does not wait for it to
-// leave. It keeps no reference to data.
+// Publish sends data to all subscribers of subject. It does not wait for the data to be sent. It
+// keeps no reference to data.
 func (c *Conn) Publish(subject string, data []byte) error {
 	if err := c.send(subject, "", data); err != nil {
 		return fmt.Errorf("publish %s: %w", subject, err)
@@ -174,9 +173,8 @@ func (c *Conn) Publish(subject string, data []byte) error {
 	return nil
 }
 
-// Flush waits until the bus has taken note of everything that was sent and subscribed
-// on this Conn before. A bus that has not after 5 seconds is away: the connection is made
-// again.
+// Flush waits until the bus has processed everything sent and subscribed on this Conn before. If
+// the bus takes longer than 5 seconds, the connection is made again.
 func (c *Conn) Flush(ctx context.Context) error {
 	limited, cancel := clock.Clock{}.Timeout(ctx, sendTimeout)
 	defer cancel()
@@ -186,13 +184,13 @@ func (c *Conn) Flush(ctx context.Context) error {
 		return nil
 	}
 	if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
-		err = errSilent
+		err = errNoFlushAnswer
 	}
-	return fmt.Errorf("flush: %w", c.cause(s, err, 0))
+	return fmt.Errorf("flush: %w", c.convertError(s, err, 0))
 }
 
-// errSilent is the cause of a connection that was given up because the bus said nothing.
-var errSilent = errors.New("the bus says nothing")
+// errNoFlushAnswer is the cause of a connection that was closed because the bus did not answer.
+var errNoFlushAnswer = errors.New("the bus does not answer a flush")
 
 // maxSubject is the longest subject in bytes. A subject and its reply subject are one control line of
 // NATS, which ends the connection of a client that sends a line of more than 4,096 bytes.
@@ -206,7 +204,7 @@ func checkSubject(subject string) error {
 	return nil
 }
 
-// send hands one message to the connection's buffer.
+// send writes one message to the connection's buffer.
 func (c *Conn) send(subject, reply string, data []byte) error {
 	if err := checkSubject(subject); err != nil {
 		return err
@@ -221,11 +219,11 @@ func (c *Conn) send(subject, reply string, data []byte) error {
 	if err == nil {
 		return nil
 	}
-	return c.cause(s, err, len(data))
+	return c.convertError(s, err, len(data))
 }
 
-// cause turns an error of nats.go into one of ours.
-func (c *Conn) cause(s *session, err error, size int) error {
+// convertError converts an error of nats.go to one of this package.
+func (c *Conn) convertError(s *session, err error, size int) error {
 	switch {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded),
 		errors.Is(err, nats.ErrBadSubject):
@@ -237,7 +235,7 @@ func (c *Conn) cause(s *session, err error, size int) error {
 	case errors.Is(err, nats.ErrConnectionClosed):
 		return ErrDisconnected
 	}
-	// The message got stuck on its way out, perhaps with others before it.
+	// The message is stuck in the connection's buffer, perhaps behind others.
 	select {
 	case c.broken <- s:
 	default:
@@ -245,21 +243,21 @@ func (c *Conn) cause(s *session, err error, size int) error {
 	return fmt.Errorf("%w: %w", ErrDisconnected, err)
 }
 
-// failed is told what NATS finds out later than the call that caused it.
-func (c *Conn) failed(ctx context.Context, sub *nats.Subscription, err error) {
+// handleAsyncError handles errors that NATS reports after the call that caused them.
+func (c *Conn) handleAsyncError(ctx context.Context, sub *nats.Subscription, err error) {
 	switch {
 	case errors.Is(err, nats.ErrSlowConsumer):
 		c.log.InfoContext(ctx, "bus reader has missed messages", "identity", c.id, "subject", sub.Subject)
 	case errors.Is(err, nats.ErrPermissionViolation):
 		c.log.WarnContext(ctx, "bus refused a message", "identity", c.id, "error", err)
-		c.refused(err)
+		c.failSubject(err)
 	default:
 		c.log.InfoContext(ctx, "bus connection in trouble", "identity", c.id, "error", err)
 	}
 }
 
-// refused fails the calls and readers of the subject that NATS names in quotes.
-func (c *Conn) refused(err error) {
+// failSubject fails the calls and readers of the subject that a permission error quotes.
+func (c *Conn) failSubject(err error) {
 	_, rest, _ := strings.Cut(err.Error(), `"`)
 	subject, _, _ := strings.Cut(rest, `"`)
 	forbidden := fmt.Errorf("%w: %s: %s", ErrForbidden, c.id, subject)
@@ -267,14 +265,14 @@ func (c *Conn) refused(err error) {
 	if !strings.Contains(strings.ToLower(err.Error()), "subscription") {
 		return
 	}
-	for _, sub := range c.subscriptions() {
+	for _, sub := range c.listSubscriptions() {
 		if sub.subject == subject {
-			sub.end(forbidden)
+			sub.closeWith(forbidden)
 		}
 	}
 }
 
-func (c *Conn) subscriptions() []*Subscription {
+func (c *Conn) listSubscriptions() []*Subscription {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Collect(maps.Keys(c.subs))

@@ -41,13 +41,13 @@ func TestSenderGivesUpOnASilentReader(t *testing.T) {
 		s.await(client, askAsAnn)
 		read := 0
 		var last error
-		for _, err := range client.Stream(bounded(t), proto.APIServer, askAsAnn, nil) {
+		for _, err := range client.Stream(boundedContext(t), proto.APIServer, askAsAnn, nil) {
 			if last = err; err != nil {
 				break
 			}
 			if read++; read == 1 {
-				if err := <-result; !errors.Is(err, bus.ErrGone) {
-					t.Errorf("Send: %v, want %v", err, bus.ErrGone)
+				if err := <-result; !errors.Is(err, bus.ErrPeerGone) {
+					t.Errorf("Send: %v, want %v", err, bus.ErrPeerGone)
 				}
 				if took := time.Since(stuck); took != 30*time.Second {
 					t.Errorf("Send gave up after %v, want 30s", took)
@@ -75,7 +75,7 @@ func TestSendEndsWithItsContext(t *testing.T) {
 			result <- err
 		})
 		s.await(client, askAsAnn)
-		for _, err := range client.Stream(bounded(t), proto.APIServer, askAsAnn, nil) {
+		for _, err := range client.Stream(boundedContext(t), proto.APIServer, askAsAnn, nil) {
 			if err != nil {
 				t.Errorf("Stream: %v", err)
 			}
@@ -105,7 +105,7 @@ func TestRequestEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// TestServeIsBounded fills every seat, and sees that the next call waits for one.
+// TestServeIsBounded occupies every worker, and checks that the next call waits for one.
 func TestServeIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := inProcess(t)
@@ -121,7 +121,7 @@ func TestServeIsBounded(t *testing.T) {
 		results := make(chan error, 1100)
 		for range 1100 {
 			go func() {
-				_, err := client.Request(bounded(t), proto.APIServer, askAsAnn, nil)
+				_, err := client.Request(boundedContext(t), proto.APIServer, askAsAnn, nil)
 				results <- err
 			}()
 		}
@@ -143,16 +143,16 @@ func TestDeadPeerIsNoticed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := inProcess(t)
 		client := s.dial(ann)
-		valve := s.valve()
+		blocked := s.writeGate()
 		cut := s.dial(node1)
-		valve.Store(true)
+		blocked.Store(true)
 		start := time.Now()
 		waitFor(t, cut, false)
 		if took := time.Since(start); took > 8*time.Second {
 			t.Errorf("a dead connection was noticed after %v, want at most 8s", took)
 		}
 		time.Sleep(10 * time.Minute)
-		valve.Store(false)
+		blocked.Store(false)
 		start = time.Now()
 		waitFor(t, cut, true)
 		if took := time.Since(start); took > 3*time.Second {
@@ -170,10 +170,10 @@ func TestListenOnADeadConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := inProcess(t)
 		client := s.dial(ann)
-		valve := s.valve()
+		blocked := s.writeGate()
 		api := s.dial(proto.APIServer)
-		valve.Store(true)
-		time.AfterFunc(time.Minute, func() { valve.Store(false) })
+		blocked.Store(true)
+		time.AfterFunc(time.Minute, func() { blocked.Store(false) })
 		s.serve(api, func(context.Context, *bus.Call) {})
 		time.Sleep(2 * time.Minute)
 		s.await(client, askAsAnn)
@@ -246,11 +246,11 @@ func TestEverythingEndsWithClose(t *testing.T) {
 	})
 }
 
-// A key is no hindrance where nobody asks for one.
+// A key does no harm on a bus without authentication.
 func TestKeyOnAnOpenBus(t *testing.T) {
 	server := startServer(t, bus.ServerConfig{})
 	seed := newKeyring(t).add(ann).seeds[ann]
-	conn, err := bus.Dial(bounded(t), bus.Config{URLs: []string{server.URL()}, Identity: ann, Seed: seed})
+	conn, err := bus.Dial(boundedContext(t), bus.Config{URLs: []string{server.URL()}, Identity: ann, Seed: seed})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -312,7 +312,7 @@ func TestCredentials(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		conn, err := bus.Dial(bounded(t), bus.Config{URLs: []string{server.URL()}, Identity: user.Identity, Seed: seed})
+		conn, err := bus.Dial(boundedContext(t), bus.Config{URLs: []string{server.URL()}, Identity: user.Identity, Seed: seed})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -320,8 +320,8 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// A seed appears whole or not at all: of many who make it at the same time one wins, and
-// nobody reads a half.
+// A seed appears completely or not at all: of many concurrent writers one wins, and no reader sees
+// a part.
 func TestCredentialsAreMadeOnce(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "credentials")
 	var ids []proto.Identity
@@ -347,7 +347,7 @@ func TestCredentialsAreMadeOnce(t *testing.T) {
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != len(ids) {
 		t.Errorf("%d files, %v, want %d", len(entries), err, len(ids))
 	}
-	// What one who was killed leaves behind is nobody's seed.
+	// The temporary file of a killed writer is never used as a seed.
 	if err := os.WriteFile(filepath.Join(dir, "node:n99.nk.new-XYZ"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -359,8 +359,7 @@ func TestCredentialsAreMadeOnce(t *testing.T) {
 	}
 }
 
-// A bus that knows no keys lets anyone be anyone: who has a key is told that it was not
-// asked for.
+// A bus without authentication accepts every identity: clients with a key log a warning.
 func TestABusWithoutKeysIsWarnedOf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		seed, public, err := bus.NewKey()
@@ -370,7 +369,7 @@ func TestABusWithoutKeysIsWarnedOf(t *testing.T) {
 		for name, users := range map[string][]bus.User{"open": nil, "closed": {{Identity: ann, Public: public}}} {
 			server := startServer(t, bus.ServerConfig{Port: bus.InProcessOnly, Users: users})
 			var log bytes.Buffer
-			conn, err := bus.Dial(bounded(t), bus.Config{
+			conn, err := bus.Dial(boundedContext(t), bus.Config{
 				InProcess: server.InProcessConn, Identity: ann, Seed: seed, Log: slog.New(slog.NewTextHandler(&log, nil)),
 			})
 			if err != nil {

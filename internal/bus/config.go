@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// NATSConfig is the configuration file that makes a stock nats-server the same bus:
-// same users, same permissions, same limits. Give it to `nats-server -c` and its URL to
-// --bus. Port 0 or less lets the server pick one.
+// NATSConfig returns the configuration file for a stock nats-server with the same users,
+// permissions and limits. Pass it to `nats-server -c` and the server's URL to --bus. Port 0 or less
+// lets the server pick a port.
 func (cfg ServerConfig) NATSConfig() string {
 	cfg = cfg.withDefaults()
 	var b strings.Builder
@@ -26,14 +26,14 @@ func (cfg ServerConfig) NATSConfig() string {
 	for _, user := range cfg.Users {
 		may := PermissionsFor(user.Identity)
 		fmt.Fprintf(&b, "    # %s\n    {\n      nkey: %s\n      permissions: {\n", user.Identity.Token(), user.Public)
-		fmt.Fprintf(&b, "        publish: { allow: %s }\n", quoted(may.Publish))
-		fmt.Fprintf(&b, "        subscribe: { allow: %s }\n      }\n    }\n", quoted(may.Subscribe))
+		fmt.Fprintf(&b, "        publish: { allow: %s }\n", quoteList(may.Publish))
+		fmt.Fprintf(&b, "        subscribe: { allow: %s }\n      }\n    }\n", quoteList(may.Subscribe))
 	}
 	b.WriteString("  ]\n}\n")
 	return b.String()
 }
 
-func quoted(subjects []string) string {
+func quoteList(subjects []string) string {
 	list := make([]string, len(subjects))
 	for i, subject := range subjects {
 		list[i] = fmt.Sprintf("%q", subject)

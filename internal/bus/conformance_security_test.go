@@ -11,36 +11,36 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-func published(t *testing.T, s *stand) {
+func testPublish(t *testing.T, s *harness) {
 	api, client := s.dial(proto.APIServer), s.dial(ann)
 	sub := subscribe(t, client, "watch.cluster.g1", 10)
 	for i := range 10 {
 		publish(t, api, "watch.cluster.g1", fmt.Sprint(i))
 	}
 	for i := range 10 {
-		want(t, sub, fmt.Sprint(i))
+		wantMessage(t, sub, fmt.Sprint(i))
 	}
 	other := subscribe(t, client, "watch.cluster.g2", 100)
 	for i := range 15 {
 		publish(t, api, "watch.cluster.g1", fmt.Sprint(i))
 	}
 	publish(t, api, "watch.cluster.g2", "last")
-	want(t, other, "last") // so the fifteen have arrived
-	if got, err := sub.Next(bounded(t)); !errors.Is(err, bus.ErrBehind) {
-		t.Errorf("Next after a loss: %q, %v, want %v", got, err, bus.ErrBehind)
+	wantMessage(t, other, "last") // so the fifteen have arrived
+	if got, err := sub.Next(boundedContext(t)); !errors.Is(err, bus.ErrMissedMessages) {
+		t.Errorf("Next after a loss: %q, %v, want %v", got, err, bus.ErrMissedMessages)
 	}
 	for i := range 10 {
-		want(t, sub, fmt.Sprint(i))
+		wantMessage(t, sub, fmt.Sprint(i))
 	}
 	publish(t, api, "watch.cluster.g1", "after")
-	want(t, sub, "after")
+	wantMessage(t, sub, "after")
 	sub.Close()
-	if _, err := sub.Next(bounded(t)); !errors.Is(err, bus.ErrClosed) {
+	if _, err := sub.Next(boundedContext(t)); !errors.Is(err, bus.ErrClosed) {
 		t.Errorf("Next after Close: %v, want %v", err, bus.ErrClosed)
 	}
 }
 
-func subscribedFirst(t *testing.T, s *stand) {
+func testSubscribeFirst(t *testing.T, s *harness) {
 	api, client := s.dial(proto.APIServer), s.dial(ann)
 	s.serve(api, func(ctx context.Context, call *bus.Call) {
 		_ = api.Publish("watch.cluster."+string(call.Data), []byte("live"))
@@ -53,23 +53,23 @@ func subscribedFirst(t *testing.T, s *stand) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := client.Request(bounded(t), proto.APIServer, askAsAnn, []byte(group)); err != nil {
+		if _, err := client.Request(boundedContext(t), proto.APIServer, askAsAnn, []byte(group)); err != nil {
 			t.Fatal(err)
 		}
-		want(t, sub, "live")
+		wantMessage(t, sub, "live")
 		sub.Close()
 	}
 }
 
-func forbidden(t *testing.T, s *stand) {
+func testForbidden(t *testing.T, s *harness) {
 	node := s.dial(node1)
-	if _, err := node.Request(bounded(t), proto.APIServer, askAsN2, nil); !errors.Is(err, bus.ErrForbidden) {
+	if _, err := node.Request(boundedContext(t), proto.APIServer, askAsN2, nil); !errors.Is(err, bus.ErrForbidden) {
 		t.Errorf("Request as another node: %v, want %v", err, bus.ErrForbidden)
 	}
-	if _, err := collect(node.Stream(bounded(t), proto.APIServer, askAsAnn, nil)); !errors.Is(err, bus.ErrForbidden) {
+	if _, err := collect(node.Stream(boundedContext(t), proto.APIServer, askAsAnn, nil)); !errors.Is(err, bus.ErrForbidden) {
 		t.Errorf("Stream as a client: %v, want %v", err, bus.ErrForbidden)
 	}
-	if err := node.Serve(bounded(t), "api.>", echo); !errors.Is(err, bus.ErrForbidden) {
+	if err := node.Serve(boundedContext(t), "api.>", echo); !errors.Is(err, bus.ErrForbidden) {
 		t.Errorf("Serve as the apiserver: %v, want %v", err, bus.ErrForbidden)
 	}
 	for _, subject := range []string{"watch.cluster.g1", "watch.node.n2.g1", "watch.>", "$SYS.>", ">"} {
@@ -77,32 +77,32 @@ func forbidden(t *testing.T, s *stand) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := sub.Next(bounded(t)); !errors.Is(err, bus.ErrForbidden) {
+		if _, err := sub.Next(boundedContext(t)); !errors.Is(err, bus.ErrForbidden) {
 			t.Errorf("read %s: %v, want %v", subject, err, bus.ErrForbidden)
 		}
 	}
 	watch := subscribe(t, node, "watch.node.n1.g1", 10)
 	publish(t, s.dial(node2), "watch.node.n1.g1", "forged")
 	publish(t, s.dial(proto.APIServer), "watch.node.n1.g1", "true")
-	want(t, watch, "true")
+	wantMessage(t, watch, "true")
 }
 
-func foreignInbox(t *testing.T, s *stand) {
+func testForeignInbox(t *testing.T, s *harness) {
 	node := s.dial(node1)
 	for _, subject := range []string{"r.client:ann.>", "r.*.apiserver.>", "r.>", "r.client:ann.apiserver.*.*", "_INBOX.>"} {
 		sub, err := node.Subscribe(subject, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := sub.Next(bounded(t)); !errors.Is(err, bus.ErrForbidden) {
+		if _, err := sub.Next(boundedContext(t)); !errors.Is(err, bus.ErrForbidden) {
 			t.Errorf("read %s: %v, want %v", subject, err, bus.ErrForbidden)
 		}
 	}
 }
 
-// forgedAnswer has a node answer a request that was sent to the apiserver, at the very
+// testForgedAnswer has a node answer a request that was sent to the apiserver, at the very
 // subject where the answer is expected.
-func forgedAnswer(t *testing.T, s *stand) {
+func testForgedAnswer(t *testing.T, s *harness) {
 	api, client, thief := s.dial(proto.APIServer), s.dial(ann), s.dial(node1)
 	s.serve(api, func(ctx context.Context, call *bus.Call) {
 		reply := call.ReplyForTest()
@@ -114,13 +114,13 @@ func forgedAnswer(t *testing.T, s *stand) {
 		echo(ctx, call)
 	})
 	s.await(client, askAsAnn)
-	if got, err := client.Request(bounded(t), proto.APIServer, askAsAnn, []byte("true")); err != nil || string(got) != "true" {
+	if got, err := client.Request(boundedContext(t), proto.APIServer, askAsAnn, []byte("true")); err != nil || string(got) != "true" {
 		t.Errorf("Request: %q, %v", got, err)
 	}
 }
 
-// foreignReply has a node ask under its own name for an answer in ann's inbox.
-func foreignReply(t *testing.T, s *stand) {
+// testForeignReply has a node ask under its own name for an answer in ann's inbox.
+func testForeignReply(t *testing.T, s *harness) {
 	api, client, thief := s.dial(proto.APIServer), s.dial(ann), s.dial(node1)
 	s.serve(api, func(ctx context.Context, call *bus.Call) {
 		if string(call.Data) == "stolen" {
@@ -141,7 +141,7 @@ func foreignReply(t *testing.T, s *stand) {
 	s.await(thief, askAsN1)
 }
 
-func twoConnections(t *testing.T, s *stand) {
+func testTwoConnections(t *testing.T, s *harness) {
 	api, one, two := s.dial(proto.APIServer), s.dial(ann), s.dial(ann)
 	s.serve(api, echo)
 	s.await(one, askAsAnn)
@@ -150,7 +150,7 @@ func twoConnections(t *testing.T, s *stand) {
 		go func() {
 			for i := range 100 {
 				text := fmt.Sprint(name, i)
-				got, err := conn.Request(bounded(t), proto.APIServer, askAsAnn, []byte(text))
+				got, err := conn.Request(boundedContext(t), proto.APIServer, askAsAnn, []byte(text))
 				if err == nil && string(got) != text {
 					err = fmt.Errorf("asked %s, got %s", text, got)
 				}
@@ -169,13 +169,13 @@ func twoConnections(t *testing.T, s *stand) {
 	}
 }
 
-func restarts(t *testing.T, s *stand) {
+func testRestart(t *testing.T, s *harness) {
 	api, client := s.dial(proto.APIServer), s.dial(ann)
 	started := make(chan struct{}, 1)
 	s.serve(api, func(ctx context.Context, call *bus.Call) {
 		if string(call.Data) == "hang" {
 			started <- struct{}{}
-			<-call.Gone() // tells of a lost connection, too
+			<-call.Gone() // also reports a lost connection
 		}
 		echo(ctx, call)
 	})
@@ -183,7 +183,7 @@ func restarts(t *testing.T, s *stand) {
 	sub := subscribe(t, client, "watch.cluster.g1", 10)
 	waiting := make(chan error, 1)
 	go func() {
-		_, err := client.Request(bounded(t), proto.APIServer, askAsAnn, []byte("hang"))
+		_, err := client.Request(boundedContext(t), proto.APIServer, askAsAnn, []byte("hang"))
 		waiting <- err
 	}()
 	<-started
@@ -191,15 +191,15 @@ func restarts(t *testing.T, s *stand) {
 	if err := <-waiting; !errors.Is(err, bus.ErrDisconnected) {
 		t.Errorf("Request when the bus ended: %v, want %v", err, bus.ErrDisconnected)
 	}
-	if got, err := sub.Next(bounded(t)); !errors.Is(err, bus.ErrBehind) {
-		t.Errorf("Next after a restart: %q, %v, want %v", got, err, bus.ErrBehind)
+	if got, err := sub.Next(boundedContext(t)); !errors.Is(err, bus.ErrMissedMessages) {
+		t.Errorf("Next after a restart: %q, %v, want %v", got, err, bus.ErrMissedMessages)
 	}
 	s.await(client, askAsAnn) // both are connected again, and the subscription is known
 	publish(t, api, "watch.cluster.g1", "again")
-	want(t, sub, "again")
+	wantMessage(t, sub, "again")
 }
 
-func noReplay(t *testing.T, s *stand) {
+func testNoReplay(t *testing.T, s *harness) {
 	api, client := s.dial(proto.APIServer), s.dial(ann)
 	s.serve(api, func(ctx context.Context, call *bus.Call) {
 		if string(call.Data) == "stale" {
@@ -211,7 +211,7 @@ func noReplay(t *testing.T, s *stand) {
 	s.down()
 	waitFor(t, client, false)
 	for range 3 {
-		if _, err := client.Request(bounded(t), proto.APIServer, askAsAnn, []byte("stale")); !errors.Is(err, bus.ErrDisconnected) {
+		if _, err := client.Request(boundedContext(t), proto.APIServer, askAsAnn, []byte("stale")); !errors.Is(err, bus.ErrDisconnected) {
 			t.Errorf("Request while disconnected: %v, want %v", err, bus.ErrDisconnected)
 		}
 		if err := client.Publish(askAsAnn, []byte("stale")); !errors.Is(err, bus.ErrDisconnected) {
@@ -229,7 +229,7 @@ func waitFor(t *testing.T, conn *bus.Conn, up bool) {
 	for conn.Connected() != up {
 		select {
 		case <-conn.Changes():
-		case <-bounded(t).Done():
+		case <-boundedContext(t).Done():
 			t.Fatalf("waited too long for connected=%v", up)
 		}
 	}
@@ -242,7 +242,7 @@ func subscribe(t *testing.T, conn *bus.Conn, subject string, limit int) *bus.Sub
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := conn.Flush(bounded(t)); err != nil {
+	if err := conn.Flush(boundedContext(t)); err != nil {
 		t.Fatal(err)
 	}
 	return sub
@@ -255,9 +255,9 @@ func publish(t *testing.T, conn *bus.Conn, subject, text string) {
 	}
 }
 
-func want(t *testing.T, sub *bus.Subscription, text string) {
+func wantMessage(t *testing.T, sub *bus.Subscription, text string) {
 	t.Helper()
-	got, err := sub.Next(bounded(t))
+	got, err := sub.Next(boundedContext(t))
 	if err != nil || string(got) != text {
 		t.Errorf("Next: %q, %v, want %q", got, err, text)
 	}

@@ -13,26 +13,26 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// conformance is what a bus must do, wherever and whatever it is.
-var conformance = map[string]func(t *testing.T, s *stand){
-	"a request is answered":                     answered,
-	"requests run beside each other":            besideEachOther,
-	"nobody serves":                             nobodyServes,
-	"an answer in parts":                        inParts,
-	"a slow reader stops its own answer only":   slowReader,
-	"a reader that leaves ends the answer":      readerLeaves,
-	"a handler without an answer":               noAnswer,
-	"a request for one part of many":            onePartOfMany,
-	"too large":                                 tooLarge,
-	"published in order, and losses are told":   published,
-	"subscribed before a request is answered":   subscribedFirst,
-	"forbidden subjects are refused":            forbidden,
-	"nobody reads another's answers":            foreignInbox,
-	"nobody answers as another":                 forgedAnswer,
-	"nobody is answered in another's inbox":     foreignReply,
-	"two connections of one identity":           twoConnections,
-	"a server that restarts is found again":     restarts,
-	"what failed while disconnected stays dead": noReplay,
+// conformance is what every kind of bus must do.
+var conformance = map[string]func(t *testing.T, s *harness){
+	"a request is answered":                     testAnswer,
+	"requests run beside each other":            testConcurrentCalls,
+	"nobody serves":                             testNoResponder,
+	"an answer in parts":                        testStream,
+	"a slow reader stops its own answer only":   testSlowReader,
+	"a reader that leaves ends the answer":      testReaderLeaves,
+	"a handler without an answer":               testNoAnswer,
+	"a request for one part of many":            testRequestOfStream,
+	"too large":                                 testTooLarge,
+	"published in order, and losses are told":   testPublish,
+	"subscribed before a request is answered":   testSubscribeFirst,
+	"forbidden subjects are refused":            testForbidden,
+	"nobody reads another's answers":            testForeignInbox,
+	"nobody answers as another":                 testForgedAnswer,
+	"nobody is answered in another's inbox":     testForeignReply,
+	"two connections of one identity":           testTwoConnections,
+	"a server that restarts is found again":     testRestart,
+	"what failed while disconnected stays dead": testNoReplay,
 }
 
 func TestConformanceInABubble(t *testing.T) {
@@ -49,8 +49,8 @@ func TestConformanceOverTCP(t *testing.T) {
 	}
 }
 
-func TestConformanceOfAServerStartedByHand(t *testing.T) {
-	s := byHand(t)
+func TestConformanceOfAStockServer(t *testing.T) {
+	s := stockServer(t)
 	for name, check := range conformance {
 		t.Run(name, func(t *testing.T) { check(t, s.in(t)) })
 	}
@@ -62,23 +62,23 @@ const (
 	askAsN2  = "api.node:n2.get.pods.default.web"
 )
 
-func answered(t *testing.T, s *stand) {
+func testAnswer(t *testing.T, s *harness) {
 	api, client := s.dial(proto.APIServer), s.dial(ann)
 	s.serve(api, func(ctx context.Context, call *bus.Call) {
 		_ = call.Send(ctx, []byte(call.Subject+" "+string(call.Data)), false)
 	})
 	s.await(client, askAsAnn)
-	got, err := client.Request(bounded(t), proto.APIServer, askAsAnn, []byte("please"))
+	got, err := client.Request(boundedContext(t), proto.APIServer, askAsAnn, []byte("please"))
 	if err != nil || string(got) != askAsAnn+" please" {
 		t.Errorf("Request: %q, %v", got, err)
 	}
-	got, err = client.Request(bounded(t), proto.APIServer, askAsAnn, nil)
+	got, err = client.Request(boundedContext(t), proto.APIServer, askAsAnn, nil)
 	if err != nil || string(got) != askAsAnn+" " {
 		t.Errorf("Request without data: %q, %v", got, err)
 	}
 }
 
-func besideEachOther(t *testing.T, s *stand) {
+func testConcurrentCalls(t *testing.T, s *harness) {
 	api, client := s.dial(proto.APIServer), s.dial(ann)
 	second := make(chan struct{})
 	s.serve(api, func(ctx context.Context, call *bus.Call) {
@@ -95,10 +95,10 @@ func besideEachOther(t *testing.T, s *stand) {
 	s.await(client, askAsAnn)
 	first := make(chan error, 1)
 	go func() {
-		_, err := client.Request(bounded(t), proto.APIServer, askAsAnn, []byte("first"))
+		_, err := client.Request(boundedContext(t), proto.APIServer, askAsAnn, []byte("first"))
 		first <- err
 	}()
-	if _, err := client.Request(bounded(t), proto.APIServer, askAsAnn, []byte("second")); err != nil {
+	if _, err := client.Request(boundedContext(t), proto.APIServer, askAsAnn, []byte("second")); err != nil {
 		t.Errorf("second: %v", err)
 	}
 	if err := <-first; err != nil {
@@ -106,12 +106,12 @@ func besideEachOther(t *testing.T, s *stand) {
 	}
 }
 
-func nobodyServes(t *testing.T, s *stand) {
+func testNoResponder(t *testing.T, s *harness) {
 	client := s.dial(ann)
-	if _, err := client.Request(bounded(t), proto.APIServer, askAsAnn, nil); !errors.Is(err, bus.ErrNoResponder) {
+	if _, err := client.Request(boundedContext(t), proto.APIServer, askAsAnn, nil); !errors.Is(err, bus.ErrNoResponder) {
 		t.Errorf("Request: %v, want %v", err, bus.ErrNoResponder)
 	}
-	if _, err := collect(client.Stream(bounded(t), proto.APIServer, askAsAnn, nil)); !errors.Is(err, bus.ErrNoResponder) {
+	if _, err := collect(client.Stream(boundedContext(t), proto.APIServer, askAsAnn, nil)); !errors.Is(err, bus.ErrNoResponder) {
 		t.Errorf("Stream: %v, want %v", err, bus.ErrNoResponder)
 	}
 }
@@ -149,19 +149,19 @@ func numbers(n int) string {
 	return strings.Join(all, " ")
 }
 
-func inParts(t *testing.T, s *stand) {
+func testStream(t *testing.T, s *harness) {
 	api, client := s.dial(proto.APIServer), s.dial(ann)
 	s.serve(api, count)
 	s.await(client, askAsAnn)
 	for _, n := range []int{1, 2, 7, 8, 9, 16, 17, 500} {
-		got, err := collect(client.Stream(bounded(t), proto.APIServer, askAsAnn, fmt.Append(nil, n)))
+		got, err := collect(client.Stream(boundedContext(t), proto.APIServer, askAsAnn, fmt.Append(nil, n)))
 		if err != nil || got != numbers(n) {
 			t.Errorf("Stream of %d parts: %q, %v", n, got, err)
 		}
 	}
 }
 
-func slowReader(t *testing.T, s *stand) {
+func testSlowReader(t *testing.T, s *harness) {
 	api, client := s.dial(proto.APIServer), s.dial(ann)
 	sent := make(chan int, 1000)
 	s.serve(api, func(ctx context.Context, call *bus.Call) {
@@ -178,7 +178,7 @@ func slowReader(t *testing.T, s *stand) {
 	})
 	s.await(client, askAsAnn)
 	read := 0
-	for part, err := range client.Stream(bounded(t), proto.APIServer, askAsAnn, []byte("stream")) {
+	for part, err := range client.Stream(boundedContext(t), proto.APIServer, askAsAnn, []byte("stream")) {
 		if err != nil || string(part) != fmt.Sprint(read) {
 			t.Fatalf("part %d: %q, %v", read, part, err)
 		}
@@ -190,7 +190,7 @@ func slowReader(t *testing.T, s *stand) {
 				}
 			}
 			for range 20 {
-				if _, err := client.Request(bounded(t), proto.APIServer, askAsAnn, nil); err != nil {
+				if _, err := client.Request(boundedContext(t), proto.APIServer, askAsAnn, nil); err != nil {
 					t.Fatalf("Request beside a stream that nobody reads: %v", err)
 				}
 			}
@@ -205,7 +205,7 @@ func slowReader(t *testing.T, s *stand) {
 	}
 }
 
-func readerLeaves(t *testing.T, s *stand) {
+func testReaderLeaves(t *testing.T, s *harness) {
 	api, client := s.dial(proto.APIServer), s.dial(ann)
 	result := make(chan error, 1)
 	s.serve(api, func(ctx context.Context, call *bus.Call) {
@@ -217,16 +217,16 @@ func readerLeaves(t *testing.T, s *stand) {
 		}
 	})
 	s.await(client, askAsAnn)
-	for _, err := range client.Stream(bounded(t), proto.APIServer, askAsAnn, nil) {
+	for _, err := range client.Stream(boundedContext(t), proto.APIServer, askAsAnn, nil) {
 		if err != nil {
 			t.Errorf("Stream: %v", err)
 		}
 		break
 	}
-	if err := <-result; !errors.Is(err, bus.ErrGone) {
-		t.Errorf("after the reader left its loop, Send: %v, want %v", err, bus.ErrGone)
+	if err := <-result; !errors.Is(err, bus.ErrPeerGone) {
+		t.Errorf("after the reader left its loop, Send: %v, want %v", err, bus.ErrPeerGone)
 	}
-	ctx, cancel := context.WithCancel(bounded(t))
+	ctx, cancel := context.WithCancel(boundedContext(t))
 	defer cancel()
 	for _, err := range client.Stream(ctx, proto.APIServer, askAsAnn, nil) {
 		cancel()
@@ -234,12 +234,12 @@ func readerLeaves(t *testing.T, s *stand) {
 			t.Errorf("Stream: %v, want %v", err, context.Canceled)
 		}
 	}
-	if err := <-result; !errors.Is(err, bus.ErrGone) {
-		t.Errorf("after the reader's context ended, Send: %v, want %v", err, bus.ErrGone)
+	if err := <-result; !errors.Is(err, bus.ErrPeerGone) {
+		t.Errorf("after the reader's context ended, Send: %v, want %v", err, bus.ErrPeerGone)
 	}
 }
 
-func noAnswer(t *testing.T, s *stand) {
+func testNoAnswer(t *testing.T, s *harness) {
 	api, client := s.dial(proto.APIServer), s.dial(ann)
 	s.serve(api, func(ctx context.Context, call *bus.Call) {
 		if string(call.Data) == "half" {
@@ -247,16 +247,16 @@ func noAnswer(t *testing.T, s *stand) {
 		}
 	})
 	s.await(client, askAsAnn)
-	if _, err := client.Request(bounded(t), proto.APIServer, askAsAnn, nil); !errors.Is(err, bus.ErrAbandoned) {
+	if _, err := client.Request(boundedContext(t), proto.APIServer, askAsAnn, nil); !errors.Is(err, bus.ErrAbandoned) {
 		t.Errorf("Request: %v, want %v", err, bus.ErrAbandoned)
 	}
-	got, err := collect(client.Stream(bounded(t), proto.APIServer, askAsAnn, []byte("half")))
+	got, err := collect(client.Stream(boundedContext(t), proto.APIServer, askAsAnn, []byte("half")))
 	if got != "a part" || !errors.Is(err, bus.ErrAbandoned) {
 		t.Errorf("Stream: %q, %v, want the part and %v", got, err, bus.ErrAbandoned)
 	}
 }
 
-func onePartOfMany(t *testing.T, s *stand) {
+func testRequestOfStream(t *testing.T, s *harness) {
 	api, client := s.dial(proto.APIServer), s.dial(ann)
 	gone := make(chan struct{})
 	s.serve(api, func(ctx context.Context, call *bus.Call) {
@@ -268,13 +268,13 @@ func onePartOfMany(t *testing.T, s *stand) {
 		}
 	})
 	s.await(client, askAsAnn)
-	if got, err := client.Request(bounded(t), proto.APIServer, askAsAnn, nil); err == nil {
+	if got, err := client.Request(boundedContext(t), proto.APIServer, askAsAnn, nil); err == nil {
 		t.Errorf("Request took a part for the whole: %q", got)
 	}
 	<-gone
 }
 
-func tooLarge(t *testing.T, s *stand) {
+func testTooLarge(t *testing.T, s *harness) {
 	api, client := s.dial(proto.APIServer), s.dial(ann)
 	s.serve(api, func(ctx context.Context, call *bus.Call) {
 		if string(call.Data) != "much" {
@@ -288,7 +288,7 @@ func tooLarge(t *testing.T, s *stand) {
 	})
 	s.await(client, askAsAnn)
 	for _, size := range []int{8<<20 + 1, 64 << 20} {
-		if _, err := client.Request(bounded(t), proto.APIServer, askAsAnn, make([]byte, size)); !errors.Is(err, bus.ErrTooLarge) {
+		if _, err := client.Request(boundedContext(t), proto.APIServer, askAsAnn, make([]byte, size)); !errors.Is(err, bus.ErrTooLarge) {
 			t.Errorf("Request of %d bytes: %v, want %v", size, err, bus.ErrTooLarge)
 		}
 		if err := api.Publish("watch.cluster.g1", make([]byte, size)); !errors.Is(err, bus.ErrTooLarge) {
@@ -296,10 +296,10 @@ func tooLarge(t *testing.T, s *stand) {
 		}
 	}
 	long := "watch.cluster." + strings.Repeat("x", 4096)
-	if _, err := client.Request(bounded(t), proto.APIServer, long, nil); !errors.Is(err, bus.ErrTooLarge) {
+	if _, err := client.Request(boundedContext(t), proto.APIServer, long, nil); !errors.Is(err, bus.ErrTooLarge) {
 		t.Errorf("Request of a long subject: %v, want %v", err, bus.ErrTooLarge)
 	}
-	if _, err := client.Open(bounded(t), proto.APIServer, long, nil); !errors.Is(err, bus.ErrTooLarge) {
+	if _, err := client.Open(boundedContext(t), proto.APIServer, long, nil); !errors.Is(err, bus.ErrTooLarge) {
 		t.Errorf("Open of a long subject: %v, want %v", err, bus.ErrTooLarge)
 	}
 	if err := api.Publish(long, nil); !errors.Is(err, bus.ErrTooLarge) {
@@ -309,10 +309,10 @@ func tooLarge(t *testing.T, s *stand) {
 		t.Errorf("Subscribe to a long subject: %v, want %v", err, bus.ErrTooLarge)
 	}
 	most := bytes.Repeat([]byte("x"), 8<<20)
-	if got, err := client.Request(bounded(t), proto.APIServer, askAsAnn, most); err != nil || !bytes.Equal(got, most) {
+	if got, err := client.Request(boundedContext(t), proto.APIServer, askAsAnn, most); err != nil || !bytes.Equal(got, most) {
 		t.Errorf("Request of the largest size: %d bytes, %v", len(got), err)
 	}
-	if got, err := client.Request(bounded(t), proto.APIServer, askAsAnn, []byte("much")); err != nil || string(got) != "too much" {
+	if got, err := client.Request(boundedContext(t), proto.APIServer, askAsAnn, []byte("much")); err != nil || string(got) != "too much" {
 		t.Errorf("Request of an answer that is too large: %q, %v", got, err)
 	}
 }

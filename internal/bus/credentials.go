@@ -13,13 +13,13 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// seedSuffix ends the name of a file with a seed: <identity as a token>.nk.
+// seedSuffix ends the name of a seed file: <identity as a token>.nk.
 const seedSuffix = ".nk"
 
-// ErrExposed means that a seed, or the directory of seeds, is open to other users.
+// ErrExposed means that other users may access a seed or the directory of seeds.
 var ErrExposed = errors.New("bus: credentials are open to other users")
 
-// NewKey makes a key: the seed that proves it, which is secret, and its public half.
+// NewKey creates a key: the secret seed and its public half.
 func NewKey() (seed []byte, public string, err error) {
 	pair, err := nkeys.CreateUser()
 	if err != nil {
@@ -34,9 +34,8 @@ func NewKey() (seed []byte, public string, err error) {
 	return seed, public, nil
 }
 
-// WriteCredentials makes sure that dir holds one seed file for each identity, and
-// returns who they are. The directory is made with mode 0700 and the files with 0600;
-// a seed that exists is kept.
+// WriteCredentials ensures that dir holds one seed file for each identity, and returns the users.
+// The directory gets mode 0700 and the files 0600. Existing seeds are kept.
 func WriteCredentials(dir string, ids ...proto.Identity) ([]User, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make credentials: %w", err)
@@ -57,12 +56,12 @@ func WriteCredentials(dir string, ids ...proto.Identity) ([]User, error) {
 	return users, nil
 }
 
-// ensureSeed is who has the seed of id, which is made if there is none. Whoever makes it
-// first wins; a file under the name of a seed holds all of it.
+// ensureSeed returns the user of id and creates the seed if there is none. If several processes
+// create it, the first wins. A seed file is always complete.
 func ensureSeed(root *os.Root, id proto.Identity) (User, error) {
 	seed, err := readSeed(root, id)
 	if errors.Is(err, fs.ErrNotExist) {
-		if err = makeSeed(root, id.Token()+seedSuffix); err == nil || errors.Is(err, fs.ErrExist) {
+		if err = createSeed(root, id.Token()+seedSuffix); err == nil || errors.Is(err, fs.ErrExist) {
 			seed, err = readSeed(root, id)
 		}
 	}
@@ -72,9 +71,9 @@ func ensureSeed(root *os.Root, id proto.Identity) (User, error) {
 	return userOf(id, seed)
 }
 
-// makeSeed writes a new seed beside name and links it there once it is on disk, so that
-// being killed in between leaves no half of a seed. A file of that name is not replaced.
-func makeSeed(root *os.Root, name string) error {
+// createSeed writes a new seed to a temporary file and links it to name once it is on disk, so that
+// a kill in between leaves no partial seed. An existing file is not replaced.
+func createSeed(root *os.Root, name string) error {
 	seed, _, err := NewKey()
 	if err != nil {
 		return err
@@ -103,8 +102,8 @@ func syncDir(root *os.Root) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// LoadSeed reads the seed of id, and refuses it with [ErrExposed] when others than its
-// owner may read or replace it.
+// LoadSeed reads the seed of id. It returns [ErrExposed] if other users may read or replace the
+// seed.
 func LoadSeed(dir string, id proto.Identity) ([]byte, error) {
 	root, err := openPrivate(dir)
 	if err != nil {
@@ -118,7 +117,7 @@ func LoadSeed(dir string, id proto.Identity) ([]byte, error) {
 	return seed, nil
 }
 
-// LoadUsers is every identity that has a seed in dir, by file name.
+// LoadUsers returns every identity that has a seed in dir, ordered by file name.
 func LoadUsers(dir string) ([]User, error) {
 	root, err := openPrivate(dir)
 	if err != nil {

@@ -11,63 +11,61 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// inbox sorts what arrives for this connection under
+// inbox dispatches the messages that arrive for this connection under
 //
 //	r.<self>.<sender>.<connection>.<number>
 //
-// Answers arrive there for requests, and credits for the answers that are sent in
-// parts. The bus has checked the sender; the connection is a random word, so that
-// several connections of one identity read only their own; the number is never used
-// twice. A message is taken only when its whole subject is the one expected, so that
-// no third party can answer.
+// Requests get their answers there, and senders of answers in parts get credits. The bus has
+// verified the sender. The connection is a random word, so that several connections of one identity
+// read only their own messages. The number is never used twice. A message is accepted only if its
+// whole subject is the expected one, so that no third identity can answer.
 type inbox struct {
-	self  string // "r.<self>."
-	id    proto.Identity
-	conn  string // "<connection>."
-	token string // our identity as a token
-	mu    sync.Mutex
-	next  uint64
-	ears  map[uint64]ear
+	self      string // "r.<self>."
+	id        proto.Identity
+	conn      string // "<connection>."
+	token     string // own identity as a token
+	mu        sync.Mutex
+	next      uint64
+	receivers map[uint64]receiver
 }
 
-// ear is what waits for messages on one subject of the inbox. Its methods are called
-// under the inbox's lock and do not block.
-type ear interface {
-	// hear takes a message.
-	hear(msg *nats.Msg)
+// receiver handles the messages on one subject of the inbox. Its methods are called under the
+// inbox's lock and do not block.
+type receiver interface {
+	// handle processes a message.
+	handle(msg *nats.Msg)
 	// fail ends the waiting with err.
 	fail(err error)
-	// expects is the one subject on which it listens, and the request that it belongs
-	// to, if any.
-	expects() (subject, request string)
+	// subjects returns the receiver's subject, and the subject of its request, if any.
+	subjects() (subject, request string)
 }
 
 func (in *inbox) init(id proto.Identity, conn string) {
 	in.id, in.token = id, id.Token()
 	in.self = proto.RootReply + "." + in.token + "."
 	in.conn = conn + "."
-	in.ears = map[uint64]ear{}
+	in.receivers = map[uint64]receiver{}
 }
 
-// subject is what the connection subscribes to.
+// subject returns the wildcard that the connection subscribes to.
 func (in *inbox) subject() string { return in.self + "*." + in.conn + "*" }
 
-// add registers what build makes for a new subject on which only from may speak.
-func (in *inbox) add(from proto.Identity, build func(subject string) ear) uint64 {
+// add registers the receiver that build returns for a new subject. Only from may publish there.
+func (in *inbox) add(from proto.Identity, build func(subject string) receiver) uint64 {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.next++
-	in.ears[in.next] = build(proto.ReplySubject(in.id, from, in.conn+strconv.FormatUint(in.next, 36)))
+	in.receivers[in.next] = build(proto.ReplySubject(in.id, from, in.conn+strconv.FormatUint(in.next, 36)))
 	return in.next
 }
 
 func (in *inbox) remove(number uint64) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	delete(in.ears, number)
+	delete(in.receivers, number)
 }
 
-// deliver gives msg to the ear that waits for it; false means that none does.
+// deliver passes msg to its receiver. It returns false if there is none.
 func (in *inbox) deliver(msg *nats.Msg) bool {
 	number, err := strconv.ParseUint(msg.Subject[strings.LastIndexByte(msg.Subject, '.')+1:], 36, 64)
 	if err != nil {
@@ -75,45 +73,45 @@ func (in *inbox) deliver(msg *nats.Msg) bool {
 	}
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	waiting, ok := in.ears[number]
+	waiting, ok := in.receivers[number]
 	if !ok {
 		return false
 	}
-	if subject, _ := waiting.expects(); subject != msg.Subject {
+	if subject, _ := waiting.subjects(); subject != msg.Subject {
 		return false
 	}
-	waiting.hear(msg)
+	waiting.handle(msg)
 	return true
 }
 
-// failAll ends all waiting with err.
+// failAll fails all receivers.
 func (in *inbox) failAll(err error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	for _, waiting := range in.ears {
+	for _, waiting := range in.receivers {
 		waiting.fail(err)
 	}
 }
 
-// failRequests ends with err the waiting for answers to requests on subject.
+// failRequests fails the receivers of answers to requests on subject.
 func (in *inbox) failRequests(subject string, err error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	for _, waiting := range in.ears {
-		if _, request := waiting.expects(); request == subject {
+	for _, waiting := range in.receivers {
+		if _, request := waiting.subjects(); request == subject {
 			waiting.fail(err)
 		}
 	}
 }
 
-// hear takes one message of the inbox. A part of an answer that nobody waits for any
-// more is answered with the news that the reader is gone, so that its sender stops.
-func (c *Conn) hear(ctx context.Context, msg *nats.Msg) {
+// handleReply dispatches one message of the inbox. If a part of an answer has no receiver any more,
+// the sender is told, so that it stops.
+func (c *Conn) handleReply(ctx context.Context, msg *nats.Msg) {
 	if c.inbox.deliver(msg) || msg.Reply == "" {
 		return
 	}
 	sender, _, _ := strings.Cut(strings.TrimPrefix(msg.Subject, c.inbox.self), ".")
-	if c.mayCredit(sender, msg.Reply) {
-		c.tellGone(ctx, msg.Reply)
+	if c.isCreditSubject(sender, msg.Reply) {
+		c.sendGone(ctx, msg.Reply)
 	}
 }

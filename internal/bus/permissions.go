@@ -2,32 +2,31 @@ package bus
 
 import "github.com/podfall/podfall/proto"
 
-// Permissions are the subjects that an identity may publish and read, as NATS subjects
-// with wildcards. Everything else is refused by the bus.
+// Permissions are the subjects that an identity may publish and read, as NATS subjects with
+// wildcards. The bus refuses everything else.
 type Permissions struct {
 	Publish   []string
 	Subscribe []string
 }
 
-// PermissionsFor is who may say what:
+// PermissionsFor returns the permissions of an identity:
 //
-//	everyone       asks as itself, answers as itself, reads its own answers
+//	everyone       requests and answers as itself, reads its own answers
 //	apiserver      serves api, publishes watch
 //	all but the two on a node bus   read the watch groups of their own class
 //	node:<name>    serves node.<name>
-//	client, gateway                 ask nodes (logs, exec, inspect)
-//	kubelet        asks the runtime, on the node bus
+//	client, gateway                 call nodes (logs, exec, inspect)
+//	kubelet        calls the runtime, on the node bus
 //	runtime        serves cri, on the node bus
 //
-// On the management plane, where nobody sees a request or an event of the cluster:
+// On the management connections, which carry no requests and events of the cluster:
 //
-//	mgmt:<process> reads the board, tells its history, answers who inspects it
-//	mgmt:bus       keeps the board
-//	mgmt:controllers, client:admin   change the board
-//	they and mgmt:gateway            listen to histories, inspect processes
+//	mgmt:<process> reads the fault state, publishes its history, answers inspections
+//	mgmt:bus       stores the fault state
+//	mgmt:controllers, client:admin   change the fault state
+//	they and mgmt:gateway            read histories, inspect processes
 //
-// No one may read an inbox but its owner, and nobody, the owner included, may answer
-// as somebody else.
+// Only the owner may read an inbox, and no identity, including the owner, may answer as another.
 func PermissionsFor(id proto.Identity) Permissions {
 	self := id.Token()
 	p := Permissions{
@@ -35,10 +34,10 @@ func PermissionsFor(id proto.Identity) Permissions {
 		Subscribe: []string{proto.RootReply + "." + self + ".>"},
 	}
 	if process, ok := id.Process(); ok {
-		return p.and(mgmtPermissions(process))
+		return p.union(mgmtPermissions(process))
 	}
 	if id == proto.Admin {
-		p = p.and(overseer()).and(Permissions{Publish: []string{proto.MgmtBoardGet, proto.MgmtBoardSet}, Subscribe: []string{proto.MgmtBoard}})
+		p = p.union(inspectPermissions()).union(Permissions{Publish: []string{proto.MgmtFaultStateGet, proto.MgmtFaultStateSet}, Subscribe: []string{proto.MgmtFaultState}})
 	}
 	if id == proto.Kubelet {
 		p.Publish = append(p.Publish, proto.RootCRI+".>")
@@ -63,30 +62,30 @@ func PermissionsFor(id proto.Identity) Permissions {
 	return p
 }
 
-// mgmtPermissions are a process's on the management plane.
+// mgmtPermissions returns a process's permissions on its management connection.
 func mgmtPermissions(process string) Permissions {
 	p := Permissions{
-		Publish:   []string{proto.MgmtBoardGet},
-		Subscribe: []string{proto.MgmtBoard, proto.MgmtInspect(process)},
+		Publish:   []string{proto.MgmtFaultStateGet},
+		Subscribe: []string{proto.MgmtFaultState, proto.MgmtInspect(process)},
 	}
 	switch proto.Identity(process) {
 	case proto.Bus:
-		return p.and(Permissions{Publish: []string{proto.MgmtBoard}, Subscribe: []string{proto.MgmtBoardGet, proto.MgmtBoardSet}})
+		return p.union(Permissions{Publish: []string{proto.MgmtFaultState}, Subscribe: []string{proto.MgmtFaultStateGet, proto.MgmtFaultStateSet}})
 	case proto.Controllers:
-		return p.and(overseer()).and(Permissions{Publish: []string{proto.MgmtBoardSet}})
+		return p.union(inspectPermissions()).union(Permissions{Publish: []string{proto.MgmtFaultStateSet}})
 	case proto.Gateway:
-		return p.and(overseer())
-	case proto.APIServer, proto.Kubelet, proto.Runtime, proto.Admin: // as every process
+		return p.union(inspectPermissions())
+	case proto.APIServer, proto.Kubelet, proto.Runtime, proto.Admin: // no more than every process
 	}
 	return p
 }
 
-// overseer is who looks at all processes.
-func overseer() Permissions {
+// inspectPermissions allow inspecting all processes.
+func inspectPermissions() Permissions {
 	return Permissions{Publish: []string{proto.RootMgmt + ".inspect.*"}}
 }
 
-// and is both.
-func (p Permissions) and(more Permissions) Permissions {
+// union returns both permissions together.
+func (p Permissions) union(more Permissions) Permissions {
 	return Permissions{Publish: append(p.Publish, more.Publish...), Subscribe: append(p.Subscribe, more.Subscribe...)}
 }

@@ -154,7 +154,7 @@ func TestPermissions(t *testing.T) {
 				want := slices.Contains(may.publish, subject)
 				if got := rawAllowed(t, server, keys.seeds[id], func(nc *nats.Conn) error {
 					return nc.Publish(subject, nil)
-				}); got != want && !strings.ContainsAny(subject, "*>") { // nobody listens to a wildcard
+				}); got != want && !strings.ContainsAny(subject, "*>") { // wildcards have no responder
 					t.Errorf("%s publishes %s: allowed %v, want %v", id, subject, got, want)
 				}
 				want = slices.Contains(may.subscribe, subject)
@@ -189,13 +189,13 @@ func rawAllowed(t *testing.T, server *bus.Server, seed []byte, do func(*nats.Con
 	if err := do(nc); err != nil {
 		t.Fatal(err)
 	}
-	if err := nc.FlushWithContext(bounded(t)); err != nil {
+	if err := nc.FlushWithContext(boundedContext(t)); err != nil {
 		t.Fatal(err)
 	}
 	return !errors.Is(nc.LastError(), nats.ErrPermissionViolation)
 }
 
-func TestAStrangerIsRefused(t *testing.T) {
+func TestAnUnknownKeyIsRefused(t *testing.T) {
 	keys := newKeyring(t).add(proto.APIServer)
 	server := startServer(t, bus.ServerConfig{Users: keys.users})
 	seed, _, err := bus.NewKey()
@@ -203,7 +203,7 @@ func TestAStrangerIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, seed := range map[string][]byte{"unknown key": seed, "no key": nil} {
-		_, err := bus.Dial(bounded(t), bus.Config{
+		_, err := bus.Dial(boundedContext(t), bus.Config{
 			Identity: proto.APIServer, Seed: seed, URLs: []string{server.URL()},
 		})
 		if !errors.Is(err, bus.ErrForbidden) {

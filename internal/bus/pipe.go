@@ -15,8 +15,8 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// A pipe is a call in which both sides say what they like, when they like. Each hears
-// what the other publishes to its inbox, and names its own there as the reply subject:
+// A pipe is a call in which both sides send messages at any time. Each side receives in its
+// own inbox, and names that inbox as the reply subject of its messages:
 //
 //	requester                                     responder
 //	    | --- request, reply=r.me.you.c1.7 ---------> |
@@ -26,34 +26,35 @@ import (
 //	    | <-- "m…" ---------------------------------- |
 //	    | <-- "e" ----------------------------------- |   the end
 //
-// Both send beats, so that each learns of the other's death: the bus answers a beat to a
-// connection that is no more, and a connection whose pipe has ended says "gone".
+// Both sides send heartbeats, so that each notices the end of the other. The bus itself answers
+// a heartbeat to a connection that no longer exists. A connection whose pipe has ended answers
+// "gone".
 const (
-	pipeMessage = 'm'
-	pipeCredit  = 'c'
-	pipeBeat    = 'b'
-	pipeEnd     = 'e'
+	pipeMessage   = 'm'
+	pipeCredit    = 'c'
+	pipeHeartbeat = 'b'
+	pipeEnd       = 'e'
 )
 
 const (
-	// pipeWindow is how many messages a side may be ahead of what was consumed.
+	// pipeWindow is how many unconsumed messages a side may have sent.
 	pipeWindow = 16
-	// pipeBeats is how often, on the wall, a side says that it is there.
-	pipeBeats = 2 * time.Second
-	// pipeSilence is how long a side waits for any sign of the other.
-	pipeSilence = 20 * time.Second
+	// pipeHeartbeatInterval is how often, in wall time, a side sends a heartbeat.
+	pipeHeartbeatInterval = 2 * time.Second
+	// pipeTimeout is how long a side waits without any message of the other.
+	pipeTimeout = 20 * time.Second
 )
 
-// Pipe is one side of a conversation. One goroutine at a time may Send, and one Receive.
-// Close it; a responder's is closed when its handler returns.
+// Pipe is one side of a bidirectional call. One goroutine at a time may Send, and one Receive.
+// Close it when done; the responder's side is closed when its handler returns.
 type Pipe struct {
 	conn *Conn
-	ends
-	tally
+	inboxes
+	counters
 
 	queue  chan []byte
-	credit chan struct{} // holds one token after news of credits
-	opened chan struct{} // closed at the first sign of the other side
+	credit chan struct{} // holds one token after new credits
+	opened chan struct{} // closed at the first message of the other side
 	done   chan struct{} // closed at the end, with err set before
 	keeper sync.WaitGroup
 
@@ -62,54 +63,53 @@ type Pipe struct {
 	err      error
 }
 
-// ends are the two inboxes between which a pipe runs.
-type ends struct {
-	// number is the place in this connection's inbox, and mine the subject there.
+// inboxes are the two inbox subjects of a pipe.
+type inboxes struct {
+	// number is the receiver's number in this connection's inbox, and local its subject.
 	number uint64
-	mine   string
-	// theirs is empty until the other side has accepted.
-	theirs string
-	from   string // who speaks on mine, as a token
-	// request is what was asked, by a requester.
+	local  string
+	// remote is empty until the other side has accepted.
+	remote string
+	from   string // the sender on local, as a token
+	// request is the subject of the opening request; empty for the responder.
 	request string
 }
 
-// tally counts messages.
-type tally struct {
-	sent, taken int           // of the sender and of the receiver alone
-	signs       atomic.Uint64 // whatever was heard
+// counters count messages.
+type counters struct {
+	sent, taken int           // each used by the sending and the receiving goroutine alone
+	received    atomic.Uint64 // all messages received
 }
 
 func newPipe(c *Conn, with proto.Identity, mine, theirs string) *Pipe {
 	return &Pipe{
-		conn: c, ends: ends{mine: mine, theirs: theirs, from: with.Token()},
-		// One more than there is room for, so that whoever sends too much is noticed.
+		conn: c, inboxes: inboxes{local: mine, remote: theirs, from: with.Token()},
+		// One more than the window, so that a sender that exceeds it is detected.
 		queue: make(chan []byte, pipeWindow+1), credit: make(chan struct{}, 1),
 		opened: make(chan struct{}), done: make(chan struct{}),
 	}
 }
 
-// Open asks whoever serves subject as identity to for a conversation, and waits until it
-// has accepted. It fails as Request does, and when the answer is one of another kind.
-// The Pipe outlives ctx.
+// Open calls the identity to on subject to open a pipe, and waits for the acceptance. It fails as
+// Request does, and if the answer accepts no pipe. The Pipe does not depend on ctx afterwards.
 func (c *Conn) Open(ctx context.Context, to proto.Identity, subject string, data []byte) (*Pipe, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("open %s: %w", subject, err)
 	}
 	var p *Pipe
-	number := c.inbox.add(to, func(mine string) ear {
+	number := c.inbox.add(to, func(mine string) receiver {
 		p = newPipe(c, to, mine, "")
 		p.request = subject
 		return p
 	})
 	p.number = number
-	if err := c.send(subject, p.mine, data); err != nil {
+	if err := c.send(subject, p.local, data); err != nil {
 		c.inbox.remove(number)
 		return nil, fmt.Errorf("open %s: %w", subject, err)
 	}
 	select {
 	case <-p.opened:
-		p.keep(ctx)
+		p.runHeartbeats(ctx)
 		return p, nil
 	case <-p.done:
 		c.inbox.remove(number)
@@ -120,37 +120,35 @@ func (c *Conn) Open(ctx context.Context, to proto.Identity, subject string, data
 	}
 }
 
-// Accept makes a conversation of a call whose requester has asked for one. The handler
-// sends no other answer.
+// Accept opens a pipe if the requester has asked for one. The handler must send no other answer.
 func (call *Call) Accept(ctx context.Context) (*Pipe, error) {
 	var p *Pipe
-	number := call.conn.inbox.add(call.from, func(mine string) ear {
+	number := call.conn.inbox.add(call.from, func(mine string) receiver {
 		p = newPipe(call.conn, call.from, mine, call.reply)
 		return p
 	})
 	p.number = number
-	if err := p.say(pipeBeat, nil); err != nil {
+	if err := p.sendFrame(pipeHeartbeat, nil); err != nil {
 		call.conn.inbox.remove(number)
 		return nil, fmt.Errorf("accept %s: %w", call.Subject, err)
 	}
 	call.ended, call.pipe = true, p
-	p.keep(ctx)
+	p.runHeartbeats(ctx)
 	return p, nil
 }
 
-// Send sends one message, at most 64 KiB long. While the other side is 16 messages
-// behind it waits, until ctx ends or the conversation has; then it fails with the
-// reason: [ErrGone], ErrDisconnected, or io.EOF when the other side has ended it. It
-// keeps no reference to data.
+// Send sends one message of at most 64 KiB. While the other side has 16 unconsumed messages, Send
+// waits until ctx ends or the pipe ends. Then it returns the reason: [ErrPeerGone],
+// ErrDisconnected, or io.EOF if the other side closed the pipe. It keeps no reference to data.
 func (p *Pipe) Send(ctx context.Context, data []byte) error {
 	for {
-		open, err := p.open()
+		open, err := p.canSend()
 		if err != nil {
 			return err
 		}
 		if open {
 			p.sent++
-			return p.say(pipeMessage, data)
+			return p.sendFrame(pipeMessage, data)
 		}
 		select {
 		case <-p.credit:
@@ -161,23 +159,23 @@ func (p *Pipe) Send(ctx context.Context, data []byte) error {
 	}
 }
 
-func (p *Pipe) open() (bool, error) {
+func (p *Pipe) canSend() (bool, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.sent-p.consumed < pipeWindow, p.err
 }
 
-// Receive waits for a message. When the other side has ended the conversation, and all
-// that it had sent before is received, it fails with io.EOF; when it broke, as Send does.
+// Receive waits for a message. If the other side has closed the pipe and all its messages are
+// received, it returns io.EOF. If the pipe broke, it returns the same errors as Send.
 func (p *Pipe) Receive(ctx context.Context) ([]byte, error) {
 	select {
 	case data := <-p.queue:
-		return p.took(data)
+		return p.countReceived(data)
 	default:
 	}
 	select {
 	case data := <-p.queue:
-		return p.took(data)
+		return p.countReceived(data)
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	case <-p.done:
@@ -190,77 +188,77 @@ func (p *Pipe) Receive(ctx context.Context) ([]byte, error) {
 	}
 }
 
-// took counts a message, and says so twice in a window.
-func (p *Pipe) took(data []byte) ([]byte, error) {
+// countReceived counts a consumed message and sends a credit twice in a window.
+func (p *Pipe) countReceived(data []byte) ([]byte, error) {
 	if p.taken++; p.taken%(pipeWindow/2) == 0 {
-		_ = p.say(pipeCredit, strconv.AppendInt(nil, int64(p.taken), 10)) // what breaks is noticed by the beats
+		_ = p.sendFrame(pipeCredit, strconv.AppendInt(nil, int64(p.taken), 10)) // runHeartbeats notices a broken connection
 	}
 	return data, nil
 }
 
-// Done is closed when the conversation has ended, by whichever side, or is broken.
+// Done is closed when the pipe has ended or broken.
 func (p *Pipe) Done() <-chan struct{} { return p.done }
 
-// Close ends the conversation; the other side still receives what was sent. It may be
-// called more than once, and while other goroutines Send and Receive.
+// Close ends the pipe. The other side still receives what was sent. It may be called more than
+// once, and while other goroutines Send and Receive.
 func (p *Pipe) Close() {
-	if p.end(ErrClosed) {
-		_ = p.say(pipeEnd, nil) // if it does not arrive, the other side notices the silence
+	if p.finish(ErrClosed) {
+		_ = p.sendFrame(pipeEnd, nil) // if the message is lost, the other side times out
 	}
 	p.keeper.Wait()
 	p.conn.inbox.remove(p.number)
 }
 
-func (p *Pipe) say(what byte, data []byte) error {
-	return p.conn.send(p.theirs, p.mine, append([]byte{what}, data...))
+func (p *Pipe) sendFrame(kind byte, data []byte) error {
+	return p.conn.send(p.remote, p.local, append([]byte{kind}, data...))
 }
 
-// keep beats until the end, and ends the conversation when the other side is silent.
-func (p *Pipe) keep(ctx context.Context) {
+// runHeartbeats sends heartbeats until the end, and ends the pipe if the other side is silent.
+func (p *Pipe) runHeartbeats(ctx context.Context) {
 	p.keeper.Go(func() {
-		beat := clock.Clock{}.Ticker(pipeBeats)
+		beat := clock.Clock{}.Ticker(pipeHeartbeatInterval)
 		defer beat.Stop()
-		heard, at := p.signs.Load(), clock.Clock{}.Now()
+		received, at := p.received.Load(), clock.Clock{}.Now()
 		for {
 			select {
 			case <-p.done:
 				return
 			case <-beat.C:
 			}
-			if signs := p.signs.Load(); signs != heard {
-				heard, at = signs, clock.Clock{}.Now()
+			if signs := p.received.Load(); signs != received {
+				received, at = signs, clock.Clock{}.Now()
 			}
-			switch err := p.say(pipeBeat, nil); {
+			switch err := p.sendFrame(pipeHeartbeat, nil); {
 			case err != nil:
-				p.end(err)
-			case clock.Clock{}.Since(at) > pipeSilence:
+				p.finish(err)
+			case clock.Clock{}.Since(at) > pipeTimeout:
 				p.conn.log.InfoContext(ctx, "the other side of a pipe is silent", "identity", p.conn.id, "peer", p.from)
-				p.end(fmt.Errorf("%w: silent for %v", ErrGone, pipeSilence))
+				p.finish(fmt.Errorf("%w: silent for %v", ErrPeerGone, pipeTimeout))
 			}
 		}
 	})
 }
 
-func (p *Pipe) expects() (subject, request string) { return p.mine, p.request }
+func (p *Pipe) subjects() (subject, request string) { return p.local, p.request }
 
-// hear is called under the inbox's lock, by one goroutine.
-func (p *Pipe) hear(msg *nats.Msg) {
-	p.signs.Add(1)
+// handle is called under the inbox's lock, by one goroutine.
+func (p *Pipe) handle(msg *nats.Msg) {
+	p.received.Add(1)
 	switch {
 	case msg.Header != nil && msg.Header.Get("Status") == "503" && len(msg.Data) == 0:
-		p.fail(p.lost(ErrNoResponder))
+		p.fail(p.deliveryError(ErrNoResponder))
 		return
-	case msg.Header != nil && msg.Header.Get(headerEnd) != "":
-		p.fail(p.lost(ErrAbandoned))
+	case msg.Header != nil && msg.Header.Get(abandonedHeader) != "":
+		p.fail(p.deliveryError(ErrAbandoned))
 		return
-	case string(msg.Data) == gone:
-		p.fail(ErrGone)
+	case string(msg.Data) == goneMessage:
+		p.fail(ErrPeerGone)
 		return
-	case len(msg.Data) == 0, p.theirs == "" && !p.conn.mayCredit(p.from, msg.Reply):
-		p.fail(fmt.Errorf("%w: no conversation was offered", ErrAbandoned))
+	case len(msg.Data) == 0, p.remote == "" && !p.conn.isCreditSubject(p.from, msg.Reply):
+		p.fail(fmt.Errorf("%w: the responder did not open a pipe", ErrAbandoned))
 		return
-	case p.theirs == "":
-		p.theirs = msg.Reply
+	case p.remote == "":
+		p.remote = msg.Reply
 		close(p.opened)
 	}
 	switch msg.Data[0] {
@@ -268,7 +266,7 @@ func (p *Pipe) hear(msg *nats.Msg) {
 		select {
 		case p.queue <- msg.Data[1:]:
 		default:
-			p.fail(ErrBehind)
+			p.fail(ErrMissedMessages)
 		}
 	case pipeCredit:
 		if n, err := strconv.Atoi(string(msg.Data[1:])); err == nil {
@@ -285,19 +283,19 @@ func (p *Pipe) hear(msg *nats.Msg) {
 	}
 }
 
-// lost is why a message of ours did not arrive: before the conversation has begun there
-// was nobody, afterwards somebody is gone.
-func (p *Pipe) lost(before error) error {
-	if p.theirs == "" {
+// deliveryError returns why a message did not arrive: the error before until the pipe is open,
+// ErrPeerGone afterwards.
+func (p *Pipe) deliveryError(before error) error {
+	if p.remote == "" {
 		return before
 	}
-	return ErrGone
+	return ErrPeerGone
 }
 
-func (p *Pipe) fail(err error) { p.end(err) }
+func (p *Pipe) fail(err error) { p.finish(err) }
 
-// end ends the conversation on this side; false when it has ended before.
-func (p *Pipe) end(why error) bool {
+// finish ends the pipe on this side. It returns false if the pipe had ended before.
+func (p *Pipe) finish(why error) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// pipes is a bus with a runtime that accepts every conversation, and a kubelet.
+// pipes is a bus with a runtime that accepts every pipe, and a kubelet.
 type pipes struct {
 	answerer, asker *bus.Conn
 	accepted        chan *bus.Pipe
@@ -22,8 +22,8 @@ type pipes struct {
 	stop    func()
 }
 
-// pair is a bus without a socket, and a runtime and a kubelet on it.
-func pair(ctx context.Context, t *testing.T) (server *bus.Server, answerer, asker *bus.Conn) {
+// dialPair is a bus without a socket, and a runtime and a kubelet on it.
+func dialPair(ctx context.Context, t *testing.T) (server *bus.Server, answerer, asker *bus.Conn) {
 	t.Helper()
 	server, err := bus.StartServer(ctx, bus.ServerConfig{Port: bus.InProcessOnly})
 	if err != nil {
@@ -39,10 +39,10 @@ func pair(ctx context.Context, t *testing.T) (server *bus.Server, answerer, aske
 	return server, dial(proto.Runtime), dial(proto.Kubelet)
 }
 
-func inPipes(t *testing.T, test func(ctx context.Context, t *testing.T, p *pipes)) {
+func withPipes(t *testing.T, test func(ctx context.Context, t *testing.T, p *pipes)) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
-		server, answerer, asker := pair(ctx, t)
+		server, answerer, asker := dialPair(ctx, t)
 		defer server.Close()
 		p := &pipes{
 			answerer: answerer, asker: asker,
@@ -83,7 +83,7 @@ func (p *pipes) open(ctx context.Context, t *testing.T) (ours, theirs *bus.Pipe)
 
 // Messages go both ways, in order, however many there are; the end comes after them.
 func TestPipeBothWays(t *testing.T) {
-	inPipes(t, func(ctx context.Context, t *testing.T, p *pipes) {
+	withPipes(t, func(ctx context.Context, t *testing.T, p *pipes) {
 		ours, theirs := p.open(ctx, t)
 		const many = 1000
 		send := func(from *bus.Pipe) {
@@ -128,9 +128,9 @@ func TestPipeBothWays(t *testing.T) {
 	})
 }
 
-// Whoever sends to a side that does not receive waits, and loses nothing.
+// A sender waits for a side that does not receive, and loses nothing.
 func TestPipeFlowControl(t *testing.T) {
-	inPipes(t, func(ctx context.Context, t *testing.T, p *pipes) {
+	withPipes(t, func(ctx context.Context, t *testing.T, p *pipes) {
 		ours, theirs := p.open(ctx, t)
 		defer ours.Close()
 		sent := 0
@@ -153,8 +153,8 @@ func TestPipeFlowControl(t *testing.T) {
 	})
 }
 
-// Each side learns that the other is gone: that it has closed, that its connection is no
-// more, and that it cannot be heard.
+// Each side notices the end of the other: that it has closed, that its connection is gone, and
+// that it is silent.
 func TestPipeEnds(t *testing.T) {
 	for name, row := range map[string]struct {
 		end    func(p *pipes, theirs *bus.Pipe)
@@ -163,11 +163,11 @@ func TestPipeEnds(t *testing.T) {
 	}{
 		"the other side closes":       {func(_ *pipes, theirs *bus.Pipe) { theirs.Close() }, 0, io.EOF},
 		"its handler returns":         {func(p *pipes, _ *bus.Pipe) { p.release <- struct{}{} }, 0, io.EOF},
-		"its connection is no more":   {func(p *pipes, _ *bus.Pipe) { p.answerer.Close() }, 5 * time.Second, bus.ErrGone},
+		"its connection is no more":   {func(p *pipes, _ *bus.Pipe) { p.answerer.Close() }, 5 * time.Second, bus.ErrPeerGone},
 		"our own connection is ended": {func(p *pipes, _ *bus.Pipe) { p.asker.Close() }, 0, bus.ErrClosed},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inPipes(t, func(ctx context.Context, t *testing.T, p *pipes) {
+			withPipes(t, func(ctx context.Context, t *testing.T, p *pipes) {
 				ours, theirs := p.open(ctx, t)
 				began := time.Now()
 				row.end(p, theirs)
@@ -189,7 +189,7 @@ func TestPipeEnds(t *testing.T) {
 
 // A pipe that is idle stays.
 func TestPipeStays(t *testing.T) {
-	inPipes(t, func(ctx context.Context, t *testing.T, p *pipes) {
+	withPipes(t, func(ctx context.Context, t *testing.T, p *pipes) {
 		ours, theirs := p.open(ctx, t)
 		defer ours.Close()
 		time.Sleep(time.Hour)
@@ -202,9 +202,9 @@ func TestPipeStays(t *testing.T) {
 	})
 }
 
-// What is no conversation is refused as such.
+// Open fails if the responder does not open a pipe.
 func TestPipeRefused(t *testing.T) {
-	inPipes(t, func(ctx context.Context, t *testing.T, p *pipes) {
+	withPipes(t, func(ctx context.Context, t *testing.T, p *pipes) {
 		if _, err := p.asker.Open(ctx, proto.Runtime, "cri.Nobody", nil); !errors.Is(err, bus.ErrNoResponder) {
 			t.Errorf("nobody serves it: %v", err)
 		}

@@ -10,34 +10,33 @@ import (
 	"github.com/podfall/podfall/internal/clock"
 )
 
-// nobody is the number that no answer of any connection has.
-const nobody = ".0"
+// unusedNumber is a receiver number that no connection uses.
+const unusedNumber = ".0"
 
-// presenceTimeout is how long, on the wall, Present waits for an answer.
+// presenceTimeout is how long, in wall time, IsRequesterPresent waits for an answer.
 const presenceTimeout = time.Second
 
-// Present reports whether the connection that made the call is still on the bus, so
-// that a handler can ask before it does what cannot be undone. A connection that is
-// there but says nothing for a second counts as present; none is when this side is
-// disconnected.
+// IsRequesterPresent reports whether the connection that made the call is still on the bus, so that
+// a handler can check before an irreversible action. A connection that does not answer for a second
+// counts as present. If this side is disconnected, no requester counts as present.
 //
-// It sends to the requester's inbox what nobody there waits for. A requester answers
-// that with "gone"; where the connection is no more, the bus itself answers.
-func (call *Call) Present(ctx context.Context) bool {
+// It sends a message without receiver to the requester's inbox. The requester answers with "gone".
+// If the connection no longer exists, the bus itself answers.
+func (call *Call) IsRequesterPresent(ctx context.Context) bool {
 	var p *presence
-	number := call.conn.inbox.add(call.from, func(subject string) ear {
-		p = &presence{subject: subject, there: make(chan bool, 1)}
+	number := call.conn.inbox.add(call.from, func(subject string) receiver {
+		p = &presence{subject: subject, present: make(chan bool, 1)}
 		return p
 	})
 	defer call.conn.inbox.remove(number)
 	inbox := call.reply[:strings.LastIndexByte(call.reply, '.')]
-	if call.conn.send(inbox+nobody, p.subject, nil) != nil {
+	if call.conn.send(inbox+unusedNumber, p.subject, nil) != nil {
 		return false
 	}
 	ctx, cancel := clock.Clock{}.Timeout(ctx, presenceTimeout)
 	defer cancel()
 	select {
-	case there := <-p.there:
+	case there := <-p.present:
 		return there
 	case <-ctx.Done():
 		return true
@@ -47,20 +46,20 @@ func (call *Call) Present(ctx context.Context) bool {
 // presence waits for the first sign of a connection, or of its absence.
 type presence struct {
 	subject string
-	there   chan bool
+	present chan bool
 }
 
-func (p *presence) expects() (subject, request string) { return p.subject, "" }
+func (p *presence) subjects() (subject, request string) { return p.subject, "" }
 
-func (p *presence) hear(msg *nats.Msg) {
-	p.tell(msg.Header == nil || msg.Header.Get("Status") != "503")
+func (p *presence) handle(msg *nats.Msg) {
+	p.report(msg.Header == nil || msg.Header.Get("Status") != "503")
 }
 
-func (p *presence) fail(error) { p.tell(false) }
+func (p *presence) fail(error) { p.report(false) }
 
-func (p *presence) tell(there bool) {
+func (p *presence) report(there bool) {
 	select {
-	case p.there <- there:
+	case p.present <- there:
 	default:
 	}
 }

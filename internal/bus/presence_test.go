@@ -13,10 +13,10 @@ import (
 
 // A handler can ask whether the connection that called it is still there: yes while it
 // waits, yes after it has given up the call, no once it has left.
-func TestCallPresent(t *testing.T) {
+func TestIsRequesterPresent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
-		server, answerer, asker := pair(ctx, t)
+		server, answerer, asker := dialPair(ctx, t)
 		defer server.Close()
 		defer answerer.Close()
 
@@ -25,7 +25,7 @@ func TestCallPresent(t *testing.T) {
 		go func() {
 			served <- answerer.Serve(ctx, "cri.Wait", func(ctx context.Context, call *bus.Call) {
 				for range ask {
-					present <- call.Present(ctx)
+					present <- call.IsRequesterPresent(ctx)
 				}
 			})
 		}()

@@ -13,8 +13,8 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// An answer is one message to the request's reply subject, or several. A part that has
-// a reply subject of its own is followed by more, and wants credits there:
+// An answer is one message to the request's reply subject, or several. A part with a reply
+// subject of its own is followed by more parts, and its sender expects credits there:
 //
 //	requester                                     responder
 //	    | --- request, reply=r.me.you.c1.7 ---------> |
@@ -23,70 +23,70 @@ import (
 //	    | --- "4" to r.you.me.c2.3 -----------------> |   four parts were consumed
 //	    | <-- part ---------------------------------- |   the last
 //
-// A responder may be window parts ahead of what was consumed, and the last part needs
-// no credit. Instead of a number the requester may say "gone".
+// A responder may be streamWindow parts ahead of what was consumed, and the last part needs no
+// credit. Instead of a number the requester may send "gone".
 const (
-	window = 8
-	gone   = "gone"
+	streamWindow = 8
+	goneMessage  = "gone"
 )
 
-// headerEnd marks a message that ends an answer without being part of it.
-const headerEnd = "Podfall-Abandoned"
+// abandonedHeader marks a message that ends an answer without being part of it.
+const abandonedHeader = "Podfall-Abandoned"
 
 // errInParts means that a responder answered a Request as if it were a Stream.
 var errInParts = errors.New("bus: the answer came in parts")
 
-// part is one message of an answer, or the reason why no more come.
+// part is one message of an answer, or the error that ends it.
 type part struct {
 	data   []byte
-	credit string // where credits go; empty for the last part
+	credit string // subject for credits; empty for the last part
 	err    error
 }
 
-// answer waits for the parts of one answer.
-type answer struct {
-	subject string
-	request string
-	ended   bool // written under the inbox's lock
-	room    int
-	parts   chan part
+// pendingAnswer receives the parts of one answer.
+type pendingAnswer struct {
+	subject  string
+	request  string
+	ended    bool // written under the inbox's lock
+	capacity int
+	parts    chan part
 }
 
-func newAnswer(subject, request string, room int) *answer {
-	// One more than there is room for, so that the end always fits.
-	return &answer{subject: subject, request: request, room: room, parts: make(chan part, room+1)}
+func newPendingAnswer(subject, request string, room int) *pendingAnswer {
+	// One more than the capacity, so that the end always fits.
+	return &pendingAnswer{subject: subject, request: request, capacity: room, parts: make(chan part, room+1)}
 }
 
-func (a *answer) expects() (subject, request string) { return a.subject, a.request }
+func (a *pendingAnswer) subjects() (subject, request string) { return a.subject, a.request }
 
-func (a *answer) hear(msg *nats.Msg) {
+func (a *pendingAnswer) handle(msg *nats.Msg) {
 	switch {
 	case a.ended:
 	case msg.Header != nil && msg.Header.Get("Status") == "503" && len(msg.Data) == 0:
 		a.fail(ErrNoResponder)
-	case msg.Header != nil && msg.Header.Get(headerEnd) != "":
+	case msg.Header != nil && msg.Header.Get(abandonedHeader) != "":
 		a.fail(ErrAbandoned)
-	case len(a.parts) >= a.room:
-		a.fail(ErrBehind)
+	case len(a.parts) >= a.capacity:
+		a.fail(ErrMissedMessages)
 	default:
 		a.ended = msg.Reply == ""
 		a.parts <- part{data: msg.Data, credit: msg.Reply}
 	}
 }
 
-func (a *answer) fail(err error) {
+func (a *pendingAnswer) fail(err error) {
 	if !a.ended {
 		a.ended = true
 		a.parts <- part{err: err}
 	}
 }
 
-// Request sends data to whoever serves subject as identity to, and returns its answer.
-// Nothing that another identity sends is taken for it. It fails at once when nobody
-// serves the subject or the connection is down, and with ctx's error when ctx ends;
-// when it has ended before, nothing is sent.
+// Request sends data to the identity to, which serves subject, and returns its answer. Messages of
+// other identities are never accepted as the answer. Request fails at once if nothing serves the
+// subject or the connection is down, and with ctx's error when ctx ends. If ctx has ended before,
+// nothing is sent.
 func (c *Conn) Request(ctx context.Context, to proto.Identity, subject string, data []byte) ([]byte, error) {
-	a, number, err := c.ask(ctx, to, subject, data, 1)
+	a, number, err := c.sendRequest(ctx, to, subject, data, 1)
 	if err != nil {
 		return nil, fmt.Errorf("request %s: %w", subject, err)
 	}
@@ -95,8 +95,8 @@ func (c *Conn) Request(ctx context.Context, to proto.Identity, subject string, d
 	case p := <-a.parts:
 		if p.err == nil && p.credit != "" {
 			p.err = errInParts
-			if c.mayCredit(to.Token(), p.credit) {
-				c.tellGone(ctx, p.credit)
+			if c.isCreditSubject(to.Token(), p.credit) {
+				c.sendGone(ctx, p.credit)
 			}
 		}
 		if p.err != nil {
@@ -108,16 +108,16 @@ func (c *Conn) Request(ctx context.Context, to proto.Identity, subject string, d
 	}
 }
 
-// ask sends a request, unless it is too late, and registers who waits for its answer.
-func (c *Conn) ask(
+// sendRequest registers a receiver for the answer and sends a request, unless ctx has ended.
+func (c *Conn) sendRequest(
 	ctx context.Context, to proto.Identity, subject string, data []byte, room int,
-) (*answer, uint64, error) {
+) (*pendingAnswer, uint64, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, 0, err
 	}
-	var a *answer
-	number := c.inbox.add(to, func(reply string) ear {
-		a = newAnswer(reply, subject, room)
+	var a *pendingAnswer
+	number := c.inbox.add(to, func(reply string) receiver {
+		a = newPendingAnswer(reply, subject, room)
 		return a
 	})
 	if err := c.send(subject, a.subject, data); err != nil {
@@ -127,92 +127,92 @@ func (c *Conn) ask(
 	return a, number, nil
 }
 
-// Stream is Request for an answer that comes in parts, in order. The responder is at
-// most 8 parts ahead of the loop that reads them. Leaving the loop early tells it to
-// stop. The last pair may be an error: the parts before it are not the whole answer.
+// Stream is Request for an answer that comes in parts, in order. The responder is at most 8 parts
+// ahead of the loop that reads them. Leaving the loop early stops the responder. The last pair may
+// be an error: then the answer is incomplete.
 func (c *Conn) Stream(ctx context.Context, to proto.Identity, subject string, data []byte) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
-		a, number, err := c.ask(ctx, to, subject, data, window+1)
+		a, number, err := c.sendRequest(ctx, to, subject, data, streamWindow+1)
 		if err != nil {
 			yield(nil, fmt.Errorf("stream %s: %w", subject, err))
 			return
 		}
 		defer c.inbox.remove(number)
-		r := reader{conn: c, answer: a, from: to.Token()}
-		if err := r.read(ctx, yield); err != nil {
+		r := streamReader{conn: c, answer: a, from: to.Token()}
+		if err := r.run(ctx, yield); err != nil {
 			yield(nil, fmt.Errorf("stream %s: %w", subject, err))
 		}
 	}
 }
 
-// reader gives the parts of one answer to a loop, and credits to their sender.
-type reader struct {
+// streamReader passes the parts of one answer to a loop, and credits to their sender.
+type streamReader struct {
 	conn   *Conn
-	answer *answer
+	answer *pendingAnswer
 	from   string
 	credit string
 	count  int
 }
 
-// read returns nil when the loop has had all it wants, and otherwise why it cannot.
-func (r *reader) read(ctx context.Context, yield func([]byte, error) bool) error {
+// run returns nil if the loop has received all that it wants, and an error otherwise.
+func (r *streamReader) run(ctx context.Context, yield func([]byte, error) bool) error {
 	for {
 		var p part
 		select {
 		case p = <-r.answer.parts:
 		case <-ctx.Done():
-			r.leave(ctx)
+			r.sendGone(ctx)
 			return ctx.Err()
 		}
 		if p.err != nil {
 			return p.err
 		}
 		if p.credit != "" && p.credit != r.credit {
-			if !r.conn.mayCredit(r.from, p.credit) {
+			if !r.conn.isCreditSubject(r.from, p.credit) {
 				return fmt.Errorf("%w: credits wanted at %s", ErrForbidden, p.credit)
 			}
 			r.credit = p.credit
 		}
 		if !yield(p.data, nil) {
 			if p.credit != "" {
-				r.leave(ctx)
+				r.sendGone(ctx)
 			}
 			return nil
 		}
 		if p.credit == "" {
 			return nil
 		}
-		if err := r.grant(); err != nil {
+		if err := r.sendCredit(); err != nil {
 			return err
 		}
 	}
 }
 
-// grant counts a consumed part, and says so twice in a window.
-func (r *reader) grant() error {
+// sendCredit counts a consumed part and sends a credit twice in a window.
+func (r *streamReader) sendCredit() error {
 	r.count++
-	if r.count%(window/2) != 0 {
+	if r.count%(streamWindow/2) != 0 {
 		return nil
 	}
 	return r.conn.send(r.credit, "", strconv.AppendInt(nil, int64(r.count), 10))
 }
 
-func (r *reader) leave(ctx context.Context) {
+func (r *streamReader) sendGone(ctx context.Context) {
 	if r.credit != "" {
-		r.conn.tellGone(ctx, r.credit)
+		r.conn.sendGone(ctx, r.credit)
 	}
 }
 
-// mayCredit reports whether subject is in the inbox of the responder, and for us.
-func (c *Conn) mayCredit(responder, subject string) bool {
+// isCreditSubject reports whether subject is in the responder's inbox, reserved for this identity.
+func (c *Conn) isCreditSubject(responder, subject string) bool {
 	rest, ok := strings.CutPrefix(subject, proto.RootReply+"."+responder+".")
 	return ok && strings.HasPrefix(rest, c.inbox.token+".")
 }
 
-// tellGone lets the sender of an answer know that nobody reads it. When it does not
-// arrive, the sender finds out by the silence.
-func (c *Conn) tellGone(ctx context.Context, credit string) {
-	if err := c.send(credit, "", []byte(gone)); err != nil {
+// sendGone tells the sender of an answer that its reader has left. If the message is lost, the
+// sender times out.
+func (c *Conn) sendGone(ctx context.Context, credit string) {
+	if err := c.send(credit, "", []byte(goneMessage)); err != nil {
 		c.log.DebugContext(ctx, "could not stop an answer", "identity", c.id, "error", err)
 	}
 }

@@ -17,37 +17,37 @@ import (
 )
 
 const (
-	// served is how many calls of one Serve run at the same time.
-	served = 1024
-	// spare is how many goroutines may wait for the next call.
-	spare = 32
-	// queued is how many more calls may wait for their turn; the rest is lost.
-	queued = 4096
-	// silence is how long a sender waits for a credit.
-	silence = 30 * time.Second
+	// maxConcurrentCalls limits the calls of one Serve that run at the same time.
+	maxConcurrentCalls = 1024
+	// maxIdleWorkers limits the goroutines that wait for the next call.
+	maxIdleWorkers = 32
+	// maxQueuedCalls limits the calls that wait for a worker; further calls are lost.
+	maxQueuedCalls = 4096
+	// creditTimeout is how long a sender waits for a credit.
+	creditTimeout = 30 * time.Second
 )
 
-// Handler answers one call with call.Send. Its ctx ends with that of Serve.
+// Handler answers one call with call.Send. Its ctx ends with the ctx of Serve.
 type Handler func(ctx context.Context, call *Call)
 
 // Call is one request to be answered.
 type Call struct {
-	// Subject is what the request was sent on. The bus let only those publish there
-	// who may; the requester of an api subject is the one the subject names.
+	// Subject is the subject of the request. The bus allows only authorized identities to publish
+	// there. On an api subject, the requester is the identity in the subject.
 	Subject string
-	// Data is the request itself; it belongs to the handler.
+	// Data is the request; it belongs to the handler.
 	Data []byte
 
-	conn   *Conn
-	reply  string
-	from   proto.Identity
-	ended  bool
-	number uint64
-	credit *credit
-	pipe   *Pipe // nil unless accepted
+	conn    *Conn
+	reply   string
+	from    proto.Identity
+	ended   bool
+	number  uint64
+	credits *sendWindow
+	pipe    *Pipe // nil unless accepted
 }
 
-// Serve is Listen and then Service.Serve.
+// Serve calls Listen and then Service.Serve.
 func (c *Conn) Serve(ctx context.Context, subject string, h Handler) error {
 	service, err := c.Listen(ctx, subject)
 	if err == nil {
@@ -66,11 +66,11 @@ type Service struct {
 	subject string
 }
 
-// Listen returns when requests on subject, which may hold wildcards, reach this Conn.
-// While the bus is away they will from the reconnect on. Serve the Service, or they
-// are never answered.
+// Listen returns once requests on subject, which may hold wildcards, reach this Conn. While the bus
+// is down, it returns at once, and requests arrive from the reconnect on. Call Serve on the
+// Service, or requests are never answered.
 func (c *Conn) Listen(ctx context.Context, subject string) (*Service, error) {
-	sub, err := c.Subscribe(subject, queued)
+	sub, err := c.Subscribe(subject, maxQueuedCalls)
 	if err == nil {
 		if err = c.Flush(ctx); errors.Is(err, ErrDisconnected) {
 			err = nil
@@ -85,57 +85,56 @@ func (c *Conn) Listen(ctx context.Context, subject string) (*Service, error) {
 	return &Service{sub: sub, conn: c, subject: subject}, nil
 }
 
-// Serve calls h for each request, beside each other, at most 1024 at a time. It returns
-// when ctx ends (nil), when the Conn is closed or when the bus forbids the subject,
-// after all calls have returned. A request whose reply subject is not an answer from
-// this identity to the sender is dropped; a handler that returns without an answer
-// abandons the call, and the requester is told.
+// Serve calls h for each request, concurrently, at most 1024 at a time. It returns if ctx ends
+// (nil), if the Conn is closed or if the bus forbids the subject, after all calls have returned. A
+// request is dropped if its reply subject is not an answer from this identity to the sender. A
+// handler that returns without an answer abandons the call, and the requester is told.
 func (s *Service) Serve(ctx context.Context, h Handler) (err error) {
-	desk := &desk{conn: s.conn, sub: s.sub, handle: h}
-	desk.open(ctx)
+	pool := &workerPool{conn: s.conn, sub: s.sub, handler: h}
+	pool.startWorker(ctx)
 	select {
 	case <-ctx.Done():
 	case <-s.sub.done:
-		err = fmt.Errorf("serve %s: %w", s.subject, s.sub.why)
+		err = fmt.Errorf("serve %s: %w", s.subject, s.sub.err)
 	}
 	s.sub.Close()
-	desk.seats.Wait()
+	pool.group.Wait()
 	return err
 }
 
-// desk is one Serve: goroutines that take calls from one queue. Whoever takes one and
-// leaves nobody waiting starts the next, so that there are as many as calls run beside
-// each other, and a few more.
-type desk struct {
-	conn   *Conn
-	sub    *Subscription
-	handle Handler
-	seats  sync.WaitGroup
-	taken  atomic.Int32
-	idle   atomic.Int32
+// workerPool is one Serve: goroutines that take calls from one queue. A worker that takes a call
+// and leaves no idle worker starts another. So there are as many workers as running calls, and a
+// few more.
+type workerPool struct {
+	conn    *Conn
+	sub     *Subscription
+	handler Handler
+	group   sync.WaitGroup
+	workers atomic.Int32
+	idle    atomic.Int32
 }
 
-// open starts one more goroutine, unless there are as many as may be.
-func (d *desk) open(ctx context.Context) {
-	if d.taken.Add(1) > served {
-		d.taken.Add(-1)
+// startWorker starts one more worker, unless the maximum is reached.
+func (d *workerPool) startWorker(ctx context.Context) {
+	if d.workers.Add(1) > maxConcurrentCalls {
+		d.workers.Add(-1)
 		return
 	}
-	d.seats.Go(func() {
-		defer d.taken.Add(-1)
-		d.work(ctx)
+	d.group.Go(func() {
+		defer d.workers.Add(-1)
+		d.runWorker(ctx)
 	})
 }
 
-// work takes calls until Serve ends, or enough others wait for them.
-func (d *desk) work(ctx context.Context) {
-	for d.idle.Add(1) <= spare {
+// runWorker takes calls until Serve ends, or enough other workers are idle.
+func (d *workerPool) runWorker(ctx context.Context) {
+	for d.idle.Add(1) <= maxIdleWorkers {
 		select {
 		case msg := <-d.sub.queue:
 			if d.idle.Add(-1) == 0 {
-				d.open(ctx)
+				d.startWorker(ctx)
 			}
-			d.answer(ctx, msg)
+			d.handleCall(ctx, msg)
 		case <-ctx.Done():
 			return
 		case <-d.sub.done:
@@ -145,7 +144,7 @@ func (d *desk) work(ctx context.Context) {
 	d.idle.Add(-1)
 }
 
-func (d *desk) answer(ctx context.Context, msg *nats.Msg) {
+func (d *workerPool) handleCall(ctx context.Context, msg *nats.Msg) {
 	from, ok := d.conn.requester(msg)
 	if !ok {
 		d.conn.log.WarnContext(ctx, "request with a foreign reply subject dropped",
@@ -153,12 +152,13 @@ func (d *desk) answer(ctx context.Context, msg *nats.Msg) {
 		return
 	}
 	call := &Call{Subject: msg.Subject, Data: msg.Data, conn: d.conn, reply: msg.Reply, from: from}
-	defer call.end(ctx)
-	d.handle(ctx, call)
+	defer call.finish(ctx)
+	d.handler(ctx, call)
 }
 
-// requester is who gets the answer to msg. It must be who asked where the subject says
-// who that is, and only we may be named as the one who answers.
+// requester returns the identity that gets the answer to msg. If the subject names the requester,
+// the reply subject must name the same identity. The reply subject must name this identity as the
+// responder.
 func (c *Conn) requester(msg *nats.Msg) (id proto.Identity, ok bool) {
 	rest, ok := strings.CutPrefix(msg.Reply, proto.RootReply+".")
 	if !ok {
@@ -176,14 +176,14 @@ func (c *Conn) requester(msg *nats.Msg) (id proto.Identity, ok bool) {
 	return id, !ok || strings.HasPrefix(asked, token+".")
 }
 
-// errEnded is a handler's mistake: it went on after the last part.
+// errEnded is a handler's mistake: it sent after the last part.
 var errEnded = errors.New("bus: the answer has ended")
 
-// Send sends one part of the answer; more says whether others follow. Parts of at most
-// 32 KiB leave room for other messages between them. While the reader is 8 parts
-// behind, Send waits: until ctx ends, the connection breaks, the reader leaves
-// ([ErrGone]) or has consumed nothing for 30 seconds (ErrGone too). It keeps no
-// reference to data. A Call's methods may be used by one goroutine at a time.
+// Send sends one part of the answer; more says whether others follow. Parts of at most 32 KiB leave
+// room for other messages between them. While the reader is 8 parts behind, Send waits. It fails if
+// ctx ends, the connection breaks, the reader leaves ([ErrPeerGone]) or consumes nothing for 30
+// seconds (ErrPeerGone too). It keeps no reference to data. A Call's methods may be used by one
+// goroutine at a time.
 func (call *Call) Send(ctx context.Context, data []byte, more bool) error { //nolint:revive // "more" is data of the protocol
 	if call.ended {
 		return errEnded
@@ -193,10 +193,10 @@ func (call *Call) Send(ctx context.Context, data []byte, more bool) error { //no
 			return fmt.Errorf("answer %s: %w", call.Subject, err)
 		}
 		call.ended = true
-		call.forget()
+		call.removeReceiver()
 		return nil
 	}
-	w := call.window()
+	w := call.openWindow()
 	if err := w.wait(ctx); err != nil {
 		return fmt.Errorf("answer %s: %w", call.Subject, err)
 	}
@@ -207,23 +207,23 @@ func (call *Call) Send(ctx context.Context, data []byte, more bool) error { //no
 	return nil
 }
 
-// Gone is closed when the reader of an answer in parts has left. That it has is
-// noticed at the earliest after the first part.
-func (call *Call) Gone() <-chan struct{} { return call.window().done }
+// Gone is closed when the reader of an answer in parts has left. This is noticed after the first
+// part at the earliest.
+func (call *Call) Gone() <-chan struct{} { return call.openWindow().done }
 
-func (call *Call) window() *credit {
-	if call.credit == nil {
-		call.number = call.conn.inbox.add(call.from, func(subject string) ear {
-			call.credit = &credit{subject: subject, news: make(chan struct{}, 1), done: make(chan struct{})}
-			return call.credit
+func (call *Call) openWindow() *sendWindow {
+	if call.credits == nil {
+		call.number = call.conn.inbox.add(call.from, func(subject string) receiver {
+			call.credits = &sendWindow{subject: subject, changed: make(chan struct{}, 1), done: make(chan struct{})}
+			return call.credits
 		})
 	}
-	return call.credit
+	return call.credits
 }
 
-// end tells the requester of a call that was not answered to the end.
-func (call *Call) end(ctx context.Context) {
-	call.forget()
+// finish tells the requester if the call was not answered completely.
+func (call *Call) finish(ctx context.Context) {
+	call.removeReceiver()
 	if call.pipe != nil {
 		call.pipe.Close()
 	}
@@ -231,24 +231,24 @@ func (call *Call) end(ctx context.Context) {
 		return
 	}
 	msg := nats.NewMsg(call.reply)
-	msg.Header.Set(headerEnd, "1")
+	msg.Header.Set(abandonedHeader, "1")
 	if err := call.conn.current.Load().nc.PublishMsg(msg); err != nil {
 		call.conn.log.DebugContext(ctx, "could not abandon a call",
 			"identity", call.conn.id, "subject", call.Subject, "error", err)
 	}
 }
 
-func (call *Call) forget() {
-	if call.credit != nil {
+func (call *Call) removeReceiver() {
+	if call.credits != nil {
 		call.conn.inbox.remove(call.number)
 	}
 }
 
-// credit is what the reader of one answer in parts has consumed.
-type credit struct {
+// sendWindow is what the reader of one answer in parts has consumed.
+type sendWindow struct {
 	subject string
-	sent    int // of the sender alone
-	news    chan struct{}
+	sent    int // used by the sender alone
+	changed chan struct{}
 	done    chan struct{}
 
 	mu       sync.Mutex
@@ -256,11 +256,11 @@ type credit struct {
 	err      error
 }
 
-func (w *credit) expects() (subject, request string) { return w.subject, "" }
+func (w *sendWindow) subjects() (subject, request string) { return w.subject, "" }
 
-func (w *credit) hear(msg *nats.Msg) {
-	if string(msg.Data) == gone {
-		w.fail(ErrGone)
+func (w *sendWindow) handle(msg *nats.Msg) {
+	if string(msg.Data) == goneMessage {
+		w.fail(ErrPeerGone)
 		return
 	}
 	n, err := strconv.Atoi(string(msg.Data))
@@ -270,49 +270,49 @@ func (w *credit) hear(msg *nats.Msg) {
 	w.mu.Lock()
 	w.consumed = max(w.consumed, n)
 	w.mu.Unlock()
-	w.wake()
+	w.notify()
 }
 
-func (w *credit) fail(err error) {
+func (w *sendWindow) fail(err error) {
 	w.mu.Lock()
 	if w.err == nil {
 		w.err = err
 		close(w.done)
 	}
 	w.mu.Unlock()
-	w.wake()
+	w.notify()
 }
 
-func (w *credit) wake() {
+func (w *sendWindow) notify() {
 	select {
-	case w.news <- struct{}{}:
+	case w.changed <- struct{}{}:
 	default:
 	}
 }
 
-// open reports whether one more part may be sent.
-func (w *credit) open() (bool, error) {
+// canSend reports whether one more part may be sent.
+func (w *sendWindow) canSend() (bool, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.sent-w.consumed < window, w.err
+	return w.sent-w.consumed < streamWindow, w.err
 }
 
 // wait returns when one more part may be sent, or why none may.
-func (w *credit) wait(ctx context.Context) error {
-	if open, err := w.open(); open || err != nil {
+func (w *sendWindow) wait(ctx context.Context) error {
+	if open, err := w.canSend(); open || err != nil {
 		return err
 	}
-	patience := clock.Clock{}.Timer(silence)
+	patience := clock.Clock{}.Timer(creditTimeout)
 	defer patience.Stop()
 	for {
 		select {
-		case <-w.news:
+		case <-w.changed:
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-patience.C:
-			return fmt.Errorf("%w: no credit for %v", ErrGone, silence)
+			return fmt.Errorf("%w: no credit for %v", ErrPeerGone, creditTimeout)
 		}
-		if open, err := w.open(); open || err != nil {
+		if open, err := w.canSend(); open || err != nil {
 			return err
 		}
 	}

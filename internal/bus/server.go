@@ -15,26 +15,26 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// User is an identity that may connect, and the public half of its key.
+// User is an identity that may connect, with its public key.
 type User struct {
 	Identity proto.Identity
-	// Public is the nkey that proves the identity.
+	// Public is the public nkey that proves the identity.
 	Public string
 }
 
-// ServerConfig is a bus in this process.
+// ServerConfig configures a bus in this process.
 type ServerConfig struct {
 	// Host to listen on; empty means 127.0.0.1.
 	Host string
-	// Port to listen on; 0 picks a free home port, -1 opens none: such a server is reached by
-	// InProcessConn only, and works inside a testing/synctest bubble.
+	// Port to listen on. Port 0 picks a free port. Port -1 opens no socket: such a server is
+	// reached by InProcessConn only, and works inside a testing/synctest bubble.
 	Port int
-	// Users may connect, each with the permissions of its identity. Without users the
-	// bus is open: anyone who reaches it may do everything.
+	// Users may connect, each with the permissions of its identity. Without users the bus is open:
+	// everyone who reaches it has full access.
 	Users []User
 	// MaxPayload is the largest message in bytes; 0 means 8 MiB.
 	MaxPayload int32
-	// Log is told of refused clients and slow readers; nil discards.
+	// Log receives refused clients and slow readers; it may be nil.
 	Log *slog.Logger
 }
 
@@ -44,30 +44,30 @@ const InProcessOnly = -1
 const (
 	defaultHost       = "127.0.0.1"
 	defaultMaxPayload = 8 << 20
-	startTimeout      = 2 * time.Minute // of a busy machine: a server that cannot start says so
+	startTimeout      = 2 * time.Minute // generous, for a busy machine: a server that cannot start reports it earlier
 	authTimeout       = 10 * time.Second
 	startCheck        = 50 * time.Millisecond
 	writeDeadline     = 10 * time.Second
 	serverPing        = 30 * time.Second
 )
 
-// Server is an embedded NATS server: the hub of a cluster, or a node bus. It carries
-// core NATS messages only: no JetStream, no system account, no monitoring port.
+// Server is an embedded NATS server: the hub of a cluster, or a node bus. It carries core NATS
+// messages only: no JetStream, no system account, no monitoring port.
 type Server struct {
 	nats   *server.Server
 	listen bool
 }
 
-// errNotReady is the cause when a server did not come up in time.
+// errNotReady means that a server did not start in time.
 var errNotReady = errors.New("not ready in time")
 
-// StartServer starts a bus and waits until it takes connections. Close it when done.
-// A reader that takes no bytes for 10 seconds is disconnected; one that lets 48 MiB
-// pile up before that loses messages, and slows nobody down.
+// StartServer starts a bus and waits until it accepts connections. Close it when done. A reader
+// that takes no bytes for 10 seconds is disconnected. A reader with 48 MiB of unsent messages loses
+// messages and slows nothing down.
 func StartServer(ctx context.Context, cfg ServerConfig) (*Server, error) {
 	cfg = cfg.withDefaults()
 	if cfg.Port != 0 {
-		return startAt(ctx, cfg)
+		return startOnPort(ctx, cfg)
 	}
 	for tries := 0; ; tries++ {
 		port, err := homeport.Free(ctx, cfg.Host)
@@ -75,13 +75,13 @@ func StartServer(ctx context.Context, cfg ServerConfig) (*Server, error) {
 			return nil, fmt.Errorf("start bus: %w", err)
 		}
 		cfg.Port = port
-		if s, err := startAt(ctx, cfg); err == nil || tries == mostTries {
-			return s, err // somebody may have taken the port meanwhile
+		if s, err := startOnPort(ctx, cfg); err == nil || tries == maxPortRetries {
+			return s, err // another process may have taken the port meanwhile
 		}
 	}
 }
 
-func startAt(ctx context.Context, cfg ServerConfig) (*Server, error) {
+func startOnPort(ctx context.Context, cfg ServerConfig) (*Server, error) {
 	ns, err := server.NewServer(cfg.options())
 	if err != nil {
 		return nil, fmt.Errorf("start bus: %w", err)
@@ -89,7 +89,7 @@ func startAt(ctx context.Context, cfg ServerConfig) (*Server, error) {
 	log := newServerLog(ctx, cfg.Log)
 	ns.SetLogger(log, false, false)
 	ns.Start()
-	if err := ready(ctx, ns, log); err != nil {
+	if err := waitReady(ctx, ns, log); err != nil {
 		ns.Shutdown()
 		ns.WaitForShutdown()
 		return nil, fmt.Errorf("start bus: %w", err)
@@ -97,11 +97,11 @@ func startAt(ctx context.Context, cfg ServerConfig) (*Server, error) {
 	return &Server{nats: ns, listen: cfg.Port != InProcessOnly}, nil
 }
 
-// mostTries is how often another port is tried.
-const mostTries = 3
+// maxPortRetries is how often another port is tried.
+const maxPortRetries = 3
 
-// ready waits until the server takes connections, or has said why it never will.
-func ready(ctx context.Context, ns *server.Server, log *serverLog) error {
+// waitReady waits until the server accepts connections or reports a fatal error.
+func waitReady(ctx context.Context, ns *server.Server, log *serverLog) error {
 	for range startTimeout / startCheck {
 		if ns.ReadyForConnections(startCheck) {
 			return nil
@@ -137,7 +137,7 @@ func (cfg ServerConfig) options() *server.Options {
 		MaxPayload:          cfg.MaxPayload,
 		WriteDeadline:       writeDeadline,
 		PingInterval:        serverPing,
-		MaxPingsOut:         pingsMissed,
+		MaxPingsOut:         maxMissedPings,
 		AuthTimeout:         authTimeout.Seconds(),
 		NoFastProducerStall: true,
 	}
@@ -154,7 +154,7 @@ func (cfg ServerConfig) options() *server.Options {
 	return options
 }
 
-// URL is where to Dial; empty for a server without a socket.
+// URL returns the address for Dial; empty for a server without a socket.
 func (s *Server) URL() string {
 	if !s.listen {
 		return ""
@@ -171,13 +171,13 @@ func (s *Server) InProcessConn() (net.Conn, error) {
 	return conn, nil
 }
 
-// Close disconnects everyone and waits for the server to end.
+// Close disconnects all clients and waits for the server to end.
 func (s *Server) Close() {
 	s.nats.Shutdown()
 	s.nats.WaitForShutdown()
 }
 
-// serverLog is what the NATS server logs to.
+// serverLog receives the log of the NATS server.
 type serverLog struct {
 	log   func(level slog.Level, text string)
 	fatal atomic.Pointer[string]
@@ -193,28 +193,28 @@ func newServerLog(ctx context.Context, log *slog.Logger) *serverLog {
 	}}
 }
 
-// Noticef logs what only a developer of the bus wants to know.
-func (l *serverLog) Noticef(format string, v ...any) { l.say(slog.LevelDebug, format, v) }
+// Noticef logs at debug level: notices interest only developers of the bus.
+func (l *serverLog) Noticef(format string, v ...any) { l.logf(slog.LevelDebug, format, v) }
 
 // Warnf logs a warning.
-func (l *serverLog) Warnf(format string, v ...any) { l.say(slog.LevelWarn, format, v) }
+func (l *serverLog) Warnf(format string, v ...any) { l.logf(slog.LevelWarn, format, v) }
 
-// Errorf logs what a client did wrong.
-func (l *serverLog) Errorf(format string, v ...any) { l.say(slog.LevelWarn, format, v) }
+// Errorf logs client errors as warnings.
+func (l *serverLog) Errorf(format string, v ...any) { l.logf(slog.LevelWarn, format, v) }
 
-// Fatalf logs and keeps why the server cannot go on.
+// Fatalf logs and keeps the reason why the server cannot run.
 func (l *serverLog) Fatalf(format string, v ...any) {
 	text := fmt.Sprintf(format, v...)
 	l.fatal.Store(&text)
 	l.log(slog.LevelError, text)
 }
 
-// Debugf is never asked for.
-func (l *serverLog) Debugf(format string, v ...any) { l.say(slog.LevelDebug, format, v) }
+// Debugf is not enabled.
+func (l *serverLog) Debugf(format string, v ...any) { l.logf(slog.LevelDebug, format, v) }
 
-// Tracef is never asked for.
-func (l *serverLog) Tracef(format string, v ...any) { l.say(slog.LevelDebug, format, v) }
+// Tracef is not enabled.
+func (l *serverLog) Tracef(format string, v ...any) { l.logf(slog.LevelDebug, format, v) }
 
-func (l *serverLog) say(level slog.Level, format string, v []any) {
+func (l *serverLog) logf(level slog.Level, format string, v []any) {
 	l.log(level, fmt.Sprintf(format, v...))
 }

@@ -15,26 +15,25 @@ import (
 	"github.com/podfall/podfall/internal/clock"
 )
 
-// The timing of a connection, on the wall.
+// The timing of a connection, in wall time.
 const (
-	dialTimeout  = 2 * time.Second
-	sendTimeout  = 5 * time.Second
-	pingInterval = 2 * time.Second
-	pingsMissed  = 2
-	retryFirst   = 10 * time.Millisecond
-	retryLast    = 500 * time.Millisecond
+	dialTimeout    = 2 * time.Second
+	sendTimeout    = 5 * time.Second
+	pingInterval   = 2 * time.Second
+	maxMissedPings = 2
+	minRetryDelay  = 10 * time.Millisecond
+	maxRetryDelay  = 500 * time.Millisecond
 )
 
-// session is one connection from its start to its end. A Conn has one after another:
-// NATS could reconnect by itself, but its way of doing so shares timers between all
-// connections of the process, which breaks testing/synctest, and leaves open which
-// calls belong to the connection that was lost.
+// session is one connection from its start to its end. A Conn has one after another. NATS could
+// reconnect by itself, but shares timers between all connections of the process, which breaks
+// testing/synctest, and does not say which calls belong to the lost connection.
 type session struct {
 	nc    *nats.Conn
-	ended chan struct{} // closed when nc delivers and takes nothing any more
+	ended chan struct{} // closed once nc neither delivers nor accepts anything
 }
 
-func (s *session) alive() bool {
+func (s *session) isAlive() bool {
 	select {
 	case <-s.ended:
 		return false
@@ -43,27 +42,27 @@ func (s *session) alive() bool {
 	}
 }
 
-// connector makes the function that tries once to connect. The log gets ctx.
-func (c *Conn) connector(ctx context.Context, cfg Config) (func() (*session, error), error) {
+// newConnector returns a function that tries once to connect. It logs with ctx.
+func (c *Conn) newConnector(ctx context.Context, cfg Config) (func() (*session, error), error) {
 	options := []nats.Option{
 		nats.Name(string(cfg.Identity)),
 		nats.Timeout(dialTimeout),
 		nats.PingInterval(pingInterval),
-		nats.MaxPingsOutstanding(pingsMissed),
+		nats.MaxPingsOutstanding(maxMissedPings),
 		nats.FlusherTimeout(sendTimeout),
 		nats.ReconnectOnFlusherError(),
 		nats.NoReconnect(),
 		nats.ReconnectBufSize(-1),
-		// A server behind a link would otherwise tell its clients the way around it.
+		// A server behind a link would otherwise tell its clients how to bypass the link.
 		nats.IgnoreDiscoveredServers(),
-		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) { c.failed(ctx, sub, err) }),
+		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) { c.handleAsyncError(ctx, sub, err) }),
 	}
 	if cfg.InProcess != nil {
-		options = append(options, nats.InProcessServer(inProcess(cfg.InProcess)))
+		options = append(options, nats.InProcessServer(inProcessDialer(cfg.InProcess)))
 	}
 	urls := strings.Join(cfg.URLs, ",")
 	if cfg.Seed == nil {
-		return func() (*session, error) { return open(urls, options) }, nil
+		return func() (*session, error) { return connectOnce(urls, options) }, nil
 	}
 	pair, err := nkeys.FromSeed(cfg.Seed)
 	if err != nil {
@@ -75,11 +74,11 @@ func (c *Conn) connector(ctx context.Context, cfg Config) (func() (*session, err
 	}
 	proven := append(slices.Clip(options), nats.Nkey(public, pair.Sign))
 	return func() (*session, error) {
-		s, err := open(urls, proven)
+		s, err := connectOnce(urls, proven)
 		if errors.Is(err, nats.ErrNkeysNotSupported) {
-			// Such a server would not know one key from another.
-			if s, err = open(urls, options); err == nil {
-				c.log.WarnContext(ctx, "bus asks for no keys, so anyone who reaches it can pose as any identity",
+			// Such a server does not check keys.
+			if s, err = connectOnce(urls, options); err == nil {
+				c.log.WarnContext(ctx, "bus has no authentication: every client that reaches it can use any identity",
 					"identity", c.id)
 			}
 		}
@@ -87,8 +86,8 @@ func (c *Conn) connector(ctx context.Context, cfg Config) (func() (*session, err
 	}, nil
 }
 
-// open tries once to connect.
-func open(urls string, options []nats.Option) (*session, error) {
+// connectOnce tries once to connect.
+func connectOnce(urls string, options []nats.Option) (*session, error) {
 	s := &session{ended: make(chan struct{})}
 	own := append(slices.Clip(options), nats.ClosedHandler(func(*nats.Conn) { close(s.ended) }))
 	var err error
@@ -96,14 +95,15 @@ func open(urls string, options []nats.Option) (*session, error) {
 	return s, err
 }
 
-// inProcess makes a function what nats.go asks for connections without a socket.
-type inProcess func() (net.Conn, error)
+// inProcessDialer adapts a function to the interface that nats.go uses for connections without a
+// socket.
+type inProcessDialer func() (net.Conn, error)
 
 // InProcessConn opens a connection.
-func (open inProcess) InProcessConn() (net.Conn, error) { return open() }
+func (open inProcessDialer) InProcessConn() (net.Conn, error) { return open() }
 
-// keep replaces each connection that ends by a new one, until ctx ends.
-func (c *Conn) keep(ctx context.Context) error {
+// maintain replaces each connection that ends by a new one, until ctx ends.
+func (c *Conn) maintain(ctx context.Context) error {
 	for {
 		s := c.current.Load()
 		select {
@@ -117,25 +117,25 @@ func (c *Conn) keep(ctx context.Context) error {
 			continue
 		case <-s.ended:
 		}
-		// Whether what was asked has arrived cannot be known any more.
+		// It is unknown whether pending requests have arrived.
 		c.inbox.failAll(ErrDisconnected)
 		c.log.InfoContext(ctx, "bus connection lost", "identity", c.id, "error", s.nc.LastError())
-		c.change(false)
+		c.publishChange(false)
 		if err := c.reconnect(ctx, func(error) error { return nil }); err != nil {
 			return fmt.Errorf("connect again: %w", err) // the end of ctx
 		}
 		c.log.InfoContext(ctx, "bus connection made again", "identity", c.id)
-		c.change(true)
+		c.publishChange(true)
 	}
 }
 
-// reconnect tries until it has a connection on which everything is subscribed, ctx
-// ends, or hopeless says why it is no use.
+// reconnect tries until it has a connection with all subscriptions, ctx ends, or hopeless returns
+// an error.
 func (c *Conn) reconnect(ctx context.Context, hopeless func(error) error) error {
-	for wait := retryFirst; ; wait = min(2*wait, retryLast) {
+	for wait := minRetryDelay; ; wait = min(2*wait, maxRetryDelay) {
 		s, err := c.connect()
 		if err == nil {
-			if err = c.take(ctx, s); err == nil {
+			if err = c.activate(ctx, s); err == nil {
 				return nil
 			}
 			s.nc.Close()
@@ -150,16 +150,16 @@ func (c *Conn) reconnect(ctx context.Context, hopeless func(error) error) error 
 	}
 }
 
-// take makes s the current connection. What is sent on it from now on comes after its
+// activate makes s the current connection. Messages sent on it from now on follow its
 // subscriptions.
-func (c *Conn) take(ctx context.Context, s *session) error {
+func (c *Conn) activate(ctx context.Context, s *session) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	answers, err := s.nc.Subscribe(c.inbox.subject(), func(msg *nats.Msg) { c.hear(ctx, msg) })
+	answers, err := s.nc.Subscribe(c.inbox.subject(), func(msg *nats.Msg) { c.handleReply(ctx, msg) })
 	if err != nil {
 		return fmt.Errorf("subscribe to answers: %w", err)
 	}
-	// How much can be waiting here is bounded by the credits that were given.
+	// Credits bound how many messages can be pending here.
 	if err := answers.SetPendingLimits(-1, -1); err != nil {
 		return fmt.Errorf("subscribe to answers: %w", err)
 	}
@@ -167,14 +167,14 @@ func (c *Conn) take(ctx context.Context, s *session) error {
 		if err := sub.attach(s); err != nil {
 			return fmt.Errorf("subscribe to %s: %w", sub.subject, err)
 		}
-		sub.missed() // what was sent in between
+		sub.markGap() // messages sent in between are lost
 	}
 	c.current.Store(s)
 	return nil
 }
 
-// change puts up as the latest change, in place of an older one.
-func (c *Conn) change(up bool) {
+// publishChange replaces the pending change, if any, by up.
+func (c *Conn) publishChange(up bool) {
 	select {
 	case <-c.changes:
 	default:

@@ -10,34 +10,33 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Subscription is a bounded queue of the messages on one subject. One goroutine at a
-// time may call Next.
+// Subscription is a bounded queue of the messages on one subject. One goroutine at a time may call
+// Next.
 type Subscription struct {
 	conn    *Conn
 	subject string
 	queue   chan *nats.Msg
-	sub     atomic.Pointer[nats.Subscription] // of the latest connection; nil before
-	hole    chan struct{}                     // holds one token after a reconnect
+	sub     atomic.Pointer[nats.Subscription] // on the latest connection; nil before
+	gap     chan struct{}                     // holds one token after a reconnect
 	done    chan struct{}
-	ending  sync.Once
-	why     error // why done is closed; written before
+	once    sync.Once
+	err     error // reason for closing done; written before
 
-	// What Next has seen.
+	// seen and dropped are what Next has noticed.
 	seen    *nats.Subscription
 	dropped int
 }
 
-// Subscribe listens to subject, which may hold wildcards, and keeps at most limit
-// messages (1 or more) until they are read. What the identity may not read is refused
-// later, by Next. While the Conn is disconnected it succeeds, and listens from the
-// reconnect on.
+// Subscribe reads subject, which may hold wildcards, and queues at most limit messages (1 or more).
+// If the identity may not read the subject, Next returns the error later. While the Conn is
+// disconnected, Subscribe succeeds and takes effect at the reconnect.
 func (c *Conn) Subscribe(subject string, limit int) (*Subscription, error) {
 	if err := checkSubject(subject); err != nil {
 		return nil, fmt.Errorf("subscribe: %w", err)
 	}
 	s := &Subscription{
 		conn: c, subject: subject, queue: make(chan *nats.Msg, max(limit, 1)),
-		hole: make(chan struct{}, 1), done: make(chan struct{}),
+		gap: make(chan struct{}, 1), done: make(chan struct{}),
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -52,7 +51,7 @@ func (c *Conn) Subscribe(subject string, limit int) (*Subscription, error) {
 	return s, nil
 }
 
-// attach listens on the connection that is or will be current.
+// attach subscribes on the connection that is or will be current.
 func (s *Subscription) attach(to *session) error {
 	sub, err := to.nc.ChanSubscribe(s.subject, s.queue)
 	if err == nil {
@@ -61,10 +60,10 @@ func (s *Subscription) attach(to *session) error {
 	return err
 }
 
-// Next waits for a message. It returns [ErrBehind] once after messages were dropped
-// because the queue was full, or may have been because the connection was made again;
-// the messages that are still queued may be from before the loss, from after it, or
-// both. It returns [ErrClosed] after Close, and ctx's error when ctx ends.
+// Next waits for a message. It returns [ErrMissedMessages] once after messages were dropped because
+// the queue was full, or may have been lost in a reconnect. The messages still queued may be from
+// before the loss, from after it, or both. It returns [ErrClosed] after Close, and ctx's error when
+// ctx ends.
 func (s *Subscription) Next(ctx context.Context) ([]byte, error) {
 	msg, err := s.next(ctx)
 	if err != nil {
@@ -76,15 +75,15 @@ func (s *Subscription) Next(ctx context.Context) ([]byte, error) {
 func (s *Subscription) next(ctx context.Context) (*nats.Msg, error) {
 	select {
 	case <-s.done:
-		return nil, s.why
+		return nil, s.err
 	default:
 	}
-	if s.lost() {
-		return nil, ErrBehind
+	if s.hasDropped() {
+		return nil, ErrMissedMessages
 	}
 	select {
-	case <-s.hole:
-		return nil, ErrBehind
+	case <-s.gap:
+		return nil, ErrMissedMessages
 	case msg := <-s.queue:
 		return msg, nil
 	default:
@@ -92,49 +91,49 @@ func (s *Subscription) next(ctx context.Context) (*nats.Msg, error) {
 	select {
 	case msg := <-s.queue:
 		return msg, nil
-	case <-s.hole:
-		return nil, ErrBehind
+	case <-s.gap:
+		return nil, ErrMissedMessages
 	case <-s.done:
-		return nil, s.why
+		return nil, s.err
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
 }
 
-// lost reports whether messages were dropped since it was last called.
-func (s *Subscription) lost() bool {
+// hasDropped reports whether messages were dropped since the last call.
+func (s *Subscription) hasDropped() bool {
 	sub := s.sub.Load()
 	if sub != s.seen {
 		s.seen, s.dropped = sub, 0
 	}
 	dropped, err := sub.Dropped()
 	if err != nil || dropped == s.dropped {
-		return false // what a connection that has ended dropped is told by the reconnect
+		return false // the reconnect reports losses of an ended connection
 	}
 	s.dropped = dropped
 	return true
 }
 
-// missed notes that messages may have been lost.
-func (s *Subscription) missed() {
+// markGap records that messages may have been lost.
+func (s *Subscription) markGap() {
 	select {
-	case s.hole <- struct{}{}:
+	case s.gap <- struct{}{}:
 	default:
 	}
 }
 
-// Close stops listening. Messages that are still queued are lost. It may be called
-// more than once, and while another goroutine is in Next.
-func (s *Subscription) Close() { s.end(ErrClosed) }
+// Close ends the subscription. Queued messages are lost. It may be called more than once, and while
+// another goroutine is in Next.
+func (s *Subscription) Close() { s.closeWith(ErrClosed) }
 
-func (s *Subscription) end(why error) {
-	s.ending.Do(func() {
-		s.why = why
+func (s *Subscription) closeWith(why error) {
+	s.once.Do(func() {
+		s.err = why
 		close(s.done)
 		s.conn.mu.Lock()
 		defer s.conn.mu.Unlock()
 		delete(s.conn.subs, s)
-		// It fails only where the connection has ended, and the subscription with it.
+		// It fails only if the connection has ended, and the subscription with it.
 		_ = s.sub.Load().Unsubscribe()
 	})
 }

@@ -1,37 +1,35 @@
-// Package clock is a cluster's time. A cluster may run faster or slower than the wall, its
-// time may be paused and stepped ahead, and all that while it runs: every process of it is
-// given the same [Face], so that an eviction of five minutes takes five seconds at speed 60
-// and timestamps still agree.
+// Package clock provides a cluster's time. Cluster time may run faster or slower than wall time,
+// and may be paused or stepped ahead while the cluster runs. Every process of the cluster gets the
+// same [Schedule], so that timestamps agree and an eviction of five minutes takes five seconds at
+// speed 60.
 //
-//	face.go      PURE: what a clock shows, and when, and how changes make another face
-//	wrong.go     how a clock reads wrong
-//	clock.go     Clock, which everybody has and reads
-//	movement.go  Movement, which drives clocks and sets them
+//	schedule.go  PURE: maps wall time to cluster time, and derives changed schedules
+//	skew.go      makes the clock of one process wrong
+//	clock.go     Clock, the read side that every component gets
+//	driver.go    Driver, which holds the schedule of a process and fires its timers
 //	timer.go     Timer and Ticker
-//	timeout.go   contexts that end at a time
+//	timeout.go   contexts that end at a cluster time
 //
-// The zero Clock is the wall clock. Inside a testing/synctest bubble the wall is the
-// bubble's, so tests need no other clock. This is the only package that asks the
-// system for the time.
+// The zero Clock is the wall clock. Inside a testing/synctest bubble the wall is the bubble's, so
+// tests need no other clock. This is the only package that asks the system for the time.
 //
 // # Changes
 //
-// Whatever waits on a clock that is moved is aimed anew: a timer that has run for half of
-// its time runs for half the other half's length when the speed doubles, none rings while
-// the clock is paused, and a step rings all that it passes, in the order in which they are
-// due. No change makes a clock go back.
+// Everything that waits on a clock is rearmed when the schedule changes. If the speed doubles, the
+// remaining wait halves. No timer fires while the clock is paused. A step fires all timers that it
+// passes, in the order in which they are due. No change makes a clock go back.
 //
-// # A clock that is wrong
+// # Skew
 //
-// One process' clock may be set wrong: [Movement.Mislead]. That concerns what it reads, and
-// so what it writes into objects and how old it takes them to be, and not how long it waits,
-// as the wall clock of a machine has no say in its monotonic one. What a process compares with
-// an instant of its own, to see how much time has passed, it takes from [Clock.Steady].
+// The clock of one process may be set wrong: [Driver.SetSkew]. Skew changes what the process reads,
+// and so what it writes into objects and how old objects seem to it. Skew does not change how long
+// the process waits, as setting a machine's wall clock does not touch its monotonic clock. To
+// measure how much time has passed since an instant of its own, a process uses [Clock.Steady].
 //
-// # The wall's own jumps
+// # Steps of the wall clock
 //
-// A process takes the wall's time once for each segment of its face and goes by the
-// machine's monotonic clock from there: setting the machine's clock moves no cluster.
+// A process reads the wall clock once for each segment of the schedule and continues on the
+// machine's monotonic clock from there. Setting the machine's clock therefore moves no cluster.
 package clock
 
 import (
@@ -39,75 +37,74 @@ import (
 	"time"
 )
 
-// Clock tells cluster time. It is a small value: copy it.
-type Clock struct{ movement *Movement }
+// Clock reads cluster time. It is a small value: copy it.
+type Clock struct{ driver *Driver }
 
-// Now is the cluster's time, unless the clock has been set wrong: what goes into objects, and
-// what is compared with what is in them. On the wall clock it carries Go's monotonic reading,
-// so that differences are immune to steps of the wall.
-func (c Clock) Now() time.Time { return c.Read(c.Steady()) }
+// Now returns the cluster's time, including skew. Use it for timestamps in objects, and to compare
+// with them. On the wall clock the result carries Go's monotonic reading, so that differences are
+// immune to steps of the wall.
+func (c Clock) Now() time.Time { return c.ApplySkew(c.Steady()) }
 
-// Steady is the cluster's time, also when the clock has been set wrong: for instants between
-// which a process measures, and waits.
-func (c Clock) Steady() time.Time { return c.Of(time.Now()) }
+// Steady returns the cluster's time without skew. Use it to measure and to wait.
+func (c Clock) Steady() time.Time { return c.TimeAt(time.Now()) }
 
-// Of is Steady when the wall shows wall. The zero time stays zero.
-func (c Clock) Of(wall time.Time) time.Time {
-	if c.movement == nil || wall.IsZero() {
+// TimeAt returns what Steady returns at the wall time wall. The zero time stays zero.
+func (c Clock) TimeAt(wall time.Time) time.Time {
+	if c.driver == nil || wall.IsZero() {
 		return wall
 	}
-	return c.movement.Face().Of(wall)
+	return c.driver.Schedule().TimeAt(wall)
 }
 
-// Since is the cluster time that has passed since t.
+// Since returns the cluster time that has passed since t.
 func (c Clock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 
-// Until is the cluster time that has still to pass before t.
+// Until returns the cluster time that remains before t.
 func (c Clock) Until(t time.Time) time.Duration { return t.Sub(c.Now()) }
 
-// Segment is what the clock does now. The wall clock shows the wall's time at speed 1.
+// Segment returns the schedule's segment in force now. On the wall clock that is wall time at speed
+// 1.
 func (c Clock) Segment() Segment {
 	now := time.Now()
-	if c.movement == nil {
-		return Segment{Wall: now, Shows: now, Speed: 1}
+	if c.driver == nil {
+		return Segment{Wall: now, Reading: now, Speed: 1}
 	}
-	return c.movement.Face().At(now)
+	return c.driver.Schedule().SegmentAt(now)
 }
 
-// Wall is how long d of cluster time takes on the wall at the clock's speed, were it not
-// paused and left alone.
-func (c Clock) Wall(d time.Duration) time.Duration {
-	if c.movement == nil || d <= 0 {
+// WallDuration returns how much wall time d of cluster time takes at the clock's current speed,
+// ignoring pauses and later changes.
+func (c Clock) WallDuration(d time.Duration) time.Duration {
+	if c.driver == nil || d <= 0 {
 		return d
 	}
-	return max(time.Duration(float64(d)/c.speed()), 1)
+	return max(time.Duration(float64(d)/c.currentSpeed()), 1)
 }
 
-// Ahead is how much cluster time passes in d of the wall at the clock's speed, were it not
-// paused and left alone.
-func (c Clock) Ahead(d time.Duration) time.Duration {
-	if c.movement == nil {
+// ClusterDuration returns how much cluster time passes in d of wall time at the clock's current
+// speed, ignoring pauses and later changes.
+func (c Clock) ClusterDuration(d time.Duration) time.Duration {
+	if c.driver == nil {
 		return d
 	}
-	return time.Duration(float64(d) * c.speed())
+	return time.Duration(float64(d) * c.currentSpeed())
 }
 
-// speed is Segment().Speed of a clock that is not the wall.
-func (c Clock) speed() float64 {
-	if f := c.movement.Face(); len(f) == 1 {
+// currentSpeed returns Segment().Speed of a clock that is not the wall clock.
+func (c Clock) currentSpeed() float64 {
+	if f := c.driver.Schedule(); len(f) == 1 {
 		return f[0].Speed
 	}
 	return c.Segment().Speed
 }
 
-// WallWithin is how long an interval of d takes on the wall when it must not be longer
-// there than d itself, nor shorter than least: a slow clock makes nobody wait for ever,
-// and a fast one makes no machine faster.
-func (c Clock) WallWithin(least, d time.Duration) time.Duration {
-	return max(min(c.Wall(d), d), least)
+// ClampWallDuration returns WallDuration(d), but at most d and at least least. A slow clock must
+// not make a caller wait for ever, and a fast clock makes no machine faster.
+func (c Clock) ClampWallDuration(least, d time.Duration) time.Duration {
+	return max(min(c.WallDuration(d), d), least)
 }
 
-// Sleep waits for d of cluster time, or until ctx ends, and then returns its error.
+// Sleep waits for d of cluster time. If ctx ends first, it returns the context's error.
 func (c Clock) Sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return ctx.Err()

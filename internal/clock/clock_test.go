@@ -12,7 +12,7 @@ import (
 func TestFastClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
-		fast := at(t, begin, 60)
+		fast := newTestClock(t, begin, 60)
 		// Five minutes of the cluster are five seconds of the wall.
 		if err := fast.Sleep(t.Context(), 5*time.Minute); err != nil {
 			t.Fatal(err)
@@ -54,37 +54,37 @@ func TestSleepEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// at is a clock that showed origin when the wall did, and runs at a speed.
-func at(t testing.TB, origin time.Time, speed float64) Clock {
+// newTestClock returns a clock that read origin when the wall did, and runs at a speed.
+func newTestClock(t testing.TB, origin time.Time, speed float64) Clock {
 	t.Helper()
-	face, err := NewFace(origin, speed)
+	schedule, err := NewSchedule(origin, speed)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return NewMovement(face).Clock()
+	return NewDriver(schedule).Clock()
 }
 
 func TestSpeedsAreRefused(t *testing.T) {
 	for _, speed := range []float64{0, -1, 0.0001, 20_000, math.NaN(), math.Inf(1)} {
-		if _, err := NewFace(time.Time{}, speed); err == nil {
-			t.Errorf("NewFace accepts speed %v", speed)
+		if _, err := NewSchedule(time.Time{}, speed); err == nil {
+			t.Errorf("NewSchedule accepts speed %v", speed)
 		}
 	}
 }
 
-// TestShortWaitsStayWaits checks that no rate makes a wait vanish: a ticker of zero
-// would panic.
+// TestShortWaitsStayWaits checks that no speed shortens a wait to zero: a ticker of zero would
+// panic.
 func TestShortWaitsStayWaits(t *testing.T) {
-	fast := at(t, time.Unix(0, 0), 10_000)
-	if got := fast.Wall(time.Nanosecond); got != 1 {
+	fast := newTestClock(t, time.Unix(0, 0), 10_000)
+	if got := fast.WallDuration(time.Nanosecond); got != 1 {
 		t.Errorf("Wall(1ns) = %v, want 1ns", got)
 	}
 }
 
-func TestWallWithin(t *testing.T) {
+func TestClampWallDuration(t *testing.T) {
 	for rate, want := range map[float64]time.Duration{0.5: 10 * time.Second, 1: 10 * time.Second, 2: 5 * time.Second, 60: 2 * time.Second} {
-		clk := at(t, time.Unix(0, 0), rate)
-		if got := clk.WallWithin(2*time.Second, 10*time.Second); got != want {
+		clk := newTestClock(t, time.Unix(0, 0), rate)
+		if got := clk.ClampWallDuration(2*time.Second, 10*time.Second); got != want {
 			t.Errorf("at rate %v: %v, want %v", rate, got, want)
 		}
 	}

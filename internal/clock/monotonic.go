@@ -6,10 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Monotonic is the machine's monotonic clock in nanoseconds: the same for all processes
-// of one machine, so that what two of them did can be put in order, and untouched by
-// steps and speeds of any other clock. Only differences mean something. Inside a
-// testing/synctest bubble it follows the bubble's time.
+// Monotonic returns the machine's monotonic clock in nanoseconds. All processes of a machine share
+// it, so that their actions can be ordered, and no step or speed of another clock changes it. Only
+// differences have a meaning. Inside a testing/synctest bubble it follows the bubble's time.
 func Monotonic() int64 {
 	now := time.Now()
 	if now == now.Round(0) { //nolint:staticcheck // a bubble's times carry no monotonic reading

@@ -1,13 +1,12 @@
 // Package daemon gives every goroutine an owner that waits for it.
 //
-// A service is a list of parts that live and die together: [Run] starts them and
-// returns when all have ended. Where goroutines come and go while a service runs, a
-// [Group] owns them.
+// A service is a list of parts that start and end together: [Run] starts them and returns when all
+// have ended. A [Group] owns goroutines that start and end while a service runs.
 //
 // # Blocking
 //
-// Both wait for as long as a part takes to return after its context has ended; there
-// is no timeout and no way to leave one behind.
+// Both wait until all parts have returned after the end of their context. There is no timeout and
+// no way to abandon a part.
 package daemon
 
 import (
@@ -16,23 +15,22 @@ import (
 	"sync"
 )
 
-// Run runs every part in a goroutine of its own until one returns or ctx ends, then
-// ends the others' context, waits for all, and returns the first failure. To return
-// because the context ended is not a failure: a service that was asked to end returns
-// nil.
+// Run runs every part on its own goroutine until one returns or ctx ends. Then it ends the others'
+// context, waits for all, and returns the first error. Returning because the context ended is not
+// an error: a service that was asked to end returns nil.
 func Run(ctx context.Context, parts ...func(context.Context) error) error {
 	group := NewGroup(ctx)
 	for _, part := range parts {
 		group.Go(func(ctx context.Context) error {
 			defer group.Stop()
-			return group.note(part(ctx))
+			return group.recordError(part(ctx))
 		})
 	}
 	return group.Wait()
 }
 
-// Group is a set of goroutines with one owner, who calls Wait. The first that fails
-// ends the context of the others.
+// Group is a set of goroutines with one owner, which calls Wait. The first failure ends the context
+// of all.
 type Group struct {
 	ctx     context.Context //nolint:containedctx // the group is the context's lifetime
 	cancel  context.CancelFunc
@@ -42,25 +40,25 @@ type Group struct {
 	err error
 }
 
-// NewGroup is an empty group whose goroutines get a context that ends with ctx.
+// NewGroup returns an empty group. Its context ends with ctx.
 func NewGroup(ctx context.Context) *Group {
 	g := &Group{}
 	g.ctx, g.cancel = context.WithCancel(ctx)
 	return g
 }
 
-// Go runs part. An error ends the context of the whole group; nil ends nothing. It may
-// be called by the owner and by goroutines of the group, not after Wait has returned.
+// Go runs part. An error ends the context of the group; nil ends nothing. The owner and goroutines
+// of the group may call it until Wait has returned.
 func (g *Group) Go(part func(context.Context) error) {
 	g.running.Go(func() {
-		if err := g.note(part(g.ctx)); err != nil {
+		if err := g.recordError(part(g.ctx)); err != nil {
 			g.cancel()
 		}
 	})
 }
 
-// note keeps the first failure, and gives err back.
-func (g *Group) note(err error) error {
+// recordError keeps the first failure, and returns err.
+func (g *Group) recordError(err error) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.err == nil && err != nil && !errors.Is(err, g.ctx.Err()) {
@@ -69,11 +67,11 @@ func (g *Group) note(err error) error {
 	return err
 }
 
-// Stop ends the context of the group's goroutines; Wait waits for them.
+// Stop ends the context of the group; Wait waits for its goroutines.
 func (g *Group) Stop() { g.cancel() }
 
-// Wait returns when all goroutines have, with the error of the first that failed. The
-// end of the group's context is no failure.
+// Wait returns when all goroutines have returned, with the first error. The end of the group's
+// context is not an error.
 func (g *Group) Wait() error {
 	g.running.Wait()
 	g.cancel()

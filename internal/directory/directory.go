@@ -1,12 +1,11 @@
-// Package directory knows every kind that the cluster serves now: the built-in ones in their
-// stable versions, which never change, and those that CustomResourceDefinitions add and take away. A directory
-// that nobody fills, by [Directory.Follow] or [Directory.Load], has the built-in kinds.
+// Package directory holds every kind that the cluster currently serves: the built-in kinds in their
+// stable versions, which never change, and the kinds of CustomResourceDefinitions. Without
+// [Directory.Follow] or [Directory.Load], a directory holds the built-in kinds only.
 //
 // # Order
 //
-// Built-in kinds come before custom ones, and custom ones in the order of their groups and
-// plurals; of one kind, the version that clients prefer comes first. A definition counts
-// from the moment it is established.
+// Built-in kinds come before custom ones, and custom ones in the order of group and plural. Within
+// a kind, the version that clients prefer comes first. A definition counts once it is established.
 //
 // # Blocking
 //
@@ -32,29 +31,29 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// Lister reads definitions once; a *podapi.Client is one.
+// Lister lists definitions once; a *podapi.Client is one.
 type Lister interface {
 	List(ctx context.Context, t podapi.Target, opts metav1.ListOptions) (*podapi.List, error)
 }
 
-// Follower keeps a copy of definitions; a *podapi.Client is one.
+// Follower maintains a copy of definitions; a *podapi.Client is one.
 type Follower interface {
 	Follow(ctx context.Context, t podapi.Target, opts metav1.ListOptions, sink podapi.Sink) error
 }
 
-// Directory is safe for concurrent use. What it returns is shared: read it only.
+// Directory is safe for concurrent use. Its results are shared and must not be changed.
 type Directory struct {
-	now    atomic.Pointer[contents]
-	filled chan struct{}
-	// fill closes filled.
-	fill func()
+	current atomic.Pointer[contents]
+	filled  chan struct{}
+	// markFilled closes filled.
+	markFilled func()
 }
 
-// New is a directory of the built-in kinds.
+// New returns a directory of the built-in kinds.
 func New() *Directory {
 	filled := make(chan struct{})
-	d := &Directory{filled: filled, fill: sync.OnceFunc(func() { close(filled) })}
-	d.now.Store(index(nil))
+	d := &Directory{filled: filled, markFilled: sync.OnceFunc(func() { close(filled) })}
+	d.current.Store(newContents(nil))
 	return d
 }
 
@@ -64,13 +63,13 @@ type contents struct {
 	custom      []kinds.Kind
 	byGVR       map[schema.GroupVersionResource]kinds.Kind
 	byGVK       map[schema.GroupVersionKind]kinds.Kind
-	// superseded is closed when there is something newer.
+	// superseded is closed when newer contents exist.
 	superseded chan struct{}
 }
 
 // Load reads the definitions once.
 func (d *Directory) Load(ctx context.Context, api Lister) error {
-	page, err := api.List(ctx, podapi.Target{Kind: definitions()}, metav1.ListOptions{})
+	page, err := api.List(ctx, podapi.Target{Kind: crdKind()}, metav1.ListOptions{})
 	if err != nil {
 		return fmt.Errorf("load the directory of kinds: %w", err)
 	}
@@ -78,56 +77,58 @@ func (d *Directory) Load(ctx context.Context, api Lister) error {
 	return nil
 }
 
-// Follow keeps the directory up to date until ctx ends, whose error it returns. One
+// Follow keeps the directory up to date until ctx ends, and returns the error of ctx. Only one
 // goroutine may call it.
 func (d *Directory) Follow(ctx context.Context, api Follower) error {
-	return api.Follow(ctx, podapi.Target{Kind: definitions()}, metav1.ListOptions{}, (*sink)(d))
+	return api.Follow(ctx, podapi.Target{Kind: crdKind()}, metav1.ListOptions{}, (*sink)(d))
 }
 
-func definitions() kinds.Kind {
+func crdKind() kinds.Kind {
 	kind, _ := kinds.ByResource("customresourcedefinitions.apiextensions.k8s.io")
 	return kind
 }
 
-// Filled is closed once the definitions have been read: before that, what is not built in
-// may be served all the same.
+// Filled is closed once the definitions were read. Before that, the directory may lack custom kinds
+// that are served.
 func (d *Directory) Filled() <-chan struct{} { return d.filled }
 
-// Changed is closed at the next change. Take it before reading, and nothing is missed.
-func (d *Directory) Changed() <-chan struct{} { return d.now.Load().superseded }
+// Changed is closed at the next change. Call it before reading, so that no change is missed.
+func (d *Directory) Changed() <-chan struct{} { return d.current.Load().superseded }
 
-// All is every kind in every version that is served.
-func (d *Directory) All() []kinds.Kind { return append(kinds.Today(), d.now.Load().custom...) }
+// All returns every kind in every served version.
+func (d *Directory) All() []kinds.Kind {
+	return append(kinds.ServedByDefault(), d.current.Load().custom...)
+}
 
-// ByResource finds the kind at a path. Without a version it is the one that clients prefer.
+// ByResource finds a kind by its path. An empty version selects the preferred one.
 func (d *Directory) ByResource(gvr schema.GroupVersionResource) (kinds.Kind, bool) {
 	if preferred, ok := kinds.ByResource(gvr.GroupResource().String()); ok {
 		if gvr.Version == "" || gvr.Version == preferred.Version {
-			return preferred, preferred.IsToday()
+			return preferred, preferred.IsServedByDefault()
 		}
 		k, ok := kinds.ByGVK(schema.GroupVersionKind{Group: gvr.Group, Version: gvr.Version, Kind: preferred.Kind})
-		return k, ok && k.IsToday()
+		return k, ok && k.IsServedByDefault()
 	}
-	k, ok := d.now.Load().byGVR[gvr]
+	k, ok := d.current.Load().byGVR[gvr]
 	return k, ok
 }
 
-// ByGVK finds a kind in any version that is served.
+// ByGVK finds a kind in any served version.
 func (d *Directory) ByGVK(gvk schema.GroupVersionKind) (kinds.Kind, bool) {
 	if k, ok := kinds.ByGVK(gvk); ok {
-		return k, k.IsToday()
+		return k, k.IsServedByDefault()
 	}
-	k, ok := d.now.Load().byGVK[gvk]
+	k, ok := d.current.Load().byGVK[gvk]
 	return k, ok
 }
 
-// ByAlias finds a kind by what a person types, as [kinds.ByAlias] does.
+// ByAlias finds a kind by command-line input, as [kinds.ByAlias] does.
 func (d *Directory) ByAlias(what string) (kinds.Kind, bool) {
 	if k, ok := kinds.ByAlias(what); ok {
 		return k, true
 	}
 	name, rest, qualified := strings.Cut(strings.ToLower(what), ".")
-	for _, k := range d.now.Load().custom {
+	for _, k := range d.current.Load().custom {
 		named := name == k.Resource || name == k.Singular || name == strings.ToLower(k.Kind) || slices.Contains(k.ShortNames, name)
 		if named && (!qualified || rest == k.Group || rest == k.Version+"."+k.Group) {
 			return k, true
@@ -136,18 +137,17 @@ func (d *Directory) ByAlias(what string) (kinds.Kind, bool) {
 	return kinds.Kind{}, false
 }
 
-// CRD is the definition behind a custom kind, nil when there is none or it is not
-// established.
+// CRD returns the definition of a custom kind; nil if there is none or it is not established.
 func (d *Directory) CRD(gr schema.GroupResource) *apiextensionsv1.CustomResourceDefinition {
-	crd := d.now.Load().definitions[gr.String()]
+	crd := d.current.Load().definitions[gr.String()]
 	if crd == nil || len(kinds.FromCRD(crd)) == 0 {
 		return nil
 	}
 	return crd
 }
 
-// index takes definitions apart for looking up.
-func index(definitions map[string]*apiextensionsv1.CustomResourceDefinition) *contents {
+// newContents builds the lookup maps.
+func newContents(definitions map[string]*apiextensionsv1.CustomResourceDefinition) *contents {
 	c := &contents{
 		definitions: definitions,
 		byGVR:       map[schema.GroupVersionResource]kinds.Kind{},
@@ -170,7 +170,7 @@ func index(definitions map[string]*apiextensionsv1.CustomResourceDefinition) *co
 	return c
 }
 
-// sink is a directory as its follower sees it: one goroutine at a time.
+// sink is the follower's view of a directory; one goroutine at a time uses it.
 type sink Directory
 
 func (s *sink) Replace(items []kinds.Object, _ string) {
@@ -181,7 +181,7 @@ func (s *sink) Replace(items []kinds.Object, _ string) {
 		}
 	}
 	s.publish(definitions)
-	s.fill()
+	s.markFilled()
 }
 
 func (s *sink) Apply(event watch.Event) {
@@ -189,7 +189,7 @@ func (s *sink) Apply(event watch.Event) {
 	if !ok {
 		return
 	}
-	definitions := maps.Clone(s.now.Load().definitions)
+	definitions := maps.Clone(s.current.Load().definitions)
 	if event.Type == watch.Deleted {
 		delete(definitions, crd.Name)
 	} else {
@@ -202,6 +202,6 @@ func (s *sink) Apply(event watch.Event) {
 }
 
 func (s *sink) publish(definitions map[string]*apiextensionsv1.CustomResourceDefinition) {
-	before := s.now.Swap(index(definitions))
+	before := s.current.Swap(newContents(definitions))
 	close(before.superseded)
 }

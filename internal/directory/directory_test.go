@@ -37,21 +37,21 @@ func widgets(versions ...string) *apiextensionsv1.CustomResourceDefinition {
 	return crd
 }
 
-// script plays a list and then events to whoever asks.
-type script struct {
+// scriptedAPI returns a list and then sends events.
+type scriptedAPI struct {
 	items  []kinds.Object
 	events []watch.Event
 	step   func()
 }
 
-func (s script) List(_ context.Context, t podapi.Target, _ metav1.ListOptions) (*podapi.List, error) {
+func (s scriptedAPI) List(_ context.Context, t podapi.Target, _ metav1.ListOptions) (*podapi.List, error) {
 	if t.Kind.Kind != "CustomResourceDefinition" {
 		panic("lists " + t.String())
 	}
 	return &podapi.List{Items: s.items}, nil
 }
 
-func (s script) Follow(_ context.Context, _ podapi.Target, _ metav1.ListOptions, sink podapi.Sink) error {
+func (s scriptedAPI) Follow(_ context.Context, _ podapi.Target, _ metav1.ListOptions, sink podapi.Sink) error {
 	sink.Replace(s.items, "1")
 	s.step()
 	for _, event := range s.events {
@@ -64,7 +64,7 @@ func (s script) Follow(_ context.Context, _ podapi.Target, _ metav1.ListOptions,
 func TestEmptyDirectoryHasTheBuiltInKinds(t *testing.T) {
 	t.Parallel()
 	d := directory.New()
-	if got, want := len(d.All()), len(kinds.Today()); got != want {
+	if got, want := len(d.All()), len(kinds.ServedByDefault()); got != want {
 		t.Errorf("%d kinds, want %d", got, want)
 	}
 	for gvr, want := range map[schema.GroupVersionResource]string{
@@ -90,7 +90,7 @@ func TestEmptyDirectoryHasTheBuiltInKinds(t *testing.T) {
 func TestLoad(t *testing.T) {
 	t.Parallel()
 	d := directory.New()
-	if err := d.Load(t.Context(), script{items: []kinds.Object{widgets("v1beta1", "v1")}}); err != nil {
+	if err := d.Load(t.Context(), scriptedAPI{items: []kinds.Object{widgets("v1beta1", "v1")}}); err != nil {
 		t.Fatal(err)
 	}
 	for _, alias := range []string{"widgets", "Widget", "wd", "widgets.example.com", "widget.v1.example.com"} {
@@ -113,7 +113,7 @@ func TestLoad(t *testing.T) {
 	if _, ok := d.ByAlias("widgets.apps"); ok {
 		t.Error("widgets.apps was found")
 	}
-	if got, want := len(d.All()), len(kinds.Today())+2; got != want {
+	if got, want := len(d.All()), len(kinds.ServedByDefault())+2; got != want {
 		t.Errorf("%d kinds, want %d", got, want)
 	}
 	if crd := d.CRD(schema.GroupResource{Group: "example.com", Resource: "widgets"}); crd == nil {
@@ -128,7 +128,7 @@ func TestFollow(t *testing.T) {
 	early.Status.Conditions = nil
 	changed := d.Changed()
 	var seen []int
-	play := script{
+	play := scriptedAPI{
 		items: []kinds.Object{early},
 		events: []watch.Event{
 			{Type: watch.Modified, Object: widgets("v1")},
@@ -143,7 +143,7 @@ func TestFollow(t *testing.T) {
 				t.Error("a change that nobody was told of")
 			}
 			changed = d.Changed()
-			seen = append(seen, len(d.All())-len(kinds.Today()))
+			seen = append(seen, len(d.All())-len(kinds.ServedByDefault()))
 		},
 	}
 	if err := d.Follow(t.Context(), play); err == nil {

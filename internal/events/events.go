@@ -1,11 +1,10 @@
-// Package events tells people what a component does to their objects. Equal events about
-// one object become one Event with a count.
+// Package events records Events about API objects for users. Equal events about one object become
+// one Event with a count.
 //
 // # Blocking
 //
-// Nothing waits for an event, and events are the first thing that is given up under
-// load: as upstream, a component sends so many a second, keeps a bounded queue, and
-// drops the rest.
+// No component waits for an event, and under load events are the first thing to be dropped. As in
+// upstream, a component has a rate limit and a bounded queue, and drops the rest.
 package events
 
 import (
@@ -25,28 +24,28 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// API is what a recorder asks of the apiserver.
+// API is the part of the apiserver's client that a recorder needs.
 type API interface {
 	Create(ctx context.Context, target podapi.Target, obj kinds.Object, opts metav1.CreateOptions) (kinds.Object, error)
 	Patch(ctx context.Context, target podapi.Target, kind types.PatchType, patch []byte, opts metav1.PatchOptions) (kinds.Object, error)
 }
 
-// Timing is how fast events go out: PerSecond on average, Burst at once; 0 sends none.
-type Timing struct{ PerSecond, Burst int }
+// RateLimit limits sent events: PerSecond on average, Burst at once; 0 sends none.
+type RateLimit struct{ PerSecond, Burst int }
 
-// Config is what a Recorder works with.
+// Config configures a Recorder.
 type Config struct {
-	API    API
-	Clock  clock.Clock
-	Timing Timing
-	// Component is who speaks: "kubelet", "default-scheduler". Host is the node that
-	// it speaks from, if it matters.
+	API       API
+	Clock     clock.Clock
+	RateLimit RateLimit
+	// Component is the reporting component: "kubelet", "default-scheduler". Host is its node, if
+	// relevant.
 	Component, Host string
 	Log             *slog.Logger
 }
 
-// Default is upstream's timing.
-func Default() Timing { return Timing{PerSecond: 50, Burst: 100} }
+// DefaultRateLimit returns upstream's limits.
+func DefaultRateLimit() RateLimit { return RateLimit{PerSecond: 50, Burst: 100} }
 
 const (
 	queueLimit = 1000
@@ -58,43 +57,43 @@ type Recorder struct {
 	cfg  Config
 	kind kinds.Kind
 
-	mu    sync.Mutex
-	known map[key]*record
-	order []key // oldest first
-	queue []key
-	last  int64 // of names, so that no two are equal
-	wake  chan struct{}
+	mu       sync.Mutex
+	known    map[key]*pendingEvent
+	order    []key // oldest first
+	queue    []key
+	lastName int64 // number in the last name, so that names differ
+	wake     chan struct{}
 }
 
-// key is what makes two events equal.
+// key is equal for equal events.
 type key struct {
 	uid                          types.UID
 	field, kind, reason, message string
 }
 
-type record struct {
+type pendingEvent struct {
 	event   *corev1.Event
 	created bool
 	queued  bool
 }
 
-// New sends nothing until Run.
+// New returns a recorder; it sends nothing until Run.
 func New(cfg Config) *Recorder {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	kind, _ := kinds.ByResource("events")
-	return &Recorder{cfg: cfg, kind: kind, known: map[key]*record{}, wake: make(chan struct{}, 1)}
+	return &Recorder{cfg: cfg, kind: kind, known: map[key]*pendingEvent{}, wake: make(chan struct{}, 1)}
 }
 
-// Event records an event about an object; kind is Normal or Warning, reason a word for
-// programs, message a sentence for people.
-func (r *Recorder) Event(about kinds.Object, kind, reason, message string) {
-	r.record(about, "", corev1.Event{Type: kind, Reason: reason, Message: message})
+// Event records an event about an object. The kind is Normal or Warning, reason a CamelCase word
+// for programs, message a sentence for users.
+func (r *Recorder) Event(object kinds.Object, kind, reason, message string) {
+	r.record(object, "", corev1.Event{Type: kind, Reason: reason, Message: message})
 }
 
-// Container records an event about one container of a pod.
-func (r *Recorder) Container(pod *corev1.Pod, container, kind, reason, message string) {
+// ContainerEvent records an event about one container of a pod.
+func (r *Recorder) ContainerEvent(pod *corev1.Pod, container, kind, reason, message string) {
 	field := "spec.containers{" + container + "}"
 	for _, c := range pod.Spec.InitContainers {
 		if c.Name == container {
@@ -104,17 +103,17 @@ func (r *Recorder) Container(pod *corev1.Pod, container, kind, reason, message s
 	r.record(pod, field, corev1.Event{Type: kind, Reason: reason, Message: message})
 }
 
-func (r *Recorder) record(about kinds.Object, field string, what corev1.Event) {
-	gvk, err := kinds.GVK(about)
+func (r *Recorder) record(object kinds.Object, field string, template corev1.Event) {
+	gvk, err := kinds.GVK(object)
 	if err != nil {
-		return // of no kind that has events
+		return // the kind has no events
 	}
-	namespace := about.GetNamespace()
+	namespace := object.GetNamespace()
 	if namespace == "" {
 		namespace = metav1.NamespaceDefault
 	}
 	now := metav1.Time{Time: r.cfg.Clock.Now().Truncate(time.Second)}
-	k := key{about.GetUID(), field, what.Type, what.Reason, what.Message}
+	k := key{object.GetUID(), field, template.Type, template.Reason, template.Message}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if known := r.known[k]; known != nil {
@@ -123,17 +122,17 @@ func (r *Recorder) record(about kinds.Object, field string, what corev1.Event) {
 		r.enqueue(k, known)
 		return
 	}
-	r.last = max(r.last+1, r.cfg.Clock.Now().UnixNano())
-	event := &what
-	event.ObjectMeta = metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("%s.%x", about.GetName(), r.last)}
+	r.lastName = max(r.lastName+1, r.cfg.Clock.Now().UnixNano())
+	event := &template
+	event.ObjectMeta = metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("%s.%x", object.GetName(), r.lastName)}
 	event.InvolvedObject = corev1.ObjectReference{
-		Kind: gvk.Kind, APIVersion: gvk.GroupVersion().String(), Namespace: about.GetNamespace(), Name: about.GetName(),
-		UID: about.GetUID(), ResourceVersion: about.GetResourceVersion(), FieldPath: field,
+		Kind: gvk.Kind, APIVersion: gvk.GroupVersion().String(), Namespace: object.GetNamespace(), Name: object.GetName(),
+		UID: object.GetUID(), ResourceVersion: object.GetResourceVersion(), FieldPath: field,
 	}
 	event.Source = corev1.EventSource{Component: r.cfg.Component, Host: r.cfg.Host}
 	event.ReportingController, event.ReportingInstance = r.cfg.Component, r.cfg.Host
 	event.FirstTimestamp, event.LastTimestamp, event.Count = now, now, 1
-	known := &record{event: event}
+	known := &pendingEvent{event: event}
 	r.known[k] = known
 	r.order = append(r.order, k)
 	if len(r.order) > knownLimit {
@@ -143,7 +142,7 @@ func (r *Recorder) record(about kinds.Object, field string, what corev1.Event) {
 	r.enqueue(k, known)
 }
 
-func (r *Recorder) enqueue(k key, known *record) {
+func (r *Recorder) enqueue(k key, known *pendingEvent) {
 	if known.queued || len(r.queue) >= queueLimit {
 		return
 	}
@@ -155,17 +154,17 @@ func (r *Recorder) enqueue(k key, known *record) {
 	}
 }
 
-// Run sends until ctx ends.
+// Run sends events until ctx ends.
 func (r *Recorder) Run(ctx context.Context) error {
-	if r.cfg.Timing.PerSecond <= 0 {
+	if r.cfg.RateLimit.PerSecond <= 0 {
 		<-ctx.Done()
 		return ctx.Err()
 	}
-	pause := time.Second / time.Duration(r.cfg.Timing.PerSecond)
-	tokens, filled := r.cfg.Timing.Burst, r.cfg.Clock.Steady()
+	pause := time.Second / time.Duration(r.cfg.RateLimit.PerSecond)
+	tokens, filled := r.cfg.RateLimit.Burst, r.cfg.Clock.Steady()
 	for {
 		if gained := int(r.cfg.Clock.Steady().Sub(filled) / pause); gained > 0 {
-			tokens = min(tokens+gained, r.cfg.Timing.Burst)
+			tokens = min(tokens+gained, r.cfg.RateLimit.Burst)
 			filled = filled.Add(time.Duration(gained) * pause)
 		}
 		event, send := r.next()
@@ -190,7 +189,7 @@ func (r *Recorder) Run(ctx context.Context) error {
 	}
 }
 
-// next takes the oldest queued event, as it is now, and how to send it.
+// next takes the oldest queued event and returns it with the function that sends it.
 func (r *Recorder) next() (*corev1.Event, func(context.Context, *corev1.Event) error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -202,7 +201,7 @@ func (r *Recorder) next() (*corev1.Event, func(context.Context, *corev1.Event) e
 		}
 		send := r.create
 		if known.created {
-			send = r.count
+			send = r.updateCount
 		}
 		known.queued, known.created = false, true
 		return known.event.DeepCopy(), send
@@ -210,35 +209,35 @@ func (r *Recorder) next() (*corev1.Event, func(context.Context, *corev1.Event) e
 	return nil, nil
 }
 
-// count raises the count of an event that was sent before.
-func (r *Recorder) count(ctx context.Context, event *corev1.Event) error {
+// updateCount updates the count of an Event that exists already.
+func (r *Recorder) updateCount(ctx context.Context, event *corev1.Event) error {
 	target := podapi.Target{Kind: r.kind, Namespace: event.Namespace, Name: event.Name}
 	patch := fmt.Sprintf(`{"count":%d,"lastTimestamp":%q}`, event.Count, event.LastTimestamp.UTC().Format(time.RFC3339))
 	_, err := r.cfg.API.Patch(ctx, target, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 	if apierrors.IsNotFound(err) {
-		return r.create(ctx, event) // it has expired: begin anew
+		return r.create(ctx, event) // the Event has expired: create a new one
 	}
 	return err
 }
 
-// create stores a new event. Two components can give one object's events the same name
-// when they speak in the same instant; the later one takes another.
+// create creates a new Event. Two components can choose the same name at the same instant; then the
+// later one chooses another.
 func (r *Recorder) create(ctx context.Context, event *corev1.Event) error {
 	target := podapi.Target{Kind: r.kind, Namespace: event.Namespace}
 	_, err := r.cfg.API.Create(ctx, target, event, metav1.CreateOptions{})
 	for tries := 0; apierrors.IsAlreadyExists(err) && tries < 10; tries++ {
-		event.Name = r.rename(event)
+		event.Name = r.renameEvent(event)
 		_, err = r.cfg.API.Create(ctx, target, event, metav1.CreateOptions{})
 	}
 	return err
 }
 
-// rename gives an event that is known a name that this recorder has not used.
-func (r *Recorder) rename(event *corev1.Event) string {
+// renameEvent gives an event a name that this recorder has not used.
+func (r *Recorder) renameEvent(event *corev1.Event) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.last++
-	name := fmt.Sprintf("%s.%x", event.InvolvedObject.Name, r.last)
+	r.lastName++
+	name := fmt.Sprintf("%s.%x", event.InvolvedObject.Name, r.lastName)
 	for _, known := range r.known {
 		if known.event.Name == event.Name && known.event.InvolvedObject.UID == event.InvolvedObject.UID {
 			known.event.Name = name

@@ -48,14 +48,14 @@ func (c *counter) sent() int {
 func TestRecorder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := &counter{}
-		r := New(Config{API: api, Timing: Timing{PerSecond: 10, Burst: 20}, Component: "kubelet", Host: "n1", Log: slog.New(slog.DiscardHandler)})
+		r := New(Config{API: api, RateLimit: RateLimit{PerSecond: 10, Burst: 20}, Component: "kubelet", Host: "n1", Log: slog.New(slog.DiscardHandler)})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- r.Run(ctx) }()
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", UID: "u"}}
-		r.Container(pod, "c", corev1.EventTypeNormal, "Killing", "Stopping container c")
+		r.ContainerEvent(pod, "c", corev1.EventTypeNormal, "Killing", "Stopping container c")
 		synctest.Wait()
-		r.Container(pod, "c", corev1.EventTypeNormal, "Killing", "Stopping container c")
+		r.ContainerEvent(pod, "c", corev1.EventTypeNormal, "Killing", "Stopping container c")
 		synctest.Wait()
 		first := api.created[0]
 		if first.InvolvedObject.FieldPath != "spec.containers{c}" || first.Count != 1 || first.Source.Host != "n1" {

@@ -12,45 +12,45 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// Check names what is wrong with a fault of the name, field by field.
+// Check returns the invalid fields of a fault, if any.
 func Check(name string, spec Spec) error {
-	var wrong field.ErrorList
+	var errs field.ErrorList
 	if name == "" {
-		wrong = append(wrong, field.Required(field.NewPath("metadata", "name"), ""))
+		errs = append(errs, field.Required(field.NewPath("metadata", "name"), ""))
 	} else {
 		for _, text := range validation.IsDNS1123Subdomain(name) {
-			wrong = append(wrong, field.Invalid(field.NewPath("metadata", "name"), name, text))
+			errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), name, text))
 		}
 	}
-	return append(wrong, spec.check(field.NewPath("spec"))...).ToAggregate()
+	return append(errs, spec.check(field.NewPath("spec"))...).ToAggregate()
 }
 
 func (s Spec) check(at *field.Path) field.ErrorList {
-	var wrong field.ErrorList
-	points := s.Point.among(Points())
+	var errs field.ErrorList
+	points := s.Point.matchingPoints(Points())
 	if len(points) == 0 {
-		return field.ErrorList{field.NotSupported(at.Child("point"), s.Point, names())}
+		return field.ErrorList{field.NotSupported(at.Child("point"), s.Point, pointNames())}
 	}
-	wrong = append(wrong, s.Where.check(at.Child("where"), points)...)
-	wrong = append(wrong, s.Effect.check(at.Child("effect"), points)...)
+	errs = append(errs, s.Where.check(at.Child("where"), points)...)
+	errs = append(errs, s.Effect.check(at.Child("effect"), points)...)
 	if !(s.Probability >= 0 && s.Probability <= 1) { // NaN too
-		wrong = append(wrong, field.Invalid(at.Child("probability"), s.Probability, "want a number from 0 to 1"))
+		errs = append(errs, field.Invalid(at.Child("probability"), s.Probability, "want a number from 0 to 1"))
 	}
 	if s.Duration.Duration < 0 {
-		wrong = append(wrong, field.Invalid(at.Child("duration"), s.Duration.Duration.String(), "must not be negative"))
+		errs = append(errs, field.Invalid(at.Child("duration"), s.Duration.Duration.String(), "must not be negative"))
 	}
-	return wrong
+	return errs
 }
 
-// among are the points that p names.
-func (p Point) among(points []PointInfo) []PointInfo {
+// matchingPoints returns those of the points that p selects.
+func (p Point) matchingPoints(points []PointInfo) []PointInfo {
 	return slices.DeleteFunc(points, func(info PointInfo) bool {
-		return strings.Contains(string(p), ",") || !matches(string(p), string(info.Point))
+		return strings.Contains(string(p), ",") || !matchesPattern(string(p), string(info.Point))
 	})
 }
 
-// names are all points, for a message.
-func names() []Point {
+// pointNames returns the names of all points, for error messages.
+func pointNames() []Point {
 	var all []Point
 	for _, info := range Points() {
 		all = append(all, info.Point)
@@ -58,46 +58,46 @@ func names() []Point {
 	return all
 }
 
-func (a About) check(at *field.Path, points []PointInfo) field.ErrorList {
-	var wrong field.ErrorList
+func (a Attributes) check(at *field.Path, points []PointInfo) field.ErrorList {
+	var errs field.ErrorList
 	values := a.fields()
 	for i, name := range selectors() {
-		if values[i] == "" || slices.Contains(everywhere(), name) {
+		if values[i] == "" || slices.Contains(commonSelectors(), name) {
 			continue
 		}
 		if !slices.ContainsFunc(points, func(info PointInfo) bool { return slices.Contains(info.Where, name) }) {
-			known := slices.Concat(everywhere(), points[0].Where)
-			wrong = append(wrong, field.Invalid(at.Child(name), values[i],
+			known := slices.Concat(commonSelectors(), points[0].Where)
+			errs = append(errs, field.Invalid(at.Child(name), values[i],
 				fmt.Sprintf("%s is selected by %s", points[0].Point, strings.Join(known, ", "))))
 		}
 	}
-	return wrong
+	return errs
 }
 
-// everywhere are the selectors that every point knows.
-func everywhere() []string { return []string{"process", "node"} }
+// commonSelectors returns the selectors that every point knows.
+func commonSelectors() []string { return []string{"process", "node"} }
 
 func (e Effect) check(at *field.Path, points []PointInfo) field.ErrorList {
-	suffers := func(info PointInfo) bool { return slices.Contains(info.Kinds, e.Kind) }
-	i := slices.IndexFunc(points, suffers)
+	supports := func(info PointInfo) bool { return slices.Contains(info.Kinds, e.Kind) }
+	i := slices.IndexFunc(points, supports)
 	if i < 0 {
 		return field.ErrorList{field.NotSupported(at.Child("type"), e.Kind, points[0].Kinds)}
 	}
-	var wrong field.ErrorList
-	refuse := func(name, value, text string) { wrong = append(wrong, field.Invalid(at.Child(name), value, text)) }
+	var errs field.ErrorList
+	refuse := func(name, value, text string) { errs = append(errs, field.Invalid(at.Child(name), value, text)) }
 	switch {
 	case e.Kind == Delay && e.Delay.Duration <= 0:
 		refuse("delay", e.Delay.Duration.String(), "must be more than 0")
 	case e.Kind != Delay && e.Delay.Duration != 0:
 		refuse("delay", e.Delay.Duration.String(), "is for the effect delay alone")
 	}
-	switch text := points[i].wrongValue(e.Value); {
+	switch text := points[i].validateValue(e.Value); {
 	case e.Kind == Value && text != "":
 		refuse("value", e.Value, text)
 	case e.Kind != Value && e.Value != "":
 		refuse("value", e.Value, "is for the effect value alone")
 	}
-	switch text := points[i].Codes.wrong(e.Code); {
+	switch text := points[i].Codes.validate(e.Code); {
 	case e.Kind != Error && e.Code != "":
 		refuse("code", e.Code, "is for the effect error alone")
 	case text != "":
@@ -106,14 +106,14 @@ func (e Effect) check(at *field.Path, points []PointInfo) field.ErrorList {
 	if e.Kind != Error && e.Message != "" {
 		refuse("message", e.Message, "is for the effect error alone")
 	}
-	return wrong
+	return errs
 }
 
-// wrongValue is what is wrong with a value, or nothing.
-func (p PointInfo) wrongValue(value string) string {
+// validateValue returns what is wrong with a value, or "".
+func (p PointInfo) validateValue(value string) string {
 	switch {
 	case slices.Contains(p.Values, anyDuration):
-		if _, _, err := Skew(value); err != nil {
+		if _, _, err := ParseSkew(value); err != nil {
 			return err.Error()
 		}
 		return ""
@@ -129,8 +129,8 @@ func (p PointInfo) wrongValue(value string) string {
 	return ""
 }
 
-// wrong is what is wrong with a code, or nothing. No code is the point's usual one.
-func (s CodeSet) wrong(code string) string {
+// validate returns what is wrong with a code, or "". An empty code means the point's default.
+func (s CodeSet) validate(code string) string {
 	if code == "" {
 		return ""
 	}

@@ -21,7 +21,7 @@ func TestCheckNamesTheField(t *testing.T) {
 		`spec.point: Unsupported value: ""`:                            {"f", Spec{}},
 		`spec.point: Unsupported value: "volume.mount,volume.unmount"`: {"f", Spec{Point: "volume.mount,volume.unmount", Effect: Effect{Kind: Error}}},
 		`spec.where.client: Invalid value: "x": volume.mount is selected by process, node, namespace, pod, volume`: {
-			"f", Spec{Point: VolumeMount, Where: About{Client: "x", Node: "n"}, Effect: Effect{Kind: Error}},
+			"f", Spec{Point: VolumeMount, Where: Attributes{Client: "x", Node: "n"}, Effect: Effect{Kind: Error}},
 		},
 		`spec.effect.type: Unsupported value: "lie": supported values: "error", "hang", "delay", "crash"`: {"f", Spec{Point: VolumeMount, Effect: Effect{Kind: Lie}}},
 		`spec.effect.delay: Invalid value: "0s": must be more than 0`:                                     {"f", Spec{Point: VolumeMount, Effect: Effect{Kind: Delay}}},
@@ -49,7 +49,7 @@ func TestCheckNamesTheField(t *testing.T) {
 		}
 	}
 	good := Spec{
-		Point: "cri.*", Where: About{Process: "runtime/node-1", Pod: "web-*"},
+		Point: "cri.*", Where: Attributes{Process: "runtime/node-1", Pod: "web-*"},
 		Effect: Effect{Kind: Error, Code: "Unavailable", Message: "gone"}, Probability: 0.5, Duration: long,
 	}
 	if f, err := New("cri-down", good, time.Unix(5, 0)); err != nil || !f.Until.Equal(time.Unix(6, 0)) {

@@ -55,7 +55,7 @@ func pointsTable() string {
 		for _, row := range info.Rows {
 			rows = append(rows, fmt.Sprint(row))
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s |\n", info.Point, info.About, strings.Join(kinds, ", "),
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s |\n", info.Point, info.Description, strings.Join(kinds, ", "),
 			strings.Join(info.Where, ", "), strings.Join(rows, ", "), strings.Join(info.Causes, ", "))
 	}
 	return b.String()

@@ -20,7 +20,7 @@ func FuzzNew(f *testing.F) {
 		}
 		table := NewTable(Config{Process: "kubelet/node-1", Node: "node-1"})
 		table.Set([]Fault{made})
-		table.Find(spec.Point, About{Node: "node-1", Pod: "web"}, Drop, Duplicate, Expire, Lie, Value)
+		table.FindEffect(spec.Point, Attributes{Node: "node-1", Pod: "web"}, Drop, Duplicate, Expire, Lie, Value)
 		again, err := json.Marshal(spec)
 		if err != nil {
 			t.Fatal(err)

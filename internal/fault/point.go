@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// Point is a place in the product where something can go wrong.
+// Point is an injection point.
 type Point string
 
-// The points. CRI is the one of a method of the runtime.
+// The points. CRI returns those of the runtime's methods.
 const (
 	EngineSignal    Point = "engine.signal"
 	ImagePull       Point = "image.pull"
@@ -32,31 +32,31 @@ const (
 	ProcessLimit    Point = "process.limit"
 )
 
-const criPoints = "cri."
+const criPrefix = "cri."
 
-// CRI is the point of a method of the Container Runtime Interface, such as StopContainer.
-func CRI(method string) Point { return Point(criPoints + method) }
+// CRI returns the point of a method of the Container Runtime Interface, for example StopContainer.
+func CRI(method string) Point { return Point(criPrefix + method) }
 
-// PointInfo says of a point what it is and what it can suffer.
+// PointInfo describes an injection point.
 type PointInfo struct {
 	Point Point
-	// About is what is done there, in words.
-	About string
-	// Where are the fields of [About] that the point knows, besides process and node.
+	// Description says in words what is done there.
+	Description string
+	// Where are the fields of [Attributes] that the point sets, besides process and node.
 	Where []string
-	// Kinds are the effects that it can suffer.
+	// Kinds are the possible effects.
 	Kinds []Kind
-	// Codes says what an error's code is there; codeNone where it has none.
+	// Codes is the set of error codes; codeNone if errors have no code.
 	Codes CodeSet
-	// Values are what a value may be: words, or "duration".
+	// Values are the possible values: words, or "duration".
 	Values []string
-	// Rows are those of the catalogue of faults that are had here, and Causes the stuck
+	// Rows are the rows of the catalogue of faults that this point covers. Causes are the stuck
 	// causes (STK-…) and hazards (HAZ-…).
 	Rows   []int
 	Causes []string
 }
 
-// CodeSet is what an error's code may be.
+// CodeSet is a set of error codes.
 type CodeSet int
 
 // The sets of codes.
@@ -66,19 +66,19 @@ const (
 	codeHTTP
 )
 
-// Points is every point, by name.
+// Points returns all injection points, ordered by name.
 func Points() []PointInfo {
-	points := slices.Concat(criRows(), nodeRows(), apiRows())
+	points := slices.Concat(criPointInfos(), nodePointInfos(), apiPointInfos())
 	slices.SortFunc(points, func(a, b PointInfo) int { return strings.Compare(string(a.Point), string(b.Point)) })
 	return points
 }
 
-// criRows are the methods of the runtime. A lie or a drop of the answer is about what was
-// asked for: a lie does not do it, a drop does.
-func criRows() []PointInfo {
+// criPointInfos returns the points of the runtime's methods. A lie does not carry out the request.
+// A drop carries it out and loses the answer.
+func criPointInfos() []PointInfo {
 	waits := []Kind{Error, Hang, Delay, Drop, Crash}
 	lies := append(slices.Clone(waits), Lie)
-	row := func(method, about string, kinds []Kind, causes ...string) PointInfo {
+	row := func(method, description string, kinds []Kind, causes ...string) PointInfo {
 		where := []string{"namespace", "pod", "container"}
 		if strings.Contains(method, "Sandbox") {
 			where = where[:2]
@@ -89,7 +89,7 @@ func criRows() []PointInfo {
 		if strings.Contains(method, "Image") {
 			where = []string{"image"}
 		}
-		return PointInfo{Point: CRI(method), About: about, Where: where, Kinds: kinds, Codes: codeGRPC, Rows: []int{22, 25, 27}, Causes: causes}
+		return PointInfo{Point: CRI(method), Description: description, Where: where, Kinds: kinds, Codes: codeGRPC, Rows: []int{22, 25, 27}, Causes: causes}
 	}
 	return []PointInfo{
 		row("RunPodSandbox", "a pod's sandbox is made", waits, "STK-22"),
@@ -111,102 +111,102 @@ func criRows() []PointInfo {
 	}
 }
 
-// nodeRows are what else is done on a node.
-func nodeRows() []PointInfo {
+// nodePointInfos returns the points of other actions on a node.
+func nodePointInfos() []PointInfo {
 	pod := []string{"namespace", "pod"}
 	volume := append(slices.Clone(pod), "volume")
 	fails := []Kind{Error, Hang, Delay, Crash}
 	return []PointInfo{
 		{
-			Point: EngineSignal, About: "a container's processes are sent a signal (verb: SIGTERM, SIGKILL); to drop SIGKILL is uninterruptible sleep",
+			Point: EngineSignal, Description: "a container's processes are sent a signal (verb: SIGTERM, SIGKILL); to drop SIGKILL is uninterruptible sleep",
 			Where: append(slices.Clone(pod), "container", "verb"), Kinds: []Kind{Drop, Delay, Crash},
 			Rows: []int{1, 22, 24}, Causes: []string{"STK-12", "STK-20"},
 		},
 		{
-			Point: ImagePull, About: "an image is pulled", Where: append(slices.Clone(pod), "container", "image"), Kinds: fails,
+			Point: ImagePull, Description: "an image is pulled", Where: append(slices.Clone(pod), "container", "image"), Kinds: fails,
 			Causes: []string{"STK-22"},
 		},
 		{
-			Point: NodePressure, About: "a node reports a pressure, and evicts", Kinds: []Kind{Value}, Values: []string{"memory", "disk", "pid"},
+			Point: NodePressure, Description: "a node reports a pressure, and evicts", Kinds: []Kind{Value}, Values: []string{"memory", "disk", "pid"},
 			Rows: []int{35},
 		},
 		{
-			Point: NodeShutdown, About: "a node is about to be shut down, and ends its pods by priority", Kinds: []Kind{Value}, Values: []string{"imminent"},
+			Point: NodeShutdown, Description: "a node is about to be shut down, and ends its pods by priority", Kinds: []Kind{Value}, Values: []string{"imminent"},
 			Rows: []int{3},
 		},
 		{
-			Point: NodeAllocate, About: "a node gives a pod what it has of its own, such as devices, before it takes it", Where: pod, Kinds: []Kind{Error},
+			Point: NodeAllocate, Description: "a node gives a pod what it has of its own, such as devices, before it takes it", Where: pod, Kinds: []Kind{Error},
 			Causes: []string{"STK-34"},
 		},
 		{
-			Point: VolumeMount, About: "a volume is mounted before a pod's containers start; a duplicate mounts it again after a kubelet's restart",
+			Point: VolumeMount, Description: "a volume is mounted before a pod's containers start; a duplicate mounts it again after a kubelet's restart",
 			Where: volume, Kinds: append(slices.Clone(fails), Duplicate), Rows: []int{23}, Causes: []string{"STK-16", "STK-22"},
 		},
 		{
-			Point: VolumeUnmount, About: "a volume is unmounted after a pod's containers have ended", Where: volume, Kinds: fails,
+			Point: VolumeUnmount, Description: "a volume is unmounted after a pod's containers have ended", Where: volume, Kinds: fails,
 			Rows: []int{23}, Causes: []string{"STK-15", "STK-32", "HAZ-03", "HAZ-10"},
 		},
 		{
-			Point: VolumeRemoveDir, About: "a pod's volume directories are removed", Where: pod, Kinds: fails,
+			Point: VolumeRemoveDir, Description: "a pod's volume directories are removed", Where: pod, Kinds: fails,
 			Rows: []int{23}, Causes: []string{"STK-17", "STK-32"},
 		},
 		{
-			Point: CgroupDestroy, About: "a pod's cgroup is removed", Where: pod, Kinds: fails,
+			Point: CgroupDestroy, Description: "a pod's cgroup is removed", Where: pod, Kinds: fails,
 			Rows: []int{22}, Causes: []string{"STK-18"},
 		},
 		{
-			Point: ClaimUnprepare, About: "a driver takes back what a pod's resource claims hold of a node", Where: pod, Kinds: fails,
+			Point: ClaimUnprepare, Description: "a driver takes back what a pod's resource claims hold of a node", Where: pod, Kinds: fails,
 			Rows: []int{22}, Causes: []string{"STK-19"},
 		},
 	}
 }
 
-// apiRows are what the apiserver does and how it is asked.
-func apiRows() []PointInfo {
+// apiPointInfos returns the points of the apiserver and its clients.
+func apiPointInfos() []PointInfo {
 	object := []string{"namespace", "name", "client", "verb", "resource", "subresource"}
 	return []PointInfo{
 		{
-			Point: APIRequest, About: "a process asks the apiserver; to drop loses the answer of what was done",
+			Point: APIRequest, Description: "a process asks the apiserver; to drop loses the answer of what was done",
 			Where: object, Kinds: []Kind{Error, Hang, Delay, Drop, Duplicate, Crash}, Codes: codeHTTP,
 			Rows:   []int{1, 5, 9, 29, 31, 33},
 			Causes: []string{"STK-02", "STK-03", "STK-04", "STK-07", "STK-23", "STK-24", "STK-25", "HAZ-14"},
 		},
 		{
-			Point: WatchDeliver, About: "a watch delivers an event (verb: ADDED, MODIFIED, DELETED)",
+			Point: WatchDeliver, Description: "a watch delivers an event (verb: ADDED, MODIFIED, DELETED)",
 			Where: object, Kinds: []Kind{Hang, Delay, Drop, Duplicate, Expire},
 			Rows: []int{9, 13, 29, 33, 34}, Causes: []string{"STK-06", "STK-33"},
 		},
 		{
-			Point: StoreCommit, About: "the apiserver is about to write a change: an error is a store without quorum, whose reads go on",
+			Point: StoreCommit, Description: "the apiserver is about to write a change: an error is a store without quorum, whose reads go on",
 			Where: []string{"namespace", "name", "resource"}, Kinds: []Kind{Error, Hang, Delay, Crash},
 			Rows: []int{1, 18}, Causes: []string{"STK-27"},
 		},
 		{
-			Point: StoreSync, About: "the apiserver's file is about to be synced: an error is a disk that is full or broken, and ends the apiserver",
+			Point: StoreSync, Description: "the apiserver's file is about to be synced: an error is a disk that is full or broken, and ends the apiserver",
 			Kinds: []Kind{Error, Hang, Delay, Crash}, Rows: []int{1, 16, 17, 18}, Causes: []string{"STK-27"},
 		},
 		{
-			Point: StoreSynced, About: "a change is on disk, and nobody has been told",
+			Point: StoreSynced, Description: "a change is on disk, and nobody has been told",
 			Kinds: []Kind{Hang, Delay, Crash}, Rows: []int{1, 18},
 		},
 		{
-			Point: VolumeAttach, About: "a driver attaches a persistent volume to a node", Where: []string{"volume"}, Kinds: []Kind{Error, Hang, Delay, Crash},
+			Point: VolumeAttach, Description: "a driver attaches a persistent volume to a node", Where: []string{"volume"}, Kinds: []Kind{Error, Hang, Delay, Crash},
 			Rows: []int{23}, Causes: []string{"STK-22"},
 		},
 		{
-			Point: VolumeDetach, About: "a driver detaches a persistent volume from a node", Where: []string{"volume"}, Kinds: []Kind{Error, Hang, Delay, Crash},
+			Point: VolumeDetach, Description: "a driver detaches a persistent volume from a node", Where: []string{"volume"}, Kinds: []Kind{Error, Hang, Delay, Crash},
 			Rows: []int{23}, Causes: []string{"HAZ-03"},
 		},
 		{
-			Point: VolumeDelete, About: "the files of a persistent volume are removed, whose claim is gone", Where: []string{"volume"}, Kinds: []Kind{Error, Hang, Delay, Crash},
+			Point: VolumeDelete, Description: "the files of a persistent volume are removed, whose claim is gone", Where: []string{"volume"}, Kinds: []Kind{Error, Hang, Delay, Crash},
 			Rows: []int{23},
 		},
 		{
-			Point: ProcessLimit, About: "a process may have no more open files (nofile=64) or memory (memory=300Mi) from now on; real processes alone",
+			Point: ProcessLimit, Description: "a process may have no more open files (nofile=64) or memory (memory=300Mi) from now on; real processes alone",
 			Kinds: []Kind{Value}, Values: []string{anyLimit}, Rows: []int{35},
 		},
 		{
-			Point: ClockSkew, About: "a process's clock is ahead of the cluster's, or behind it (1h, -90s), or runs faster from now on, or slower (5%, -5%)",
+			Point: ClockSkew, Description: "a process's clock is ahead of the cluster's, or behind it (1h, -90s), or runs faster from now on, or slower (5%, -5%)",
 			Kinds: []Kind{Value}, Values: []string{anyDuration, anyPercentage},
 			Rows: []int{15}, Causes: []string{"STK-29"},
 		},
@@ -219,5 +219,5 @@ const (
 	anyLimit      = "limit"
 )
 
-// anyDuration stands for every duration, negative ones too.
+// anyDuration stands for every duration, including negative ones.
 const anyDuration = "duration"

@@ -9,59 +9,59 @@ import (
 	"github.com/podfall/podfall/internal/clock"
 )
 
-// Config is what a Table works with.
+// Config configures a Table.
 type Config struct {
-	// Process is the process that asks, and Node the node that it belongs to, if it does.
+	// Process is the process of the table, and Node its node, if any.
 	Process, Node string
 	// Clock measures delays and durations.
 	Clock clock.Clock
-	// Crash kills the process; without it a crash is an error.
+	// Crash kills the process. If it is nil, a crash is an error.
 	Crash func()
-	// Hit is told each time a fault strikes, from the goroutine that it strikes; it may be
-	// nil.
-	Hit func(Fault, Point, About)
+	// OnTrigger is called each time a fault takes effect, on the goroutine that it affects. It may
+	// be nil.
+	OnTrigger func(Fault, Point, Attributes)
 }
 
-// Table is what is broken, as one process sees it. A nil Table is whole.
+// Table holds the faults of one process. A nil Table has none.
 type Table struct {
 	cfg Config
 
-	// faults is read wherever something may go wrong, which is everywhere.
+	// faults is read at every injection point, so it needs no lock.
 	faults atomic.Pointer[[]Fault]
 
 	mu sync.Mutex
-	// changed is closed when there are other faults.
+	// changed is closed when the faults change.
 	changed chan struct{}
 	records map[string]*record
 }
 
-// record is what the process remembers of a fault.
+// record is the state of one fault in this process.
 type record struct {
-	fault           Fault
-	matched, struck uint64
-	// seen counts the times of each thing, where chance needs it.
+	fault              Fault
+	matched, triggered uint64
+	// seen counts equal actions, if the fault depends on chance.
 	seen tally
 }
 
-// passed is what comes by, whenever.
-type passed struct {
+// occurrenceKey is an occurrence without its time.
+type occurrenceKey struct {
 	point Point
-	about About
+	attrs Attributes
 }
 
-// NewTable is a whole table.
+// NewTable returns a table without faults.
 func NewTable(cfg Config) *Table {
 	return &Table{cfg: cfg, changed: make(chan struct{}), records: map[string]*record{}}
 }
 
-// Set makes faults all that is broken. Who waits for a fault that is not among them goes
-// on; one that was there before goes on counting.
+// Set replaces all faults. Callers that wait for a removed fault continue. A fault that stays keeps
+// its counts.
 func (t *Table) Set(faults []Fault) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	records := make(map[string]*record, len(faults))
 	for _, f := range faults {
-		if old, ok := t.records[f.Name]; ok && old.fault.same(f) {
+		if old, ok := t.records[f.Name]; ok && old.fault.equal(f) {
 			records[f.Name] = old
 			continue
 		}
@@ -74,12 +74,12 @@ func (t *Table) Set(faults []Fault) {
 	t.changed = make(chan struct{})
 }
 
-// same reports whether g is f, and not another fault of its name.
-func (f Fault) same(g Fault) bool {
+// equal reports whether g is the same fault, and not another of its name.
+func (f Fault) equal(g Fault) bool {
 	return f.Name == g.Name && f.Spec == g.Spec && f.Since.Equal(g.Since) && f.Until.Equal(g.Until)
 }
 
-// Faults is all that is broken.
+// Faults returns all current faults.
 func (t *Table) Faults() []Fault {
 	if t == nil {
 		return nil
@@ -90,8 +90,8 @@ func (t *Table) Faults() []Fault {
 	return nil
 }
 
-// Struck is how often each fault has struck in this process, by its name.
-func (t *Table) Struck() map[string]uint64 {
+// TriggerCounts returns how often each fault took effect in this process, by name.
+func (t *Table) TriggerCounts() map[string]uint64 {
 	if t == nil {
 		return nil
 	}
@@ -99,128 +99,128 @@ func (t *Table) Struck() map[string]uint64 {
 	defer t.mu.Unlock()
 	counts := map[string]uint64{}
 	for name, r := range t.records {
-		counts[name] = r.struck
+		counts[name] = r.triggered
 	}
 	return counts
 }
 
-// Pass waits for as long as faults delay or hang what comes by, and returns the error
-// that one injects, an [*Injected], or that of ctx when it ends first.
-func (t *Table) Pass(ctx context.Context, point Point, about About) error {
-	for _, f := range t.strike(point, about, Error, Hang, Delay, Crash) {
-		if err := t.suffer(ctx, f); err != nil {
+// Inject waits while matching faults delay or hang the action. It returns an injected error, an
+// [*Injected], or the error of ctx if ctx ends first.
+func (t *Table) Inject(ctx context.Context, point Point, attrs Attributes) error {
+	for _, f := range t.trigger(point, attrs, Error, Hang, Delay, Crash) {
+		if err := t.applyEffect(ctx, f); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// First is the first fault of the kinds that strikes what comes by.
-func (t *Table) First(point Point, about About, kinds ...Kind) (Fault, bool) {
-	struck := t.strike(point, about, kinds...)
-	if len(struck) == 0 {
+// FindFault returns the first fault of the kinds that triggers.
+func (t *Table) FindFault(point Point, attrs Attributes, kinds ...Kind) (Fault, bool) {
+	triggered := t.trigger(point, attrs, kinds...)
+	if len(triggered) == 0 {
 		return Fault{}, false
 	}
-	return struck[0], true
+	return triggered[0], true
 }
 
-// Find is the effect of the first fault of the kinds that strikes what comes by.
-func (t *Table) Find(point Point, about About, kinds ...Kind) (Effect, bool) {
-	f, ok := t.First(point, about, kinds...)
+// FindEffect returns the effect of the first fault of the kinds that triggers.
+func (t *Table) FindEffect(point Point, attrs Attributes, kinds ...Kind) (Effect, bool) {
+	f, ok := t.FindFault(point, attrs, kinds...)
 	return f.Spec.Effect, ok
 }
 
-// strike is every fault of the kinds that strikes what comes by.
-func (t *Table) strike(point Point, about About, kinds ...Kind) []Fault {
+// trigger returns every fault of the kinds that triggers.
+func (t *Table) trigger(point Point, attrs Attributes, kinds ...Kind) []Fault {
 	if t == nil {
 		return nil
 	}
 	if faults := t.faults.Load(); faults == nil || len(*faults) == 0 {
 		return nil
 	}
-	about.Process = t.cfg.Process
-	if about.Node == "" {
-		about.Node = t.cfg.Node
+	attrs.Process = t.cfg.Process
+	if attrs.Node == "" {
+		attrs.Node = t.cfg.Node
 	}
-	struck := t.count(passage{point, about, t.cfg.Clock.Steady()}, kinds)
-	if t.cfg.Hit != nil {
-		for _, f := range struck {
-			t.cfg.Hit(f, point, about)
+	triggered := t.countAndSelect(occurrence{point, attrs, t.cfg.Clock.Steady()}, kinds)
+	if t.cfg.OnTrigger != nil {
+		for _, f := range triggered {
+			t.cfg.OnTrigger(f, point, attrs)
 		}
 	}
-	return struck
+	return triggered
 }
 
-func (t *Table) count(p passage, kinds []Kind) []Fault {
+func (t *Table) countAndSelect(p occurrence, kinds []Kind) []Fault {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var struck []Fault
+	var triggered []Fault
 	for _, f := range *t.faults.Load() {
-		if !slices.Contains(kinds, f.Spec.Effect.Kind) || !f.selects(p) {
+		if !slices.Contains(kinds, f.Spec.Effect.Kind) || !f.matches(p) {
 			continue
 		}
-		r, what := t.records[f.Name], passed{p.point, p.about}
-		if f.strikes(p, history{matched: r.matched, struck: r.struck, nth: r.seen.of(what)}) {
-			r.struck++
-			struck = append(struck, f)
+		r, key := t.records[f.Name], occurrenceKey{p.point, p.attrs}
+		if f.triggers(p, counts{matched: r.matched, triggered: r.triggered, nth: r.seen.get(key)}) {
+			r.triggered++
+			triggered = append(triggered, f)
 		}
 		r.matched++
 		if f.Spec.Probability > 0 {
-			r.seen.add(what)
+			r.seen.add(key)
 		}
 	}
-	return struck
+	return triggered
 }
 
-// mostSeen is how many things a tally tells apart for sure.
-const mostSeen = 4096
+// maxRecent is how many distinct actions a tally keeps at least.
+const maxRecent = 4096
 
-// tally counts how often things came by: those of which there were fewer than [mostSeen]
-// others since. What has not come for longer may be forgotten, and is counted from 0 again.
-type tally struct{ young, old map[passed]uint64 }
+// tally counts occurrences of equal actions. An action may be forgotten, and counted from 0 again,
+// once maxRecent other actions have occurred since.
+type tally struct{ recent, old map[occurrenceKey]uint64 }
 
-func (t *tally) of(what passed) uint64 {
-	if n, ok := t.young[what]; ok {
+func (t *tally) get(key occurrenceKey) uint64 {
+	if n, ok := t.recent[key]; ok {
 		return n
 	}
-	return t.old[what]
+	return t.old[key]
 }
 
-func (t *tally) add(what passed) {
-	n := t.of(what) + 1
-	if _, ok := t.young[what]; t.young == nil || !ok && len(t.young) == mostSeen {
-		t.young, t.old = map[passed]uint64{}, t.young
+func (t *tally) add(key occurrenceKey) {
+	n := t.get(key) + 1
+	if _, ok := t.recent[key]; t.recent == nil || !ok && len(t.recent) == maxRecent {
+		t.recent, t.old = map[occurrenceKey]uint64{}, t.recent
 	}
-	t.young[what] = n
+	t.recent[key] = n
 }
 
-// suffer is the effect of one fault.
-func (t *Table) suffer(ctx context.Context, f Fault) error {
+// applyEffect carries out the effect of one fault.
+func (t *Table) applyEffect(ctx context.Context, f Fault) error {
 	switch f.Spec.Effect.Kind {
 	case Delay:
 		wait, cancel := t.cfg.Clock.Timeout(ctx, f.Spec.Effect.Delay.Duration)
 		defer cancel()
-		t.outlast(wait, f)
+		t.waitUntilOver(wait, f)
 		return ctx.Err()
 	case Hang:
-		t.outlast(ctx, f)
+		t.waitUntilOver(ctx, f)
 		return ctx.Err()
 	case Crash:
 		if t.cfg.Crash != nil {
 			t.cfg.Crash()
-			<-ctx.Done() // nobody hears from a process that was killed
+			<-ctx.Done() // a killed process returns nothing
 			return ctx.Err()
 		}
-		return f.injected()
+		return f.injectedError()
 	case Error:
-		return f.injected()
-	case Drop, Duplicate, Expire, Lie, Value: // Find's
+		return f.injectedError()
+	case Drop, Duplicate, Expire, Lie, Value: // see FindEffect
 	}
 	return nil
 }
 
-// outlast waits until the fault is over or ctx ends.
-func (t *Table) outlast(ctx context.Context, f Fault) {
+// waitUntilOver waits until the fault is over or ctx ends.
+func (t *Table) waitUntilOver(ctx context.Context, f Fault) {
 	if !f.Until.IsZero() {
 		var cancel context.CancelFunc
 		ctx, cancel = t.cfg.Clock.Timeout(ctx, f.Until.Sub(t.cfg.Clock.Steady()))
@@ -230,7 +230,7 @@ func (t *Table) outlast(ctx context.Context, f Fault) {
 		t.mu.Lock()
 		changed, r := t.changed, t.records[f.Name]
 		t.mu.Unlock()
-		if r == nil || !r.fault.same(f) {
+		if r == nil || !r.fault.equal(f) {
 			return
 		}
 		select {

@@ -15,9 +15,9 @@ var (
 	errLimit = errors.New("want nofile= and a number of files from 1, or memory= and an amount from 1Mi, such as 300Mi")
 )
 
-// Skew reads a value of [ClockSkew]: how far a clock is ahead, and how many times as fast as
-// the cluster's it runs, from 0.5 to 2; 1 for one that is only ahead.
-func Skew(value string) (ahead time.Duration, rate float64, err error) {
+// ParseSkew parses a value of [ClockSkew]: how far a clock is ahead, and how many times as fast as
+// the cluster's it runs, from 0.5 to 2. The rate is 1 for a clock that is only ahead.
+func ParseSkew(value string) (ahead time.Duration, rate float64, err error) {
 	percent, isPercent := strings.CutSuffix(value, "%")
 	if !isPercent {
 		if ahead, err = time.ParseDuration(value); err != nil {
@@ -33,26 +33,26 @@ func Skew(value string) (ahead time.Duration, rate float64, err error) {
 	return 0, 1 + more/100, nil
 }
 
-// Limit is a value of [ProcessLimit]: what a process may have of one thing.
+// Limit is a value of [ProcessLimit]: the maximum of one resource.
 type Limit struct {
-	// Memory says that it is about bytes of memory, and otherwise about open files.
+	// Memory is set for a limit in bytes of memory. Otherwise the limit is a number of open files.
 	Memory bool
-	// Most is how much, at least 1.
-	Most uint64
+	// Max is at least 1.
+	Max uint64
 }
 
-// ParseLimit reads a limit.
+// ParseLimit parses a value of [ProcessLimit].
 func ParseLimit(value string) (Limit, error) {
 	name, text, _ := strings.Cut(value, "=")
 	switch name {
 	case "nofile":
 		if most, err := strconv.ParseUint(text, 10, 32); err == nil && most > 0 {
-			return Limit{Most: most}, nil
+			return Limit{Max: most}, nil
 		}
 	case "memory":
 		amount, err := resource.ParseQuantity(text)
 		if err == nil && amount.Value() >= 1<<20 && amount.Value() < math.MaxInt64 {
-			return Limit{Memory: true, Most: uint64(amount.Value())}, nil
+			return Limit{Memory: true, Max: uint64(amount.Value())}, nil
 		}
 	}
 	return Limit{}, errLimit

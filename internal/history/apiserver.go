@@ -2,58 +2,58 @@ package history
 
 import "time"
 
-// Requests. The apiserver records those that may change something: a call without a return is one whose outcome nobody knows.
+// Requests. The apiserver records those that may change something. A call without a return has an unknown outcome.
 type (
-	// OpCall is a request as it came; the event's cause is the operation's id.
+	// OpCall is a request as it arrived. The event's cause is the operation's id.
 	OpCall struct {
-		// Who is the identity that asks, and Boot its incarnation.
-		Who  string `json:"who"`
-		Boot string `json:"from,omitempty"`
-		Verb string `json:"verb"`
+		// Identity is the requester, and Boot its incarnation.
+		Identity string `json:"who"`
+		Boot     string `json:"from,omitempty"`
+		Verb     string `json:"verb"`
 		// Resource is the group resource: deployments.apps.
 		Resource string `json:"resource"`
 		// Key is namespace/name, or name.
 		Key         string `json:"key"`
 		Subresource string `json:"subresource,omitempty"`
-		// PreUID and PreRevision are a delete's preconditions.
+		// PreUID and PreRevision are the preconditions of a delete.
 		PreUID      string `json:"pre.uid,omitempty"`
 		PreRevision string `json:"pre.rv,omitempty"`
-		// Grace is the grace period in seconds that a delete, of one or of many, or an eviction asks for.
+		// Grace is the grace period in seconds that a delete, a deletecollection or an eviction
+		// asks for.
 		Grace *int64 `json:"grace,omitempty"`
 		// Body is a digest of the body.
 		Body string `json:"body,omitempty"`
-		// DryRun means that nothing is to be changed.
+		// DryRun requests change nothing.
 		DryRun bool `json:"dry,omitempty"`
-		// Left is the time until the request's deadline on the wall, in milliseconds; nil for
-		// a request without one.
-		Left *int64 `json:"left,omitempty"`
+		// TimeLeft is the wall time until the request's deadline, in milliseconds; nil without a
+		// deadline.
+		TimeLeft *int64 `json:"left,omitempty"`
 	}
 
-	// OpReturn is how a request was answered.
+	// OpReturn is the answer to a request.
 	OpReturn struct {
 		// Code is the HTTP status code.
 		Code int32 `json:"code"`
-		// Revision is the resource version of the object that was returned; 0 for none.
+		// Revision is the resource version of the returned object; 0 without one.
 		Revision int64 `json:"rv,omitempty"`
-		// Object is a digest of that object.
+		// Object is a digest of the returned object.
 		Object string `json:"obj,omitempty"`
-		// MeantUID and MeantRevision are the uid and the resourceVersion of the object that an
-		// update carried; empty when it did not say.
-		MeantUID      string `json:"meant.uid,omitempty"`
-		MeantRevision string `json:"meant.rv,omitempty"`
-		// MeantName is the name of the object that a create carried; empty for one that is to
-		// be made up.
-		MeantName string `json:"meant.name,omitempty"`
-		// Warnings is how many came with the answer.
+		// BodyUID and BodyRevision are the uid and resourceVersion in the body of an update; empty
+		// if the body has none.
+		BodyUID      string `json:"meant.uid,omitempty"`
+		BodyRevision string `json:"meant.rv,omitempty"`
+		// BodyName is the name in the body of a create; empty if the apiserver generates the name.
+		BodyName string `json:"meant.name,omitempty"`
+		// Warnings counts the warnings in the answer.
 		Warnings int `json:"warnings,omitempty"`
 	}
 )
 
 // Webhooks.
 type (
-	// Consulted is an admission webhook that was asked about an object, and its answer; the
-	// event's cause is the operation.
-	Consulted struct {
+	// WebhookCall is a call of an admission webhook about an object, with its answer. The event's
+	// cause is the operation.
+	WebhookCall struct {
 		// Hook is configuration/webhook.
 		Hook string `json:"hook"`
 		// Resource is the group resource: deployments.apps.
@@ -61,11 +61,11 @@ type (
 		// Key is namespace/name, or name.
 		Key    string     `json:"key"`
 		Answer HookAnswer `json:"answer"`
-		// Ignore says that the webhook's failurePolicy lets a failure be passed over.
+		// Ignore is set if the webhook's failurePolicy ignores failures.
 		Ignore bool `json:"ignore,omitempty"`
 	}
 
-	// HookAnswer is what became of a question.
+	// HookAnswer is the outcome of a webhook call.
 	HookAnswer string
 )
 
@@ -73,13 +73,14 @@ type (
 const (
 	HookAllowed HookAnswer = "allowed"
 	HookDenied  HookAnswer = "denied"
-	// HookFailed is a webhook that was not reached, or has not answered as it should.
+	// HookFailed means that the webhook was not reached or gave an invalid answer.
 	HookFailed HookAnswer = "failed"
 )
 
 // The store.
 type (
-	// Commit is a change of an object, written in the transaction that made it; the event's cause is its operation.
+	// Commit is a change of an object, written in the transaction that made it. The event's cause
+	// is the operation.
 	Commit struct {
 		Revision int64 `json:"rv"`
 		// Resource is the group resource.
@@ -89,154 +90,156 @@ type (
 		UID string `json:"uid"`
 		// Op is ADDED, MODIFIED or DELETED.
 		Op string `json:"op"`
-		// Previous is the revision that was replaced; 0 for none.
+		// Previous is the revision that was replaced; 0 for a creation.
 		Previous int64 `json:"prev_rv,omitempty"`
-		// Object is a digest of the object as it is stored; none for a deletion.
+		// Object is a digest of the stored object; empty for a deletion.
 		Object string `json:"obj,omitempty"`
 		// Deadline is the deletionTimestamp.
 		Deadline *time.Time `json:"delTs,omitempty"`
 		// Grace is the deletionGracePeriodSeconds.
 		Grace *int64 `json:"delGrace,omitempty"`
-		// Node and Phase are a pod's.
+		// Node and Phase are set for pods.
 		Node  string `json:"node,omitempty"`
 		Phase string `json:"phase,omitempty"`
 		Content
 	}
 
-	// Content is what else a commit tells of its object.
+	// Content holds the fields of the committed object that checkers use.
 	Content struct {
 		Finalizers []string `json:"finalizers,omitempty"`
-		// Created is the creationTimestamp, in seconds of Unix time; 0 for none.
+		// Created is the creationTimestamp in seconds of Unix time; 0 without one.
 		Created    int64             `json:"created,omitempty"`
 		Generation int64             `json:"gen,omitempty"`
 		Labels     map[string]string `json:"labels,omitempty"`
-		// Owner is the uid of the controller that owns it.
+		// Owner is the uid of the controlling owner.
 		Owner string `json:"owner,omitempty"`
-		// OwnGrace is a pod's terminationGracePeriodSeconds.
-		OwnGrace *int64 `json:"ownGrace,omitempty"`
-		// Ready is a pod's or a node's condition.
+		// SpecGrace is a pod's terminationGracePeriodSeconds.
+		SpecGrace *int64 `json:"ownGrace,omitempty"`
+		// Ready is the Ready condition of a pod or a node.
 		Ready bool `json:"ready,omitempty"`
 		PodSpec
-		Wanted
-		// Evicting are a node's NoExecute taints: key=value.
-		Evicting []string `json:"evicting,omitempty"`
-		Holding
-		Disks
+		Workload
+		// NoExecuteTaints are a node's NoExecute taints: key=value.
+		NoExecuteTaints []string `json:"evicting,omitempty"`
+		Blocking
+		Attachments
 	}
 
-	// PodSpec is what a commit tells of a pod's spec.
+	// PodSpec holds fields of a committed pod's spec.
 	PodSpec struct {
-		// Tolerates are a pod's tolerations of NoExecute taints: key=value:seconds, an empty
-		// key for all, no value for any, and no seconds for ever.
-		Tolerates []string `json:"tolerates,omitempty"`
-		// Sidecars are a pod's restartable init containers, as they are defined, and Regular the
-		// containers that they are to outlive: none of a pod without sidecars.
+		// Tolerations are a pod's tolerations of NoExecute taints: key=value:seconds. An empty key
+		// tolerates all taints, no value any value, and no seconds means for ever.
+		Tolerations []string `json:"tolerates,omitempty"`
+		// Sidecars are a pod's restartable init containers in the order of the spec. Regular are
+		// the containers that the sidecars must outlive. Both are empty for pods without sidecars.
 		Sidecars []string `json:"sidecars,omitempty"`
 		Regular  []string `json:"regular,omitempty"`
 	}
 
-	// Wanted is what a commit tells of those that have pods made.
-	Wanted struct {
-		// Replicas is how many pods a ReplicaSet or a StatefulSet is to have, and InOrder a
-		// StatefulSet that makes one after the other.
+	// Workload holds fields of committed objects whose controllers create pods.
+	Workload struct {
+		// Replicas is the desired number of pods of a ReplicaSet or StatefulSet. InOrder is set for
+		// a StatefulSet that creates pods one after the other.
 		Replicas *int32 `json:"replicas,omitempty"`
 		InOrder  bool   `json:"inOrder,omitempty"`
-		// Counted is how many pods a Job has counted: as succeeded, as failed, or soon.
+		// Counted is how many finished pods a Job has counted as succeeded, failed or uncounted
+		// terminated.
 		Counted *int32 `json:"counted,omitempty"`
 	}
 
-	// Holding is what an object keeps from going.
-	Holding struct {
-		// Blocks are the uids of the owners whose foreground deletion waits for it, in the order
-		// of its references to them.
+	// Blocking holds what a committed object keeps from being deleted or evicted.
+	Blocking struct {
+		// Blocks are the uids of owners whose foreground deletion waits for the object, in the
+		// order of its ownerReferences.
 		Blocks []string `json:"blocks,omitempty"`
-		// Budget is a PodDisruptionBudget's; nil for anything else.
+		// Budget is set for a PodDisruptionBudget.
 		Budget *Budget `json:"budget,omitempty"`
 	}
 
-	// Budget is which pods may be evicted, and how many of them.
+	// Budget is which pods a PodDisruptionBudget selects, and how many of them may be evicted.
 	Budget struct {
-		// Selector is by labels; empty for one that finds no pod, or every pod if All is set.
+		// Selector is the label selector. An empty selector matches no pod, or every pod if All is set.
 		Selector string `json:"selector,omitempty"`
-		// All is true for an empty selector: the budget covers every pod of its namespace.
+		// All is set for an empty selector: the budget covers every pod of its namespace.
 		All bool `json:"all,omitempty"`
-		// AlwaysAllow has the unhealthyPodEvictionPolicy be that, and not IfHealthyBudget.
+		// AlwaysAllow is set if unhealthyPodEvictionPolicy is AlwaysAllow, not IfHealthyBudget.
 		AlwaysAllow bool `json:"alwaysAllow,omitempty"`
-		// Observed is the generation that Allowed, Healthy and Desired were counted for:
-		// disruptionsAllowed, currentHealthy and desiredHealthy.
+		// Observed is the observedGeneration. Allowed, Healthy and Desired are disruptionsAllowed,
+		// currentHealthy and desiredHealthy, computed for that generation.
 		Observed int64 `json:"observed,omitempty"`
 		Allowed  int32 `json:"allowed,omitempty"`
 		Healthy  int32 `json:"healthy,omitempty"`
 		Desired  int32 `json:"desired,omitempty"`
 	}
 
-	// Disks is what a commit tells of volumes that have to be attached.
-	Disks struct {
-		// Device is what nodes call a PersistentVolume that has to be attached, and Shared one
-		// that may be on several nodes at once.
+	// Attachments holds fields of committed objects that concern attachable volumes.
+	Attachments struct {
+		// Device is the name that nodes use for an attachable PersistentVolume. Shared is set if
+		// the volume may be on several nodes at once.
 		Device string `json:"device,omitempty"`
 		Shared bool   `json:"shared,omitempty"`
-		// Volume and Host are the PersistentVolume and the node of a VolumeAttachment, and
-		// Attached what its driver says.
+		// Volume and Host are the PersistentVolume and the node of a VolumeAttachment. Attached is
+		// the driver's report.
 		Volume   string `json:"volume,omitempty"`
 		Host     string `json:"host,omitempty"`
 		Attached bool   `json:"attached,omitempty"`
-		// InUse are the devices that a node says it uses, and OutOfService its taint.
+		// InUse are the devices that a node reports as in use. OutOfService is set if the node has
+		// that taint.
 		InUse        []string `json:"inUse,omitempty"`
 		OutOfService bool     `json:"outOfService,omitempty"`
 	}
 
 	// Fsync is a transaction that has reached the disk.
 	Fsync struct {
-		// Revision is the last in it.
+		// Revision is the last revision of the transaction.
 		Revision int64 `json:"rv"`
-		// Oldest is the oldest revision whose state can be read after it; 0 in histories that
-		// do not tell.
+		// Oldest is the oldest revision that can be read afterwards; 0 in histories that do not
+		// record it.
 		Oldest int64 `json:"oldest,omitempty"`
 	}
 
-	// Compact is history that can no longer be read.
+	// Compact is a compaction of the store's history.
 	Compact struct {
-		// Revision is the oldest whose state can be read.
+		// Revision is the oldest revision that can still be read.
 		Revision int64 `json:"rv"`
 	}
 
-	// StoreError is a commit that the disk did not take.
+	// StoreError is a commit that the disk refused.
 	StoreError struct {
-		// Kind is the disk's words.
+		// Kind is the disk's error text.
 		Kind string `json:"kind"`
 	}
 
-	// StoreOpen is the beginning of a store's life in one process, after every record's checksum was found right.
+	// StoreOpen is a process opening the store, after it has verified every record's checksum.
 	StoreOpen struct {
-		Revision int64 `json:"rv"`
-		Objects  int   `json:"n"`
-		Sound    bool  `json:"crc_ok"`
+		Revision    int64 `json:"rv"`
+		Objects     int   `json:"n"`
+		ChecksumsOK bool  `json:"crc_ok"`
 	}
 )
 
 // Watches.
 type (
-	// WatchOpen is a watch that begins, or one that joins a group of equal ones.
+	// WatchOpen is a watch that begins or joins a watch group.
 	WatchOpen struct {
-		// Watch names the group.
+		// Watch names the watch group.
 		Watch    string `json:"w"`
 		Resource string `json:"resource"`
 		Selector string `json:"sel,omitempty"`
-		// Revision is where it resumes.
+		// Revision is where the watch resumes.
 		Revision int64 `json:"rv"`
-		// Scope is what it selects; nil in histories that do not tell.
+		// Scope is what the watch selects; nil in histories that do not record it.
 		Scope *Scope `json:"scope,omitempty"`
 	}
 
-	// Scope is a namespace, empty for all, and selectors in it.
+	// Scope is a namespace, empty for all, with label and field selectors.
 	Scope struct {
 		Namespace string `json:"namespace,omitempty"`
 		Labels    string `json:"labels,omitempty"`
 		Fields    string `json:"fields,omitempty"`
 	}
 
-	// WatchEvent is an event that all watches of a group were sent.
+	// WatchEvent is an event sent to all watches of a group.
 	WatchEvent struct {
 		Watch    string `json:"w"`
 		Type     string `json:"type"`
@@ -246,8 +249,8 @@ type (
 		Object string `json:"obj,omitempty"`
 	}
 
-	// WatchEnd is a watch that ends, or that could not be sent something: whoever reads it notices
-	// the gap, and opens it anew.
+	// WatchEnd is a watch that ends, or a message that could not be sent. The reader notices the
+	// gap and reopens the watch.
 	WatchEnd struct {
 		Watch string `json:"w"`
 		// Code is the HTTP status code of the reason; 0 for none.
@@ -262,7 +265,7 @@ func (OpCall) Name() Name { return NameOpCall }
 func (OpReturn) Name() Name { return NameOpReturn }
 
 // Name implements Fact.
-func (Consulted) Name() Name { return NameConsulted }
+func (WebhookCall) Name() Name { return NameWebhookCall }
 
 // Name implements Fact.
 func (Commit) Name() Name { return NameCommit }

@@ -2,7 +2,7 @@ package history
 
 import "encoding/json"
 
-// decode reads the fact of an event of this name.
+// decode decodes the fact of an event by its name. Unknown names become an Other.
 func decode(name Name, data []byte) (Fact, error) {
 	read := decoders()[name]
 	if read == nil {
@@ -11,64 +11,63 @@ func decode(name Name, data []byte) (Fact, error) {
 	return read(data)
 }
 
-// decoders read each kind of fact.
+// decoders maps each event name to its decoder.
 func decoders() map[Name]func([]byte) (Fact, error) {
 	return map[Name]func([]byte) (Fact, error){
-		NameOpCall:         as[OpCall],
-		NameOpReturn:       as[OpReturn],
-		NameConsulted:      as[Consulted],
-		NameCommit:         as[Commit],
-		NameFsync:          as[Fsync],
-		NameCompact:        as[Compact],
-		NameStoreError:     as[StoreError],
-		NameStoreOpen:      as[StoreOpen],
-		NameWatchOpen:      as[WatchOpen],
-		NameWatchEvent:     as[WatchEvent],
-		NameWatchEnd:       as[WatchEnd],
-		NameKubeletBoot:    as[KubeletBoot],
-		NameKubeletStop:    as[KubeletStop],
-		NameKubeletSee:     as[KubeletSee],
-		NameKubeletTerm:    as[KubeletTerm],
-		NameKubeletStuck:   as[KubeletStuck],
-		NameKubeletStatus:  as[KubeletStatus],
-		NameKubeletFinal:   as[KubeletFinal],
-		NameKubeletForget:  as[KubeletForget],
-		NameCreate:         as[Create],
-		NameStart:          as[Start],
-		NameTakeUp:         as[TakeUp],
-		NameProcess:        as[Process],
-		NamePostStartBegin: as[PostStartBegin],
-		NamePostStartEnd:   as[PostStartEnd],
-		NamePreStopBegin:   as[PreStopBegin],
-		NamePreStopEnd:     as[PreStopEnd],
-		NameSignaling:      as[Signaling],
-		NameSignal:         as[Signal],
-		NameExit:           as[Exit],
-		NameRemove:         as[Remove],
-		NameSandboxStop:    as[SandboxStop],
-		NameSandboxRemove:  as[SandboxRemove],
-		NameMount:          as[Mount],
-		NameUnmount:        as[Unmount],
-		NameDecide:         as[Decide],
-		NameLease:          as[Lease],
-		NameReady:          as[Ready],
-		NameFaultBegin:     as[FaultBegin],
-		NameFaultEnd:       as[FaultEnd],
-		NameFaultHit:       as[FaultHit],
-		NameFaultWatch:     as[FaultWatch],
-		NameWindow:         as[Window],
-		NameBlocker:        as[Blocker],
-		NameLost:           as[Lost],
-		NameStall:          as[Stall],
-		NameLookup:         as[Lookup],
-		NameRefused:        as[Refused],
-		NameTook:           as[Took],
-		NameCopied:         as[Copied],
+		NameOpCall:         decodeAs[OpCall],
+		NameOpReturn:       decodeAs[OpReturn],
+		NameWebhookCall:    decodeAs[WebhookCall],
+		NameCommit:         decodeAs[Commit],
+		NameFsync:          decodeAs[Fsync],
+		NameCompact:        decodeAs[Compact],
+		NameStoreError:     decodeAs[StoreError],
+		NameStoreOpen:      decodeAs[StoreOpen],
+		NameWatchOpen:      decodeAs[WatchOpen],
+		NameWatchEvent:     decodeAs[WatchEvent],
+		NameWatchEnd:       decodeAs[WatchEnd],
+		NameKubeletBoot:    decodeAs[KubeletBoot],
+		NameKubeletStop:    decodeAs[KubeletStop],
+		NameKubeletSee:     decodeAs[KubeletSee],
+		NameKubeletTerm:    decodeAs[KubeletTerm],
+		NameKubeletStuck:   decodeAs[KubeletStuck],
+		NameKubeletStatus:  decodeAs[KubeletStatus],
+		NameKubeletFinal:   decodeAs[KubeletFinal],
+		NameKubeletForget:  decodeAs[KubeletForget],
+		NameCreate:         decodeAs[Create],
+		NameStart:          decodeAs[Start],
+		NameRecover:        decodeAs[Recover],
+		NameProcess:        decodeAs[Process],
+		NamePostStartBegin: decodeAs[PostStartBegin],
+		NamePostStartEnd:   decodeAs[PostStartEnd],
+		NamePreStopBegin:   decodeAs[PreStopBegin],
+		NamePreStopEnd:     decodeAs[PreStopEnd],
+		NameSignaling:      decodeAs[Signaling],
+		NameSignal:         decodeAs[Signal],
+		NameExit:           decodeAs[Exit],
+		NameRemove:         decodeAs[Remove],
+		NameSandboxStop:    decodeAs[SandboxStop],
+		NameSandboxRemove:  decodeAs[SandboxRemove],
+		NameMount:          decodeAs[Mount],
+		NameUnmount:        decodeAs[Unmount],
+		NameDecide:         decodeAs[Decide],
+		NameLease:          decodeAs[Lease],
+		NameReady:          decodeAs[Ready],
+		NameFaultBegin:     decodeAs[FaultBegin],
+		NameFaultEnd:       decodeAs[FaultEnd],
+		NameFaultTrigger:   decodeAs[FaultTrigger],
+		NameFaultWatch:     decodeAs[FaultWatch],
+		NameWindow:         decodeAs[Window],
+		NameBlocker:        decodeAs[Blocker],
+		NameLostEvents:     decodeAs[LostEvents],
+		NameStall:          decodeAs[Stall],
+		NameOpRead:         decodeAs[OpRead],
+		NameOpRefused:      decodeAs[OpRefused],
+		NameWatchDelivery:  decodeAs[WatchDelivery],
+		NameRelist:         decodeAs[Relist],
 	}
 }
 
-// as reads one kind.
-func as[T Fact](data []byte) (Fact, error) {
+func decodeAs[T Fact](data []byte) (Fact, error) {
 	var fact T
 	err := json.Unmarshal(data, &fact)
 	return fact, err

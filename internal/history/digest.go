@@ -5,8 +5,8 @@ import (
 	"strconv"
 )
 
-// Digest is a short mark of bytes: equal bytes have equal ones. It is a checksum, and
-// no protection against whoever wants two to be equal.
+// Digest returns a short checksum: equal bytes have equal digests. It does not protect against
+// deliberate collisions.
 func Digest(data []byte) string {
 	return strconv.FormatUint(uint64(crc32.Checksum(data, crc32.MakeTable(crc32.Castagnoli))), 36)
 }

@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// Name is what an event is called.
+// Name is the name of a kind of event.
 type Name string
 
 // The events.
 const (
 	NameOpCall         Name = "op.call"
 	NameOpReturn       Name = "op.ret"
-	NameConsulted      Name = "op.hook"
+	NameWebhookCall    Name = "op.hook"
 	NameCommit         Name = "commit"
 	NameFsync          Name = "fsync"
 	NameCompact        Name = "compact"
@@ -31,7 +31,7 @@ const (
 	NameKubeletForget  Name = "k.forget"
 	NameCreate         Name = "rt.create"
 	NameStart          Name = "rt.start"
-	NameTakeUp         Name = "rt.takeup"
+	NameRecover        Name = "rt.takeup"
 	NameProcess        Name = "rt.pid"
 	NamePostStartBegin Name = "rt.poststart.begin"
 	NamePostStartEnd   Name = "rt.poststart.end"
@@ -50,21 +50,20 @@ const (
 	NameReady          Name = "n.ready"
 	NameFaultBegin     Name = "f.begin"
 	NameFaultEnd       Name = "f.end"
-	NameFaultHit       Name = "f.hit"
+	NameFaultTrigger   Name = "f.hit"
 	NameFaultWatch     Name = "f.watch"
 	NameWindow         Name = "ui.window"
 	NameBlocker        Name = "ui.blocker"
-	NameLost           Name = "h.lost"
+	NameLostEvents     Name = "h.lost"
 	NameStall          Name = "p.stall"
 )
 
 // Controllers and nodes.
 type (
-	// Decide is something that a controller has decided to do; the event's cause is the
-	// operation that does it.
+	// Decide is a decision of a controller. The event's cause is the operation that carries it out.
 	Decide struct {
 		Controller string `json:"ctl"`
-		// ReadRevision is the resource version of the object that it decided on.
+		// ReadRevision is the resource version of the object that the controller decided on.
 		ReadRevision string `json:"read_rv,omitempty"`
 		// Action is the verb.
 		Action   string `json:"action"`
@@ -72,12 +71,12 @@ type (
 		Key      string `json:"key"`
 	}
 
-	// Lease is a node's lease that was renewed.
+	// Lease is a renewal of a node's lease.
 	Lease struct {
 		Node string `json:"node"`
 	}
 
-	// Ready is a change of a node's Ready condition, as its writer wanted it.
+	// Ready is a change of a node's Ready condition, as the writer requested it.
 	Ready struct {
 		Node string `json:"node"`
 		// Value is True, False or Unknown.
@@ -85,47 +84,48 @@ type (
 	}
 )
 
-// What users were told.
+// What users were shown.
 type (
-	// Window is a time during which two incarnations of one identity were alive.
+	// Window is a split-brain window: two incarnations of one namespace and name had running
+	// containers.
 	Window struct {
 		// Identity is namespace/name.
 		Identity string `json:"identity"`
-		// UIDs are the incarnations.
+		// UIDs are the uids of the incarnations.
 		UIDs  []string  `json:"uids"`
 		Begin time.Time `json:"begin"`
-		// End is nil while it is open.
+		// End is nil while the window is open.
 		End *time.Time `json:"end,omitempty"`
 	}
 
-	// Blocker is what a pod was said to wait for.
+	// Blocker is the reason that a user was given for a pod's delay.
 	Blocker struct {
 		UID string `json:"uid"`
-		// Reason is a machine name of package why.
+		// Reason is one of the reasons of package why.
 		Reason string `json:"reason"`
 	}
 )
 
 // The history itself.
 type (
-	// Lost says that events could not be written, and are not counted in the sequence.
-	Lost struct {
+	// LostEvents records events that could not be written. They have no sequence numbers.
+	LostEvents struct {
 		Count uint64 `json:"count"`
-		// Err is why the last was not.
+		// Err is the error of the last failed write.
 		Err string `json:"err"`
 	}
 )
 
-// Other is an event of a name that this release does not know.
+// Other is an event with a name that this release does not know.
 type Other struct {
-	Called Name
-	Fact   json.RawMessage
+	EventName Name
+	Fact      json.RawMessage
 }
 
 // Name implements Fact.
-func (o Other) Name() Name { return o.Called }
+func (o Other) Name() Name { return o.EventName }
 
-// MarshalJSON is what was read.
+// MarshalJSON returns the fact as it was read.
 func (o Other) MarshalJSON() ([]byte, error) {
 	if len(o.Fact) == 0 {
 		return []byte("null"), nil
@@ -149,4 +149,4 @@ func (Window) Name() Name { return NameWindow }
 func (Blocker) Name() Name { return NameBlocker }
 
 // Name implements Fact.
-func (Lost) Name() Name { return NameLost }
+func (LostEvents) Name() Name { return NameLostEvents }

@@ -1,31 +1,30 @@
-// Package history is what a cluster's processes write down of what they do, so that
-// people and checkers can see afterwards what happened, across processes and in order.
+// Package history records what the processes of a cluster do, so that people and checkers can later
+// see what happened, across processes and in order.
 //
-//	facts.go      what events are called, and those of controllers, of users and of the
-//	              history itself: a type for each
-//	apiserver.go  those of requests, of the store and of watches
-//	reads.go      those of reads and of copies
-//	node.go       those of kubelets and runtimes
-//	trouble.go    those of what is broken on purpose
-//	stall.go      that of a process that stood still, and who notices
-//	decode.go     which type each name has
-//	recorder.go   a process writes its events, one JSON object a line
-//	writer.go     writes what several processes have noted elsewhere, as a simulated life
-//	reader.go     reads what processes have written, and puts it in one order
-//	page.go       reads what one process has written, a piece at a time
+//	facts.go      event names, and the facts of controllers, users and the history itself
+//	apiserver.go  facts of requests, the store and watches
+//	reads.go      facts of reads and of client-side copies
+//	node.go       facts of kubelets and runtimes
+//	trouble.go    facts of injected faults
+//	stall.go      facts of processes that stood still, and their detection
+//	decode.go     maps each event name to its type
+//	recorder.go   writes the events of a process, one JSON object a line
+//	writer.go     writes events that were collected elsewhere, for example in a simulated run
+//	reader.go     reads the files of all processes and merges them into one order
+//	page.go       reads the files of one process page by page
 //
 // # Order
 //
-// Every event carries the machine's monotonic clock before and after the action, which
-// is the same for all processes of a machine, and a number that its process counts
-// without gaps, so that a line that is missing is noticed.
+// Every event carries the machine's monotonic clock before and after the action. All processes of a
+// machine share that clock. Each process also numbers its events without gaps, so that readers
+// notice missing lines.
 //
-// # What is on disk when
+// # Durability
 //
-// An event is written to the file, without an fsync, before Record returns: the end of
-// the process loses none, a power cut may lose the last ones. A write that the end of
-// the process has cut short leaves half a line, which readers leave out and count. The
-// store's own log is the ground truth of commits; see the apiserver's store.Export.
+// An event is written to the file, without an fsync, before the recording call returns. A process
+// that ends loses no event; a power cut may lose the last ones. A write cut short by the end of the
+// process leaves half a line, which readers skip and count. The store's own log is the ground truth
+// of commits; see the apiserver's store.Export.
 package history
 
 import (
@@ -37,30 +36,30 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// Event is something that a process did or saw (docs/dev/guarantees.md).
+// Event is one action or observation of a process (docs/dev/guarantees.md).
 type Event struct {
-	// Sequence numbers the events of one boot of one process without gaps, from 1.
+	// Sequence numbers the events of one boot of one process from 1, without gaps.
 	Sequence uint64
-	// Process is the process's name: apiserver, kubelet/node-1.
+	// Process is the name of the process: apiserver, kubelet/node-1.
 	Process string
 	Boot    proto.Boot
-	// Began and Ended are the machine's monotonic clock in nanoseconds before and after
-	// the action; see clock.Monotonic.
+	// Began and Ended are the machine's monotonic clock in nanoseconds before and after the action;
+	// see clock.Monotonic.
 	Began, Ended int64
 	// Wall is the cluster's time at the end of the action.
 	Wall time.Time
-	// Cause is the operation that the event is part of; empty when none is known.
+	// Cause is the id of the operation that the event belongs to; empty if unknown.
 	Cause string
 	Fact  Fact
 }
 
-// Fact is what an event says has happened: one of the types in this package.
+// Fact is the content of an event: one of the types in this package.
 type Fact interface {
-	// Name is the event's, as docs/dev/guarantees.md calls it.
+	// Name returns the event's name, as in docs/dev/guarantees.md.
 	Name() Name
 }
 
-// line is an Event as it is in a file.
+// line is the JSON form of an Event.
 type line struct {
 	Sequence uint64          `json:"seq"`
 	Process  string          `json:"proc"`
@@ -73,21 +72,21 @@ type line struct {
 	Fact     json.RawMessage `json:"fact,omitempty"`
 }
 
-// MarshalJSON is the event as one line of a file says it.
-func (e Event) MarshalJSON() ([]byte, error) { return e.append(nil) }
+// MarshalJSON returns the event as one line of a history file.
+func (e Event) MarshalJSON() ([]byte, error) { return e.appendJSON(nil) }
 
-// append adds the event's JSON to data. It is written by hand, because it is written for
-// every change of every object.
-func (e Event) append(data []byte) ([]byte, error) {
+// appendJSON appends the event's JSON to data. It is written by hand because it runs for every
+// change of every object.
+func (e Event) appendJSON(data []byte) ([]byte, error) {
 	fact, err := json.Marshal(e.Fact)
 	if err != nil {
 		return nil, fmt.Errorf("encode %s: %w", e.Fact.Name(), err)
 	}
 	data = append(data, `{"seq":`...)
 	data = strconv.AppendUint(data, e.Sequence, 10)
-	data = appendText(data, `,"proc":`, e.Process)
+	data = appendField(data, `,"proc":`, e.Process)
 	if e.Boot != "" {
-		data = appendText(data, `,"boot":`, string(e.Boot))
+		data = appendField(data, `,"boot":`, string(e.Boot))
 	}
 	data = append(data, `,"t0":`...)
 	data = strconv.AppendInt(data, e.Began, 10)
@@ -95,9 +94,9 @@ func (e Event) append(data []byte) ([]byte, error) {
 	data = strconv.AppendInt(data, e.Ended, 10)
 	data = append(data, `,"wall":"`...)
 	data = e.Wall.UTC().AppendFormat(data, time.RFC3339Nano)
-	data = appendText(data, `","event":`, string(e.Fact.Name()))
+	data = appendField(data, `","event":`, string(e.Fact.Name()))
 	if e.Cause != "" {
-		data = appendText(data, `,"cause":`, e.Cause)
+		data = appendField(data, `,"cause":`, e.Cause)
 	}
 	if string(fact) != "null" {
 		data = append(append(data, `,"fact":`...), fact...)
@@ -105,12 +104,12 @@ func (e Event) append(data []byte) ([]byte, error) {
 	return append(data, '}'), nil
 }
 
-// appendText adds a field, whose text may hold anything.
-func appendText(data []byte, field, text string) []byte {
+// appendField appends a JSON field with an arbitrary text.
+func appendField(data []byte, field, text string) []byte {
 	data = append(data, field...)
 	for i := range len(text) {
 		if c := text[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
-			quoted, _ := json.Marshal(text) // a string has a form in JSON
+			quoted, _ := json.Marshal(text) // strings always encode
 			return append(data, quoted...)
 		}
 	}
@@ -119,8 +118,7 @@ func appendText(data []byte, field, text string) []byte {
 	return append(data, '"')
 }
 
-// UnmarshalJSON reads what MarshalJSON has written. A fact of a name that this release
-// does not know becomes an Other.
+// UnmarshalJSON decodes the output of MarshalJSON. A fact with an unknown name becomes an Other.
 func (e *Event) UnmarshalJSON(data []byte) error {
 	var l line
 	if err := json.Unmarshal(data, &l); err != nil {

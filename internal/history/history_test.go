@@ -18,11 +18,10 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// TestEveryFactSurvives writes one event of each kind, with every field set, and reads
-// it back.
-func TestEveryFactSurvives(t *testing.T) {
+// TestEveryFactIsReadBack writes one event of each kind, with every field set, and reads it back.
+func TestEveryFactIsReadBack(t *testing.T) {
 	dir := t.TempDir()
-	r := open(t, Config{Dir: dir, Process: "kubelet/node-1", Boot: "b1"})
+	r := mustOpen(t, Config{Dir: dir, Process: "kubelet/node-1", Boot: "b1"})
 	var want []Fact
 	for name, read := range decoders() {
 		fact, err := read([]byte("{}"))
@@ -39,9 +38,9 @@ func TestEveryFactSurvives(t *testing.T) {
 			t.Fatalf("%v is no Fact", full.Type())
 		}
 		want = append(want, filled)
-		r.Note("op", filled)
+		r.Record("op", filled)
 	}
-	log := read(t, dir)
+	log := mustRead(t, dir)
 	var got []Fact
 	for _, e := range log.Events {
 		got = append(got, e.Fact)
@@ -54,7 +53,7 @@ func TestEveryFactSurvives(t *testing.T) {
 	}
 }
 
-// fill sets every field of a fact to something that is not its zero value.
+// fill sets every field of a fact to a non-zero value.
 func fill(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Struct:
@@ -91,28 +90,27 @@ func fill(v reflect.Value) {
 	}
 }
 
-// TestNoRecorder has a nil recorder take everything.
+// TestNoRecorder calls all methods of a nil recorder.
 func TestNoRecorder(*testing.T) {
 	var r *Recorder
-	r.Done(r.Began(), "", Ready{})
-	r.Note("", Ready{})
+	r.RecordSince(r.Now(), "", Ready{})
+	r.Record("", Ready{})
 	r.Close()
 }
 
-// TestOneOrder merges what two processes wrote by the machine's clock, and keeps each
-// process's own order.
+// TestOneOrder merges two processes by the machine's clock, and keeps each process's own order.
 func TestOneOrder(t *testing.T) {
 	dir := t.TempDir()
-	a, b := open(t, Config{Dir: dir, Process: "a"}), open(t, Config{Dir: dir, Process: "b"})
+	a, b := mustOpen(t, Config{Dir: dir, Process: "a"}), mustOpen(t, Config{Dir: dir, Process: "b"})
 	for i := range 50 {
-		began := a.Began()
-		b.Note("", Lease{Node: "during"})
-		a.Done(began, "", Lease{Node: "around"})
+		began := a.Now()
+		b.Record("", Lease{Node: "during"})
+		a.RecordSince(began, "", Lease{Node: "around"})
 		if i%10 == 0 {
-			b.Note("", Lease{Node: "after"})
+			b.Record("", Lease{Node: "after"})
 		}
 	}
-	log := read(t, dir)
+	log := mustRead(t, dir)
 	last := int64(0)
 	for _, e := range log.Events {
 		if e.Ended < last {
@@ -125,13 +123,13 @@ func TestOneOrder(t *testing.T) {
 	}
 }
 
-// TestCutShort has a crash cut the last line: the next boot goes on on a line of its own,
-// and the reader counts what it left out.
+// TestCutShort cuts the last line: the next boot begins a new line, and the reader counts the torn
+// one.
 func TestCutShort(t *testing.T) {
 	dir := t.TempDir()
-	r := open(t, Config{Dir: dir, Process: "runtime/n", Boot: "1"})
-	r.Note("", Lease{Node: "whole"})
-	r.Note("", Lease{Node: "cut"})
+	r := mustOpen(t, Config{Dir: dir, Process: "runtime/n", Boot: "1"})
+	r.Record("", Lease{Node: "whole"})
+	r.Record("", Lease{Node: "cut"})
 	path := filepath.Join(dir, "runtime-n.ndjson")
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -140,12 +138,12 @@ func TestCutShort(t *testing.T) {
 	if err := os.WriteFile(path, data[:len(data)-9], 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if log := read(t, dir); len(log.Events) != 1 || log.Torn != 0 {
+	if log := mustRead(t, dir); len(log.Events) != 1 || log.Torn != 0 {
 		t.Errorf("while it may still be written: %d events, %d torn; want 1 and 0", len(log.Events), log.Torn)
 	}
-	second := open(t, Config{Dir: dir, Process: "runtime/n", Boot: "2"})
-	second.Note("", Lease{Node: "next"})
-	log := read(t, dir)
+	second := mustOpen(t, Config{Dir: dir, Process: "runtime/n", Boot: "2"})
+	second.Record("", Lease{Node: "next"})
+	log := mustRead(t, dir)
 	if len(log.Events) != 2 || log.Torn != 1 || len(log.Gaps) != 0 {
 		t.Errorf("%d events, %d torn, gaps %v; want 2, 1 and none", len(log.Events), log.Torn, log.Gaps)
 	}
@@ -154,9 +152,9 @@ func TestCutShort(t *testing.T) {
 // TestGaps names what is missing.
 func TestGaps(t *testing.T) {
 	dir := t.TempDir()
-	r := open(t, Config{Dir: dir, Process: "p", Boot: "1"})
+	r := mustOpen(t, Config{Dir: dir, Process: "p", Boot: "1"})
 	for range 5 {
-		r.Note("", Lease{})
+		r.Record("", Lease{})
 	}
 	path := filepath.Join(dir, "p.ndjson")
 	data, err := os.ReadFile(path)
@@ -167,20 +165,19 @@ func TestGaps(t *testing.T) {
 	if err := os.WriteFile(path, []byte(lines[0]+lines[3]+lines[4]), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]Gap{{Process: "p", Boot: "1", From: 2, To: 3}}, read(t, dir).Gaps); diff != "" {
+	if diff := cmp.Diff([]Gap{{Process: "p", Boot: "1", From: 2, To: 3}}, mustRead(t, dir).Gaps); diff != "" {
 		t.Error(diff)
 	}
 }
 
-// TestRotation keeps so many files of so many bytes, and a reader that follows misses
-// nothing of them.
+// TestRotation keeps so many files of so many bytes, and a following reader misses nothing.
 func TestRotation(t *testing.T) {
 	dir := t.TempDir()
-	r := open(t, Config{Dir: dir, Process: "p", Size: 1000, Files: 3})
+	r := mustOpen(t, Config{Dir: dir, Process: "p", Size: 1000, Files: 3})
 	follow := &Reader{Dir: dir}
 	seen := 0
 	for i := range 100 {
-		r.Note("", Lease{Node: strings.Repeat("x", 40)})
+		r.Record("", Lease{Node: strings.Repeat("x", 40)})
 		if i%3 == 0 {
 			log, err := follow.Next()
 			if err != nil {
@@ -204,47 +201,47 @@ func TestRotation(t *testing.T) {
 			t.Errorf("%s: %v, %v; want at most 1000 bytes", file.Name(), info.Size(), err)
 		}
 	}
-	log := read(t, dir)
+	log := mustRead(t, dir)
 	if len(log.Gaps) != 1 || log.Gaps[0].From != 1 || log.Events[len(log.Events)-1].Sequence != 100 {
 		t.Errorf("gaps %v; want one, at the beginning", log.Gaps)
 	}
 }
 
-// TestRotationThatFails lets no file go for the files that cannot be opened, and goes on when
-// one can be.
+// TestRotationThatFails deletes no file while new files cannot be opened, and continues once they
+// can.
 func TestRotationThatFails(t *testing.T) {
 	dir := t.TempDir()
-	r := open(t, Config{Dir: dir, Process: "p", Size: 300, Files: 3})
-	r.Note("", Lease{Node: strings.Repeat("x", 80)})
-	r.Note("", Lease{Node: strings.Repeat("x", 80)})
+	r := mustOpen(t, Config{Dir: dir, Process: "p", Size: 300, Files: 3})
+	r.Record("", Lease{Node: strings.Repeat("x", 80)})
+	r.Record("", Lease{Node: strings.Repeat("x", 80)})
 	for range 5 { // each time the open behind it has failed
-		if err := r.shift(); err != nil {
+		if err := r.shiftFiles(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	r.Note("", Lease{Node: strings.Repeat("x", 80)})
-	if log := read(t, dir); len(log.Events) != 3 || len(log.Gaps) != 0 {
+	r.Record("", Lease{Node: strings.Repeat("x", 80)})
+	if log := mustRead(t, dir); len(log.Events) != 3 || len(log.Gaps) != 0 {
 		t.Errorf("%d events, gaps %v; want 3 and none", len(log.Events), log.Gaps)
 	}
 }
 
-// TestLost tells of events that could not be written, as soon as one can be.
-func TestLost(t *testing.T) {
+// TestLostEvents records events that could not be written, once writing works again.
+func TestLostEvents(t *testing.T) {
 	dir := t.TempDir()
 	warned := 0
-	r := open(t, Config{Dir: dir, Process: "p", Warn: func(error) { warned++ }})
-	r.Note("", Lease{})
+	r := mustOpen(t, Config{Dir: dir, Process: "p", Warn: func(error) { warned++ }})
+	r.Record("", Lease{})
 	whole := r.file
 	r.file = readOnly(t)
-	r.Note("", Lease{})
-	r.Note("", Lease{})
+	r.Record("", Lease{})
+	r.Record("", Lease{})
 	r.file = whole
-	r.Note("", Lease{})
-	log := read(t, dir)
+	r.Record("", Lease{})
+	log := mustRead(t, dir)
 	if len(log.Events) != 3 || len(log.Gaps) != 0 || warned != 1 {
 		t.Fatalf("events %v, gaps %v, warned %d; want 3, none and 1", log.Events, log.Gaps, warned)
 	}
-	if lost, ok := log.Events[1].Fact.(Lost); !ok || lost.Count != 2 || lost.Err == "" {
+	if lost, ok := log.Events[1].Fact.(LostEvents); !ok || lost.Count != 2 || lost.Err == "" {
 		t.Errorf("%+v; want 2 lost, and why", log.Events[1].Fact)
 	}
 }
@@ -259,41 +256,41 @@ func readOnly(t *testing.T) *os.File {
 	return file
 }
 
-// TestTogether has many record at once.
-func TestTogether(t *testing.T) {
+// TestConcurrentRecording records from many goroutines at once.
+func TestConcurrentRecording(t *testing.T) {
 	dir := t.TempDir()
 	heard := 0
-	r := open(t, Config{Dir: dir, Process: "p", Listen: func(Event) { heard++ }})
+	r := mustOpen(t, Config{Dir: dir, Process: "p", OnEvent: func(Event) { heard++ }})
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
 			for range 100 {
-				r.Note("", Lease{Node: "n"})
+				r.Record("", Lease{Node: "n"})
 			}
 		})
 	}
 	all.Wait()
-	if log := read(t, dir); len(log.Events) != 800 || len(log.Gaps) != 0 || log.Torn != 0 || heard != 800 {
+	if log := mustRead(t, dir); len(log.Events) != 800 || len(log.Gaps) != 0 || log.Torn != 0 || heard != 800 {
 		t.Errorf("%d events, gaps %v, torn %d, heard %d; want 800", len(log.Events), log.Gaps, log.Torn, heard)
 	}
 }
 
-// TestBubble has the time between two events be the bubble's.
+// TestBubble measures the time between two events by the bubble's clock.
 func TestBubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
-		r := open(t, Config{Dir: dir, Process: "p"})
-		began := r.Began()
+		r := mustOpen(t, Config{Dir: dir, Process: "p"})
+		began := r.Now()
 		time.Sleep(time.Hour)
-		r.Done(began, "", Lease{})
-		e := read(t, dir).Events[0]
+		r.RecordSince(began, "", Lease{})
+		e := mustRead(t, dir).Events[0]
 		if took := time.Duration(e.Ended - e.Began); took != time.Hour {
 			t.Errorf("an hour took %v", took)
 		}
 	})
 }
 
-// TestUnknown keeps what a later release has written.
+// TestUnknown keeps events of a later release.
 func TestUnknown(t *testing.T) {
 	text := `{"seq":1,"proc":"p","t0":1,"t1":2,"wall":"2026-01-01T00:00:00Z","event":"x.new","fact":{"a":1}}`
 	var e Event
@@ -308,7 +305,7 @@ func TestUnknown(t *testing.T) {
 	}
 }
 
-func open(t *testing.T, cfg Config) *Recorder {
+func mustOpen(t *testing.T, cfg Config) *Recorder {
 	t.Helper()
 	cfg.Clock = clock.Clock{}
 	r, err := Open(cfg)
@@ -319,7 +316,7 @@ func open(t *testing.T, cfg Config) *Recorder {
 	return r
 }
 
-func read(t *testing.T, dir string) Log {
+func mustRead(t *testing.T, dir string) Log {
 	t.Helper()
 	log, err := Read(dir)
 	if err != nil {
@@ -328,25 +325,25 @@ func read(t *testing.T, dir string) Log {
 	return log
 }
 
-func BenchmarkNote(b *testing.B) {
+func BenchmarkRecord(b *testing.B) {
 	r, err := Open(Config{Dir: b.TempDir(), Process: "p", Boot: "0123456789abcdef-01234567"})
 	if err != nil {
 		b.Fatal(err)
 	}
-	fact := Signal{Of{"default/web-0", "0123456789abcdef0123456789abcdef0123", "0123456789abcdef", "web"}, "SIGTERM"}
+	fact := Signal{ContainerRef{"default/web-0", "0123456789abcdef0123456789abcdef0123", "0123456789abcdef", "web"}, "SIGTERM"}
 	for b.Loop() {
-		r.Note("", fact)
+		r.Record("", fact)
 	}
 	r.Close()
 }
 
-// TestWrite writes a log, and reads the same again. Where there are histories it writes none.
+// TestWrite writes a log and reads it back. It refuses a directory with histories.
 func TestWrite(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "history")
 	event := func(process, boot string, sequence uint64, ended int64) Event {
 		return Event{
 			Sequence: sequence, Process: process, Boot: proto.Boot(boot), Began: ended - 1, Ended: ended, Wall: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC),
-			Cause: "op \"1\"", Fact: Lost{Count: sequence, Err: "disk full"},
+			Cause: "op \"1\"", Fact: LostEvents{Count: sequence, Err: "disk full"},
 		}
 	}
 	want := Log{Events: []Event{
@@ -357,10 +354,10 @@ func TestWrite(t *testing.T) {
 		t.Fatal(err)
 	}
 	other := Log{Events: []Event{event("gateway", "e", 1, 15)}}
-	if err := other.Write(dir); !errors.Is(err, ErrHistories) {
-		t.Errorf("another life in the same directory: %v, want %v", err, ErrHistories)
+	if err := other.Write(dir); !errors.Is(err, ErrDirNotEmpty) {
+		t.Errorf("another life in the same directory: %v, want %v", err, ErrDirNotEmpty)
 	}
-	if diff := cmp.Diff(want, read(t, dir)); diff != "" {
+	if diff := cmp.Diff(want, mustRead(t, dir)); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 	if err := other.Write(filepath.Join(dir, "apiserver.ndjson")); err == nil {

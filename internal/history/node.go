@@ -2,37 +2,37 @@ package history
 
 import "time"
 
-// Of names the container that an event is about.
-type Of struct {
+// ContainerRef identifies the container that an event concerns.
+type ContainerRef struct {
 	Pod       string `json:"pod"`
 	UID       string `json:"uid"`
 	Container string `json:"ctr"`
-	// Called is the container's name in its pod.
-	Called string `json:"name,omitempty"`
+	// ContainerName is the container's name in its pod.
+	ContainerName string `json:"name,omitempty"`
 }
 
 // The kubelet.
 type (
-	// KubeletBoot is a kubelet that begins.
+	// KubeletBoot is the start of a kubelet.
 	KubeletBoot struct {
 		Node string `json:"node"`
 	}
 
-	// KubeletStop is a kubelet that leaves; its pods run on.
+	// KubeletStop is the shutdown of a kubelet. Its pods keep running.
 	KubeletStop struct {
 		Node string `json:"node"`
 	}
 
-	// KubeletSee is a change of a pod that the kubelet takes up.
+	// KubeletSee is a pod update that the kubelet accepts.
 	KubeletSee struct {
 		// Pod is namespace/name, here and below.
 		Pod string `json:"pod"`
 		UID string `json:"uid"`
-		// Op is what the kubelet makes of it: ADD, UPDATE, DELETE, RECONCILE or REMOVE.
+		// Op is the kubelet's operation for the update: ADD, UPDATE, DELETE, RECONCILE or REMOVE.
 		Op string `json:"op"`
 		// Revision is the pod's resource version.
 		Revision string `json:"rv"`
-		// Grace is the deletionGracePeriodSeconds; none while the pod is not being deleted.
+		// Grace is the deletionGracePeriodSeconds; nil while the pod is not being deleted.
 		Grace *int64 `json:"delGrace,omitempty"`
 	}
 
@@ -44,7 +44,7 @@ type (
 		Grace int64 `json:"g"`
 	}
 
-	// KubeletStuck is a step of a pod's end that failed and will be tried again.
+	// KubeletStuck is a failed step of stopping a pod; the kubelet will retry it.
 	KubeletStuck struct {
 		Pod   string `json:"pod"`
 		UID   string `json:"uid"`
@@ -52,155 +52,157 @@ type (
 		Err   string `json:"err"`
 	}
 
-	// KubeletStatus is a status that the API has taken.
+	// KubeletStatus is a status update that the API has accepted.
 	KubeletStatus struct {
 		Pod   string `json:"pod"`
 		UID   string `json:"uid"`
 		Phase string `json:"phase"`
-		// Containers are what it says of each.
-		Containers []Told `json:"containers,omitempty"`
+		// Containers are the states in that status.
+		Containers []ContainerState `json:"containers,omitempty"`
 	}
 
-	// Told is what a status says of one container.
-	Told struct {
+	// ContainerState is the state of one container in a pod's status.
+	ContainerState struct {
 		Container string `json:"ctr"`
 		// State is waiting, running or terminated.
 		State string `json:"state"`
-		// Code is the exit code of one that has terminated.
+		// Code is the exit code of a terminated container.
 		Code int32 `json:"code,omitempty"`
 	}
 
-	// KubeletFinal is the kubelet's last delete of a pod, which nothing on the node is left of.
+	// KubeletFinal is the kubelet's last delete of a pod, sent when the node holds nothing of the
+	// pod any more.
 	KubeletFinal struct {
 		Pod string `json:"pod"`
 		UID string `json:"uid"`
-		// Listed says that this kubelet had asked its runtime for what it has, and Left is how
-		// many containers of the pod ran by the last answer; Listed is nil in histories that do
-		// not tell.
+		// Listed reports whether this kubelet had listed its runtime's containers. Left is how many
+		// containers of the pod ran by the last list. Listed is nil in histories that do not record
+		// it.
 		Listed *bool `json:"listed,omitempty"`
 		Left   int   `json:"left,omitempty"`
-		// Err is why it was refused; empty when it was taken.
+		// Err is why the API refused the delete; empty if it succeeded.
 		Err string `json:"err,omitempty"`
 	}
 
-	// KubeletForget is a pod that the kubelet lets go.
+	// KubeletForget is a pod that the kubelet drops from its records.
 	KubeletForget struct {
 		UID string `json:"uid"`
 	}
 )
 
-// The runtime, and what the kubelet does on the node besides.
+// The runtime, and other actions of the kubelet on the node.
 type (
-	// Create is a container that was made.
+	// Create is the creation of a container.
 	Create struct {
-		Of
+		ContainerRef
 
-		// Log is where its log is, below the directory of logs.
+		// Log is the path of the container's log, relative to the log directory.
 		Log string `json:"log,omitempty"`
-		// Script is how a scripted container behaves, if its pod says so.
+		// Script is the script of a scripted container, if its pod has one.
 		Script string `json:"script,omitempty"`
 	}
 
-	// Start is a container whose process was started.
+	// Start is the start of a container's process.
 	Start struct {
-		Of
+		ContainerRef
 
-		// Scripted means that it follows a script, and has no process.
+		// Scripted containers follow a script and have no process.
 		Scripted bool `json:"scripted,omitempty"`
 	}
 
-	// TakeUp is a container that had been started, and of whose end nothing was on record,
-	// when its runtime began again. Its Start is not told of where the runtime was killed
-	// between the two.
-	TakeUp struct {
-		Of
+	// Recover is a container that a restarted runtime finds started and without a recorded end. If
+	// the runtime was killed between starting the container and recording it, there is no Start
+	// event.
+	Recover struct {
+		ContainerRef
 
-		// Started is the cluster's time at which its start was put on record.
+		// Started is the cluster time of the recorded start.
 		Started time.Time `json:"started"`
 		// Scripted is as in Start.
 		Scripted bool `json:"scripted,omitempty"`
 	}
 
-	// Process is the process of a container that runs, once it is known; a runtime that
-	// begins again says so again.
+	// Process is the process of a running container, once known. A restarted runtime records it
+	// again.
 	Process struct {
-		Of
+		ContainerRef
 
-		// PID is the process's on the machine, more than 0.
+		// PID is the process id on the machine, positive.
 		PID int `json:"pid"`
 	}
 
-	// PostStartBegin is a postStart hook that begins: until it has ended, whoever deletes the pod
-	// waits (KBL-19).
-	PostStartBegin struct{ Of }
+	// PostStartBegin is the start of a postStart hook. Deleting the pod waits for the end of the
+	// hook (KBL-19).
+	PostStartBegin struct{ ContainerRef }
 
-	// PostStartEnd is one that has ended.
-	PostStartEnd struct{ Of }
+	// PostStartEnd is the end of a postStart hook.
+	PostStartEnd struct{ ContainerRef }
 
-	// PreStopBegin is a preStop hook that begins.
-	PreStopBegin struct{ Of }
+	// PreStopBegin is the start of a preStop hook.
+	PreStopBegin struct{ ContainerRef }
 
-	// PreStopEnd is one that has ended, or whose time was up.
-	PreStopEnd struct{ Of }
+	// PreStopEnd is the end of a preStop hook, or its timeout.
+	PreStopEnd struct{ ContainerRef }
 
-	// Signaling is written before a signal is sent, so that a crash between the two hides none.
+	// Signaling is recorded before a signal is sent, so that a crash between the two hides no
+	// signal.
 	Signaling struct {
-		Of
+		ContainerRef
 
 		// Signal is a name: SIGTERM.
 		Signal string `json:"sig"`
 	}
 
-	// Signal is a signal that was sent: the event began before kill(2) and ended after it.
+	// Signal is a signal sent to a container. The event began before kill(2) and ended after it.
 	Signal struct {
-		Of
+		ContainerRef
 
 		// Signal is a name: SIGTERM.
 		Signal string `json:"sig"`
 	}
 
-	// Exit is a container that has ended.
+	// Exit is the end of a container.
 	Exit struct {
-		Of
+		ContainerRef
 
-		// Code is 0 to 255.
+		// Code ranges from 0 to 255.
 		Code int32 `json:"code"`
-		// Unstarted says that it could not be started, or was killed before it had been.
+		// Unstarted is set if the container could not be started, or was killed before its start.
 		Unstarted bool `json:"unstarted,omitempty"`
 	}
 
-	// Remove is a container that was removed.
-	Remove struct{ Of }
+	// Remove is the removal of a container.
+	Remove struct{ ContainerRef }
 
-	// SandboxStop is a sandbox that was stopped.
+	// SandboxStop is the stop of a sandbox.
 	SandboxStop struct {
 		Pod string `json:"pod"`
 		UID string `json:"uid"`
 	}
 
-	// SandboxRemove is a sandbox that was removed.
+	// SandboxRemove is the removal of a sandbox.
 	SandboxRemove struct {
 		Pod string `json:"pod"`
 		UID string `json:"uid"`
 	}
 
-	// Mount is a volume that was mounted.
+	// Mount is the mount of a volume.
 	Mount struct {
 		UID    string `json:"uid"`
 		Volume string `json:"vol"`
-		// Path is where, below the kubelet's directory; empty for what is elsewhere, such as a
-		// hostPath, and belongs to no pod.
+		// Path is relative to the kubelet's directory. It is empty for volumes elsewhere that
+		// belong to no pod, for example a hostPath.
 		Path string `json:"path,omitempty"`
-		// Device is what was attached to the node for it; empty for nothing, and in histories
-		// that do not tell.
+		// Device is the device that was attached to the node for the volume; empty without one, and
+		// in histories that do not record it.
 		Device string `json:"device,omitempty"`
 	}
 
-	// Unmount is a volume that was unmounted.
+	// Unmount is the unmount of a volume.
 	Unmount struct {
 		UID    string `json:"uid"`
 		Volume string `json:"vol"`
-		// Path is where it was, below the kubelet's directory.
+		// Path is the former mount path, relative to the kubelet's directory.
 		Path string `json:"path,omitempty"`
 	}
 )
@@ -236,7 +238,7 @@ func (Create) Name() Name { return NameCreate }
 func (Start) Name() Name { return NameStart }
 
 // Name implements Fact.
-func (TakeUp) Name() Name { return NameTakeUp }
+func (Recover) Name() Name { return NameRecover }
 
 // Name implements Fact.
 func (Process) Name() Name { return NameProcess }

@@ -13,43 +13,43 @@ import (
 	"time"
 )
 
-// Page is a piece of what one process has written, as it is told to who cannot read the
-// files.
+// Page is a part of one process's history, for readers without access to the files.
 type Page struct {
-	// Lines are whole lines of the process's files, in order.
+	// Lines are whole lines of the history files, in order.
 	Lines string `json:"lines,omitempty"`
-	// Next is where the next page begins, and More says that there is one already.
-	Next Place `json:"next"`
-	More bool  `json:"more,omitempty"`
-	// At is when the page was read, on the cluster's clock.
+	// Next is where the next page begins. More is set if there is a next page already.
+	Next Position `json:"next"`
+	More bool     `json:"more,omitempty"`
+	// At is the cluster time at which the page was read.
 	At time.Time `json:"at"`
 }
 
-// Place is how far a process's history has been read. The zero Place is its beginning.
-type Place struct {
-	// File names a file by the [Digest] of its first line, which stays when the file gets
-	// another name.
+// Position is how far a process's history has been read. The zero Position is the beginning.
+type Position struct {
+	// File identifies a file by the [Digest] of its first line, which stays the same when the file
+	// is renamed.
 	File string `json:"file,omitempty"`
 	// Offset is in bytes.
 	Offset int64 `json:"offset,omitempty"`
 }
 
-// Has reports whether a process has written a history into a directory.
-func Has(dir, process string) bool {
-	_, err := os.Stat(fileOf(dir, process))
+// Exists reports whether dir holds a history of the process.
+func Exists(dir, process string) bool {
+	_, err := os.Stat(filePath(dir, process))
 	return err == nil
 }
 
-// fileOf is the file that a process writes; a slash in its name becomes a dash.
-func fileOf(dir, process string) string {
+// filePath returns the path of a process's history file. A slash in the process name becomes a
+// dash.
+func filePath(dir, process string) string {
 	return filepath.Join(dir, strings.ReplaceAll(process, "/", "-")+extension)
 }
 
-// ReadPage reads what a process has written from a place on: at most so many bytes, but
-// always a line, and only of one file. A place in a file that has been let go is the
-// oldest file's beginning. A line that is still being written is left for the next page.
-func ReadPage(dir, process string, from Place, most int) (Page, error) {
-	files, err := openAll(fileOf(dir, process))
+// ReadPage reads what a process has written from a position on: at most most bytes of one file, but
+// always a whole line. If the position's file was deleted, ReadPage begins at the oldest file. A
+// line that is still being written is left for the next page.
+func ReadPage(dir, process string, from Position, most int) (Page, error) {
+	files, err := openFiles(filePath(dir, process))
 	defer func() {
 		for _, f := range files {
 			_ = f.Close() // it was only read
@@ -63,23 +63,23 @@ func ReadPage(dir, process string, from Place, most int) (Page, error) {
 			continue
 		}
 		if f.first != from.File {
-			f, from = files[0], Place{File: files[0].first}
+			f, from = files[0], Position{File: files[0].first}
 			i = 0
 		}
-		return f.page(from, most, files[i+1:])
+		return f.readPage(from, most, files[i+1:])
 	}
 	return Page{Next: from}, nil
 }
 
-// numbered is a file that is open, and by what it is known.
-type numbered struct {
+// historyFile is an open history file with the digest of its first line.
+type historyFile struct {
 	*os.File
 
 	first string
 }
 
-// openAll opens a process's files that hold a whole line, the oldest first.
-func openAll(path string) (files []numbered, err error) {
+// openFiles opens those files of a process that hold a whole line, the oldest first.
+func openFiles(path string) (files []historyFile, err error) {
 	for n := 0; ; n++ {
 		name := path
 		if n > 0 {
@@ -90,7 +90,7 @@ func openAll(path string) (files []numbered, err error) {
 			return files, nil
 		}
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // nothing was written, or the file was given another name meanwhile
+			continue // nothing was written yet, or the file was renamed meanwhile
 		}
 		if err != nil {
 			return files, err
@@ -103,12 +103,12 @@ func openAll(path string) (files []numbered, err error) {
 			}
 			return files, err
 		}
-		files = append([]numbered{{file, Digest([]byte(first))}}, files...)
+		files = append([]historyFile{{file, Digest([]byte(first))}}, files...)
 	}
 }
 
-// page reads whole lines of a file, behind which there are newer ones.
-func (f numbered) page(from Place, most int, newer []numbered) (Page, error) {
+// readPage reads whole lines of a file. The files in newer follow it.
+func (f historyFile) readPage(from Position, most int, newer []historyFile) (Page, error) {
 	info, err := f.Stat()
 	if err != nil {
 		return Page{}, err
@@ -128,18 +128,18 @@ func (f numbered) page(from Place, most int, newer []numbered) (Page, error) {
 		}
 		text, whole = line, bytes.LastIndexByte(line, '\n')+1
 	}
-	page := Page{Lines: string(text[:whole]), Next: Place{File: f.first, Offset: from.Offset + int64(whole)}}
+	page := Page{Lines: string(text[:whole]), Next: Position{File: f.first, Offset: from.Offset + int64(whole)}}
 	page.More = whole > 0 && page.Next.Offset < info.Size()
-	if !page.More && len(newer) > 0 { // who writes has turned to a newer file for good
-		page.Next, page.More = Place{File: newer[0].first}, true
+	if !page.More && len(newer) > 0 { // the writer has moved on to a newer file for good
+		page.Next, page.More = Position{File: newer[0].first}, true
 	}
 	return page, nil
 }
 
-// Events are those of the page, and how many lines of it are torn.
+// Events decodes the events of the page and counts its torn lines.
 func (p Page) Events() (events []Event, torn int) {
 	for line := range strings.Lines(p.Lines) {
-		events, torn = take([]byte(line), events, torn)
+		events, torn = appendLine([]byte(line), events, torn)
 	}
 	return events, torn
 }

@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// FuzzReadPage: whatever is in a process's files, its pages are their whole lines, one after
-// the other, none of them of more bytes than asked for but a line that is; and a place that
-// somebody made up is refused, or gives a page.
+// FuzzReadPage: for any file content, the pages are the files' whole lines in order. No page has
+// more bytes than requested unless it is a single line. An invented position is refused or gives a
+// page.
 func FuzzReadPage(f *testing.F) {
 	f.Fuzz(func(t *testing.T, older, newer []byte, most uint16, file string, offset int64) {
 		dir := t.TempDir()
@@ -22,11 +22,11 @@ func FuzzReadPage(f *testing.F) {
 		}
 		want := wholeLines(older) + wholeLines(newer)
 		first := firstLine(older)
-		if first == firstLine(newer) { // a history has no two files that begin with the same line
+		if first == firstLine(newer) { // no two files of a history begin with the same line
 			return
 		}
 		var got strings.Builder
-		at := Place{}
+		at := Position{}
 		for range strings.Count(want, "\n") + 2 {
 			page, err := ReadPage(dir, "kubelet/n", at, int(most))
 			if err != nil {
@@ -47,10 +47,10 @@ func FuzzReadPage(f *testing.F) {
 		if got.String() != want {
 			t.Errorf("read %q, want %q", got.String(), want)
 		}
-		if page, err := ReadPage(dir, "kubelet/n", Place{File: file, Offset: offset}, int(most)); err == nil && !strings.Contains(want, page.Lines) {
+		if page, err := ReadPage(dir, "kubelet/n", Position{File: file, Offset: offset}, int(most)); err == nil && !strings.Contains(want, page.Lines) {
 			t.Errorf("at %q %d: %q, which is not in %q", file, offset, page.Lines, want)
 		}
-		if page, err := ReadPage(dir, "kubelet/n", Place{File: Digest([]byte(first)), Offset: offset}, int(most)); err == nil && offset < 0 && first != "" {
+		if page, err := ReadPage(dir, "kubelet/n", Position{File: Digest([]byte(first)), Offset: offset}, int(most)); err == nil && offset < 0 && first != "" {
 			t.Errorf("at %d: %q", offset, page.Lines)
 		}
 	})

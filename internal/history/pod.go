@@ -6,9 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Alive is how many containers of the pod were started and have not ended, as far as has
-// been written down.
-func (l Log) Alive(uid types.UID) int {
+// CountRunning returns how many containers of the pod have a recorded start and no recorded exit.
+func (l Log) CountRunning(uid types.UID) int {
 	alive := map[string]bool{}
 	for _, event := range l.Events {
 		switch fact := event.Fact.(type) {
@@ -23,8 +22,8 @@ func (l Log) Alive(uid types.UID) int {
 	return len(alive)
 }
 
-// Signals are the events of the signals that were sent to the pod's containers.
-func (l Log) Signals(uid types.UID) []Event {
+// SignalsTo returns the events of signals sent to the pod's containers.
+func (l Log) SignalsTo(uid types.UID) []Event {
 	return slices.DeleteFunc(slices.Clone(l.Events), func(event Event) bool {
 		signal, ok := event.Fact.(Signal)
 		return !ok || signal.UID != string(uid)

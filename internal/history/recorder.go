@@ -15,64 +15,63 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// Config says who records, and where.
+// Config configures a Recorder.
 type Config struct {
-	// Dir is the cluster's directory of histories; it is made when missing. Without one
-	// nothing is written, and Listen is told all the same.
+	// Dir is the cluster's history directory; created if missing. If Dir is empty, nothing is
+	// written, and OnEvent is still called.
 	Dir string
 	// Process is the process's name.
 	Process string
 	Boot    proto.Boot
-	// Clock is the cluster's; the events' wall time is its.
+	// Clock is the cluster's clock, for the events' wall time.
 	Clock clock.Clock
-	// Size is how many bytes a file may have before the next is begun, and Files how many
-	// are kept; 0 means 8 MiB and 4.
+	// Size is the maximum size of a file in bytes; Files is how many files are kept. 0 means 8 MiB
+	// and 4 files.
 	Size  int64
 	Files int
-	// Gets is of how many gets one is written down, to keep room for other things; 0 and 1
-	// mean every one.
-	Gets uint64
-	// Listen is handed every event after it has been written, in order; it must not
-	// block. It may be nil.
-	Listen func(Event)
-	// Warn is told of the first of a row of writes that failed; nil for nobody.
+	// GetSampling records one in so many gets, to save space. 0 and 1 record every get.
+	GetSampling uint64
+	// OnEvent is called with every event after it was written, in order. It must not block. It may
+	// be nil.
+	OnEvent func(Event)
+	// Warn is called for the first of consecutive failed writes. It may be nil.
 	Warn func(err error)
 }
 
-// Recorder writes the events of one process. A nil Recorder records nothing, so that
-// who is given one need not ask whether it is there. It is safe for concurrent use.
+// Recorder writes the events of one process. A nil Recorder records nothing, so that callers need
+// no nil check. It is safe for concurrent use.
 //
 // # Blocking
 //
-// Recording writes to the file before it returns: some microseconds, as long as the
-// kernel's buffers take it. A write that fails is counted and logged once, and the next
-// that succeeds is preceded by a Lost.
+// Recording writes to the file before it returns: some microseconds, as long as the kernel's
+// buffers have room. A failed write is counted and logged once. The next successful write is
+// preceded by a LostEvents.
 type Recorder struct {
 	cfg Config
 
-	mu   sync.Mutex
-	file *os.File
-	size int64
-	last uint64
-	lost Lost
-	room []byte  // for the next line
-	made []Event // room for the next events
-	gets atomic.Uint64
+	mu       sync.Mutex
+	file     *os.File
+	size     int64
+	last     uint64
+	lost     LostEvents
+	lineBuf  []byte  // reused for lines
+	eventBuf []Event // reused for events
+	gets     atomic.Uint64
 }
 
-// Gets reports whether the get that has come is to be written down; see Config.
-func (r *Recorder) Gets() bool {
+// SampleGet reports whether the current get is to be recorded; see Config.GetSampling.
+func (r *Recorder) SampleGet() bool {
 	if r == nil {
 		return false
 	}
-	return r.cfg.Gets <= 1 || r.gets.Add(1)%r.cfg.Gets == 0
+	return r.cfg.GetSampling <= 1 || r.gets.Add(1)%r.cfg.GetSampling == 0
 }
 
-// Moment is the machine's monotonic clock before an action.
-type Moment int64
+// MonoTime is a reading of the machine's monotonic clock.
+type MonoTime int64
 
-// Open begins the history of one boot of a process, behind what earlier boots have
-// written. Close it when the process ends.
+// Open begins the history of one boot of a process, after what earlier boots have written. Close it
+// when the process ends.
 func Open(cfg Config) (*Recorder, error) {
 	if cfg.Size <= 0 {
 		cfg.Size = 8 << 20
@@ -90,22 +89,22 @@ func Open(cfg Config) (*Recorder, error) {
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("history: %w", err)
 	}
-	if err := r.open(); err != nil {
+	if err := r.openFile(); err != nil {
 		return nil, fmt.Errorf("history: %w", err)
 	}
 	return r, nil
 }
 
-// extension ends the name of the file that is being written; older ones have a number
-// behind it, the highest the oldest.
+// extension is the suffix of the current file. Older files have a number behind it; the highest is
+// the oldest.
 const extension = ".ndjson"
 
-// path is the file that is being written.
-func (r *Recorder) path() string { return fileOf(r.cfg.Dir, r.cfg.Process) }
+// currentFile returns the path of the file being written.
+func (r *Recorder) currentFile() string { return filePath(r.cfg.Dir, r.cfg.Process) }
 
-// open opens the file, and ends a line that a crash has cut short.
-func (r *Recorder) open() error {
-	file, err := os.OpenFile(r.path(), os.O_RDWR|os.O_APPEND|os.O_CREATE, 0o600)
+// openFile opens the current file and terminates a line that a crash cut short.
+func (r *Recorder) openFile() error {
+	file, err := os.OpenFile(r.currentFile(), os.O_RDWR|os.O_APPEND|os.O_CREATE, 0o600)
 	if err != nil {
 		return err
 	}
@@ -124,7 +123,7 @@ func (r *Recorder) open() error {
 	return nil
 }
 
-// Close ends the recording. Whoever still records is not told.
+// Close ends the recording. Later calls record nothing.
 func (r *Recorder) Close() {
 	if r == nil {
 		return
@@ -137,25 +136,25 @@ func (r *Recorder) Close() {
 	}
 }
 
-// Began is the instant before an action, for Done.
-func (r *Recorder) Began() Moment {
+// Now returns the monotonic time, to pass to RecordSince after an action.
+func (r *Recorder) Now() MonoTime {
 	if r == nil {
 		return 0
 	}
-	return Moment(clock.Monotonic())
+	return MonoTime(clock.Monotonic())
 }
 
-// Note records what took no time. The cause may be empty.
-func (r *Recorder) Note(cause string, fact Fact) {
+// Record records an instantaneous fact. The cause may be empty.
+func (r *Recorder) Record(cause string, fact Fact) {
 	if r == nil {
 		return
 	}
-	r.Done(r.Began(), cause, fact)
+	r.RecordSince(r.Now(), cause, fact)
 }
 
-// Done records what began at the moment and is over now. The cause may be empty.
-func (r *Recorder) Done(began Moment, cause string, fact Fact) {
-	r.All(began, Entry{cause, fact})
+// RecordSince records a fact that began at start and ends now. The cause may be empty.
+func (r *Recorder) RecordSince(began MonoTime, cause string, fact Fact) {
+	r.RecordAll(began, Entry{cause, fact})
 }
 
 // Entry is a fact with its cause, which may be empty.
@@ -164,8 +163,8 @@ type Entry struct {
 	Fact  Fact
 }
 
-// All records what was done together, in order, by one write.
-func (r *Recorder) All(began Moment, entries ...Entry) {
+// RecordAll records facts of one action, in order, with one write.
+func (r *Recorder) RecordAll(began MonoTime, entries ...Entry) {
 	if r == nil || len(entries) == 0 {
 		return
 	}
@@ -174,40 +173,40 @@ func (r *Recorder) All(began Moment, entries ...Entry) {
 	if r.file == nil && r.cfg.Dir != "" {
 		return
 	}
-	events := r.made[:0]
+	events := r.eventBuf[:0]
 	ended, wall := clock.Monotonic(), r.cfg.Clock.Now()
 	if r.lost.Count > 0 {
-		events = append(events, r.event(ended, ended, wall))
+		events = append(events, r.newEvent(ended, ended, wall))
 		events[0].Fact = r.lost
 	}
 	for _, entry := range entries {
-		event := r.event(int64(began), ended, wall)
+		event := r.newEvent(int64(began), ended, wall)
 		event.Cause, event.Fact = entry.Cause, entry.Fact
 		events = append(events, event)
 	}
-	r.made = events
+	r.eventBuf = events
 	defer clear(events)
-	if err := r.write(events); err != nil {
+	if err := r.writeEvents(events); err != nil {
 		if r.lost.Count == 0 {
 			r.cfg.Warn(fmt.Errorf("write the history: %w", err))
 		}
-		r.lost = Lost{Count: r.lost.Count + uint64(len(entries)), Err: err.Error()}
+		r.lost = LostEvents{Count: r.lost.Count + uint64(len(entries)), Err: err.Error()}
 		return
 	}
-	r.lost = Lost{}
-	if r.cfg.Listen != nil {
+	r.lost = LostEvents{}
+	if r.cfg.OnEvent != nil {
 		for _, event := range events {
-			r.cfg.Listen(event)
+			r.cfg.OnEvent(event)
 		}
 	}
 }
 
-func (r *Recorder) event(began, ended int64, wall time.Time) Event {
+func (r *Recorder) newEvent(began, ended int64, wall time.Time) Event {
 	return Event{Process: r.cfg.Process, Boot: r.cfg.Boot, Began: began, Ended: ended, Wall: wall}
 }
 
-// write numbers events and writes them, all or none. It is called under the lock.
-func (r *Recorder) write(events []Event) error {
+// writeEvents numbers and writes events, all or none. Callers hold the lock.
+func (r *Recorder) writeEvents(events []Event) error {
 	if r.cfg.Dir == "" {
 		for i := range events {
 			r.last++
@@ -215,26 +214,26 @@ func (r *Recorder) write(events []Event) error {
 		}
 		return nil
 	}
-	data, number := r.room[:0], r.last
+	data, number := r.lineBuf[:0], r.last
 	for i := range events {
 		number++
 		events[i].Sequence = number
 		var err error
-		if data, err = events[i].append(data); err != nil {
+		if data, err = events[i].appendJSON(data); err != nil {
 			return err
 		}
 		data = append(data, '\n')
 	}
-	r.room = data
-	if err := r.append(data); err != nil {
+	r.lineBuf = data
+	if err := r.appendLines(data); err != nil {
 		return err
 	}
 	r.last = number
 	return nil
 }
 
-// append adds lines to the file, all of them or none.
-func (r *Recorder) append(data []byte) error {
+// appendLines appends lines to the file, all or none.
+func (r *Recorder) appendLines(data []byte) error {
 	if r.size > 0 && r.size+int64(len(data)) > r.cfg.Size {
 		if err := r.rotate(); err != nil {
 			return err
@@ -251,22 +250,23 @@ func (r *Recorder) append(data []byte) error {
 	return nil
 }
 
-// rotate begins a new file and lets the oldest go.
+// rotate begins a new file and deletes the oldest.
 func (r *Recorder) rotate() error {
-	if err := r.shift(); err != nil {
+	if err := r.shiftFiles(); err != nil {
 		return err
 	}
 	before := r.file
-	if err := r.open(); err != nil {
+	if err := r.openFile(); err != nil {
 		return err
 	}
 	return before.Close()
 }
 
-// shift gives every file the next older name, unless that was done and no new file could be
-// opened: then none would be left after some attempts.
-func (r *Recorder) shift() error {
-	path := r.path()
+// shiftFiles renames every file to the next older name. It does nothing if an earlier rotation
+// renamed the files but could not open a new one; otherwise repeated attempts would delete them
+// all.
+func (r *Recorder) shiftFiles() error {
+	path := r.currentFile()
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

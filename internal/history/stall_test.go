@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestStalled is for a process that does not run for half a second, and has not had a
-// processor meanwhile. That a real one records it shows in e2e/procs.
+// TestStalled is about a process that does not run for half a second and used no processor
+// meanwhile. e2e/procs shows that a real process records it.
 func TestStalled(t *testing.T) {
 	for _, c := range []struct {
 		took, used time.Duration
@@ -24,17 +24,17 @@ func TestStalled(t *testing.T) {
 		{time.Minute, 2 * time.Minute, false},
 	} {
 		from := pulse{at: 7, used: time.Hour}
-		if got := stalled(from, pulse{from.at + Moment(c.took), from.used + c.used}); got != c.want {
+		if got := isStall(from, pulse{from.at + MonoTime(c.took), from.used + c.used}); got != c.want {
 			t.Errorf("%v with a processor for %v: %v, want %v", c.took, c.used, got, c.want)
 		}
 	}
 }
 
-// TestNoStall has nothing recorded of a process that runs whenever it wants to, nor by nobody.
+// TestNoStall records no stall of a process that runs regularly, and none with a nil recorder.
 func TestNoStall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
-		r := open(t, Config{Dir: dir, Process: "p"})
+		r := mustOpen(t, Config{Dir: dir, Process: "p"})
 		ctx, cancel := context.WithCancel(t.Context())
 		var watching sync.WaitGroup
 		for _, recorder := range []*Recorder{r, nil} {
@@ -47,7 +47,7 @@ func TestNoStall(t *testing.T) {
 		time.Sleep(time.Hour)
 		cancel()
 		watching.Wait()
-		if log := read(t, dir); len(log.Events) != 0 {
+		if log := mustRead(t, dir); len(log.Events) != 0 {
 			t.Errorf("%+v", log.Events)
 		}
 	})

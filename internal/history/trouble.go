@@ -5,61 +5,60 @@ import (
 	"encoding/json"
 )
 
-// TroubleKind says what sort of thing is broken on purpose.
+// TroubleKind is a kind of injected trouble.
 type TroubleKind string
 
 // The kinds of trouble.
 const (
-	// TroubleFault is a fault: its arguments are a fault.Fault.
+	// TroubleFault is a fault. Its arguments are a fault.Fault.
 	TroubleFault TroubleKind = "fault"
-	// TroubleCut is a cut: its arguments are a partition.Cut, without who holds it.
+	// TroubleCut is a network cut. Its arguments are a partition.Cut without its holder.
 	TroubleCut TroubleKind = "cut"
-	// TroubleClock is a clock that jumps, is paused, or runs at another speed: its arguments
-	// are the clock.Segment that begins.
+	// TroubleClock is a step, a pause or a speed change of the clock. Its arguments are the new
+	// clock.Segment.
 	TroubleClock TroubleKind = "clock"
-	// TroubleDown is a process that does not run, and TroublePaused one that is stopped.
+	// TroubleDown is a process that does not run, and TroublePaused a process that is suspended.
 	TroubleDown   TroubleKind = "down"
 	TroublePaused TroubleKind = "paused"
 )
 
-// Trouble is something that is broken on purpose.
+// Trouble is something injected: a fault, a cut, a clock change or a process outage.
 type Trouble struct {
 	Kind TroubleKind `json:"kind"`
-	// What is the name of the fault or the cut, or the process.
+	// What names the fault, the cut or the process.
 	What string `json:"fault"`
-	// Off are the parties that a cut cuts off.
-	Off []string `json:"off,omitempty"`
-	// Arguments are all that was said of it, as JSON.
+	// CutOff are the members that a cut isolates.
+	CutOff []string `json:"off,omitempty"`
+	// Arguments are all parameters, as JSON.
 	Arguments json.RawMessage `json:"args,omitempty"`
 }
 
-// Is reports whether the two are the same.
-func (t Trouble) Is(other Trouble) bool {
+// Equal reports whether both are the same trouble.
+func (t Trouble) Equal(other Trouble) bool {
 	return t.Kind == other.Kind && t.What == other.What && bytes.Equal(t.Arguments, other.Arguments)
 }
 
-// What was broken on purpose. No diagnosis reads these.
+// Injected trouble. Diagnoses do not read these events.
 type (
-	// FaultBegin is trouble that begins. It is in force when the event ends, and was not
-	// before the event began.
+	// FaultBegin is the beginning of trouble. The trouble takes effect during this event.
 	FaultBegin struct{ Trouble }
 
-	// FaultEnd is trouble that is over. It was in force until the event began, and is not
-	// when the event ends: of a process that was down, its start began and it was ready.
+	// FaultEnd is the end of trouble. The trouble ceases during this event. For a process outage,
+	// the event lasts from the start of the process until it is ready.
 	FaultEnd struct{ Trouble }
 
-	// FaultWatch says that from now on trouble of these kinds is written down, by this boot;
-	// what earlier ones have begun is over, or begins anew behind it.
+	// FaultWatch says that this boot records trouble of these kinds from now on. Trouble recorded
+	// by earlier boots is over, or begins again after this event.
 	FaultWatch struct {
 		Kinds []TroubleKind `json:"kinds"`
 	}
 
-	// FaultHit is a fault that strikes.
-	FaultHit struct {
-		// Fault is its name, and Point where it strikes.
+	// FaultTrigger is a fault that took effect.
+	FaultTrigger struct {
+		// Fault is the name of the fault, and Point where it took effect.
 		Fault string `json:"fault"`
 		Point string `json:"point"`
-		// About is what it strikes, a fault.About as JSON.
+		// About is what was affected: a fault.Attributes as JSON.
 		About json.RawMessage `json:"about,omitempty"`
 	}
 )
@@ -74,4 +73,4 @@ func (FaultEnd) Name() Name { return NameFaultEnd }
 func (FaultWatch) Name() Name { return NameFaultWatch }
 
 // Name implements Fact.
-func (FaultHit) Name() Name { return NameFaultHit }
+func (FaultTrigger) Name() Name { return NameFaultTrigger }

@@ -10,29 +10,29 @@ import (
 	"slices"
 )
 
-// ErrHistories says that a directory already holds histories, which another would mix with.
-var ErrHistories = errors.New("it holds histories already")
+// ErrDirNotEmpty is returned for a directory that already holds histories, which would be mixed
+// with the new ones.
+var ErrDirNotEmpty = errors.New("the directory holds histories already")
 
-// Write writes a log as its processes themselves would have: into a directory, which is
-// made when missing and must hold no histories ([ErrHistories]), with a file for each
-// process. [Read] reads it.
+// Write writes a log as its processes would have: one file for each process. The directory is
+// created if missing and must hold no histories ([ErrDirNotEmpty]). [Read] reads it.
 func (l Log) Write(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("history: %w", err)
 	}
 	if found, err := filepath.Glob(filepath.Join(dir, "*"+extension+"*")); err != nil || len(found) > 0 {
-		return fmt.Errorf("history: %s: %w", dir, cmp.Or(err, ErrHistories))
+		return fmt.Errorf("history: %s: %w", dir, cmp.Or(err, ErrDirNotEmpty))
 	}
 	lines := map[string][]byte{}
 	for _, e := range l.Events {
-		line, err := e.append(lines[e.Process])
+		line, err := e.appendJSON(lines[e.Process])
 		if err != nil {
 			return fmt.Errorf("history: %s %d of %s: %w", e.Fact.Name(), e.Sequence, e.Process, err)
 		}
 		lines[e.Process] = append(line, '\n')
 	}
 	for _, process := range slices.Sorted(maps.Keys(lines)) {
-		if err := os.WriteFile(fileOf(dir, process), lines[process], 0o600); err != nil {
+		if err := os.WriteFile(filePath(dir, process), lines[process], 0o600); err != nil {
 			return fmt.Errorf("history: %w", err)
 		}
 	}

@@ -14,9 +14,9 @@ import (
 // written as JSON names its port if that is a home port, and no other.
 func FuzzHomesIn(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte, host string, port uint16) {
-		got := homesIn(text)
+		got := findHomePorts(text)
 		for _, home := range got {
-			if home < first || home > last {
+			if home < firstPort || home > lastPort {
 				t.Errorf("%q names %d, which is no home port", text, home)
 			}
 		}
@@ -30,12 +30,12 @@ func FuzzHomesIn(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if home := port >= first && port <= last; slices.Contains(homesIn(written), int(port)) != home {
-			t.Errorf("%s names %v, and %d is a home port: %v", written, homesIn(written), port, home)
+		if home := port >= firstPort && port <= lastPort; slices.Contains(findHomePorts(written), int(port)) != home {
+			t.Errorf("%s names %v, and %d is a home port: %v", written, findHomePorts(written), port, home)
 		}
 		both := slices.Concat(text, []byte("\n"), written)
-		if want := slices.Concat(got, homesIn(written)); !slices.Equal(homesIn(both), want) {
-			t.Errorf("%q names %v, want %v", both, homesIn(both), want)
+		if want := slices.Concat(got, findHomePorts(written)); !slices.Equal(findHomePorts(both), want) {
+			t.Errorf("%q names %v, want %v", both, findHomePorts(both), want)
 		}
 	})
 }
@@ -47,9 +47,9 @@ func colons(text []byte) []int {
 	for _, c := range append(slices.Clone(text), '\n') {
 		switch {
 		case behind && c >= '0' && c <= '9':
-			port, digits = min(port*10+int(c-'0'), last+1), digits+1
+			port, digits = min(port*10+int(c-'0'), lastPort+1), digits+1
 			continue
-		case behind && digits > 0 && port >= first && port <= last:
+		case behind && digits > 0 && port >= firstPort && port <= lastPort:
 			ports = append(ports, port)
 		}
 		behind, port, digits = c == ':', 0, 0

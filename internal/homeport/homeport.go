@@ -1,11 +1,11 @@
-// Package homeport finds ports that a process can have again after it has been away.
+// Package homeport finds ports that a process can use again after a restart.
 //
-// A process that is restarted listens where its clients know it. A port that the system
-// picks by itself is of the range from which it also gives every outgoing connection one,
-// so that a connection of anybody's may sit on it when the process comes back, which then
-// cannot listen. Home ports are below that range, and below those that Kubernetes gives to
-// Services of type NodePort. Processes of one user do not take each other's: which files name
-// their ports is noted in a directory of the user's among the temporary files.
+// A restarted process listens where its clients expect it. Ports that the system assigns come from
+// the ephemeral range, from which every outgoing connection gets a port too. Such a connection may
+// hold the port when the process returns, and then the process cannot listen. Home ports are below
+// the ephemeral range, and below the NodePort range of Kubernetes. Processes of one user do not
+// take each other's ports: a per-user directory among the temporary files records which files name
+// ports in use.
 package homeport
 
 import (
@@ -21,21 +21,20 @@ import (
 	"syscall"
 )
 
-// The home ports, as far as the system does not use them for outgoing connections.
+// The range of home ports, unless the system uses them for outgoing connections.
 const (
-	first = 20000
-	last  = 29999
+	firstPort = 20000
+	lastPort  = 29999
 )
 
-// ephemeral is where Linux says which ports outgoing connections get.
-const ephemeral = "/proc/sys/net/ipv4/ip_local_port_range"
+// ephemeralRangeFile is where Linux publishes the range of ephemeral ports.
+const ephemeralRangeFile = "/proc/sys/net/ipv4/ip_local_port_range"
 
-// tries is how many ports are tried before the system picks one.
-const tries = 100
+// maxTries is how many ports are tried before the system assigns one.
+const maxTries = 100
 
-// Listen listens on a port of host; port 0 picks a home port that nobody listens on and nobody
-// may come back to ([Keep]), and where there is none, any. Errors are those of
-// [net.ListenConfig.Listen].
+// Listen listens on a port of host. For port 0 it picks a home port that is free and not reserved
+// ([Reserve]), or any port if there is none. Errors are those of [net.ListenConfig.Listen].
 func Listen(ctx context.Context, host string, port int) (net.Listener, error) {
 	var from net.ListenConfig
 	at := func(port int) (net.Listener, error) {
@@ -44,9 +43,9 @@ func Listen(ctx context.Context, host string, port int) (net.Listener, error) {
 	if port != 0 {
 		return at(port)
 	}
-	kept := noted().kept()
-	for range homes(outgoing()) {
-		port, err := draw()
+	kept := userReservations().ports()
+	for range countTries(firstEphemeralPort()) {
+		port, err := randomPort()
 		if err != nil {
 			return nil, err
 		}
@@ -61,8 +60,7 @@ func Listen(ctx context.Context, host string, port int) (net.Listener, error) {
 	return at(0)
 }
 
-// Free is a home port of host that nobody listened on a moment ago, for those who listen
-// by themselves.
+// Free returns a home port of host that was free a moment ago, for callers that listen themselves.
 func Free(ctx context.Context, host string) (int, error) {
 	listener, err := Listen(ctx, host, 0)
 	if err != nil {
@@ -75,20 +73,19 @@ func Free(ctx context.Context, host string) (int, error) {
 	return strconv.Atoi(port)
 }
 
-// homes is how many home ports to try when outgoing connections get ports from the given
-// one on: none, if that is a home port.
-func homes(outgoing int) int {
-	if outgoing <= last {
+// countTries returns how many home ports to try if ephemeral ports begin at outgoing: none, if that
+// is a home port.
+func countTries(outgoing int) int {
+	if outgoing <= lastPort {
 		return 0
 	}
-	return tries
+	return maxTries
 }
 
-// outgoing is the first port of outgoing connections; that of most systems where this one
-// does not tell.
-func outgoing() int {
+// firstEphemeralPort returns the first ephemeral port, or the default of most systems if unknown.
+func firstEphemeralPort() int {
 	const usual = 32768
-	data, err := os.ReadFile(ephemeral)
+	data, err := os.ReadFile(ephemeralRangeFile)
 	if err != nil {
 		return usual
 	}
@@ -99,10 +96,10 @@ func outgoing() int {
 	return usual
 }
 
-func draw() (int, error) {
-	n, err := rand.Int(rand.Reader, big.NewInt(last-first+1))
+func randomPort() (int, error) {
+	n, err := rand.Int(rand.Reader, big.NewInt(lastPort-firstPort+1))
 	if err != nil {
 		return 0, fmt.Errorf("draw a port: %w", err)
 	}
-	return first + int(n.Int64()), nil
+	return firstPort + int(n.Int64()), nil
 }

@@ -10,7 +10,7 @@ import (
 // TestHomePorts has ports that outgoing connections do not get, each once.
 func TestHomePorts(t *testing.T) {
 	t.Parallel()
-	if homes(outgoing()) == 0 {
+	if countTries(firstEphemeralPort()) == 0 {
 		t.Log("outgoing connections of this machine get home ports: any port will do")
 	}
 	seen := map[string]bool{}
@@ -25,13 +25,14 @@ func TestHomePorts(t *testing.T) {
 			t.Fatalf("%v was given twice", l.Addr())
 		}
 		seen[address.String()] = true
-		if homes(outgoing()) > 0 && (address.Port < first || address.Port > last) {
+		if countTries(firstEphemeralPort()) > 0 && (address.Port < firstPort || address.Port > lastPort) {
 			t.Errorf("port %d is not a home port", address.Port)
 		}
 	}
 }
 
-// TestFreePort can be listened on, and is refused while somebody does.
+// TestFreePort checks that a free port can be listened on, and cannot while another listener holds
+// it.
 func TestFreePort(t *testing.T) {
 	t.Parallel()
 	var port int
@@ -55,8 +56,8 @@ func TestFreePort(t *testing.T) {
 // TestNoHome leaves it to the system where outgoing connections get every port.
 func TestNoHome(t *testing.T) {
 	t.Parallel()
-	for low, want := range map[int]int{1024: 0, first: 0, last: 0, last + 1: tries, 32768: tries} {
-		if got := homes(low); got != want {
+	for low, want := range map[int]int{1024: 0, firstPort: 0, lastPort: 0, lastPort + 1: maxTries, 32768: maxTries} {
+		if got := countTries(low); got != want {
 			t.Errorf("outgoing connections from %d on: %d tries, want %d", low, got, want)
 		}
 	}

@@ -13,61 +13,61 @@ import (
 	"syscall"
 )
 
-// Keep has the ports that file names in its URLs stay with whoever reads them there when he
-// comes back: while he is away, [Listen] and [Free] give them to nobody of this user. They do
-// so for as long as the file names them. Ports that are no home ports are nobody's to keep.
-func Keep(file string) error {
+// Reserve reserves the home ports in the URLs of file for the process that uses them. While that
+// process is not running, [Listen] and [Free] give the ports to no other process of this user, as
+// long as the file names them. Other ports cannot be reserved.
+func Reserve(file string) error {
 	file, err := filepath.Abs(file)
 	if err != nil {
 		return fmt.Errorf("keep ports: %w", err)
 	}
-	if err := noted().keep(file); err != nil {
+	if err := userReservations().add(file); err != nil {
 		return fmt.Errorf("keep ports: %w", err)
 	}
 	return nil
 }
 
-// notes is a directory of symbolic links to the files whose ports are kept: a port that no file
-// names any more, or whose file is gone, is free without more ado.
-type notes string
+// reservations is a directory of symbolic links to the files whose ports are reserved. A port is
+// free once its file is gone or no longer names the port.
+type reservations string
 
-// noted is where this user's processes note their files.
-func noted() notes {
-	return notes(filepath.Join(os.TempDir(), "podfall-ports-"+strconv.Itoa(os.Getuid())))
+// userReservations returns the reservations of this user.
+func userReservations() reservations {
+	return reservations(filepath.Join(os.TempDir(), "podfall-ports-"+strconv.Itoa(os.Getuid())))
 }
 
-// errOthers is the cause when others could lead those who read the notes astray.
-var errOthers = errors.New("not a directory of this user's alone")
+// errNotPrivate means that other users could manipulate the reservations.
+var errNotPrivate = errors.New("not a directory of this user's alone")
 
-// check is an error unless the directory is this user's, and nobody else may use it.
-func (n notes) check() error {
+// check returns an error unless the directory is accessible to this user only.
+func (n reservations) check() error {
 	info, err := os.Lstat(string(n))
 	if err != nil {
 		return err
 	}
 	stat, is := info.Sys().(*syscall.Stat_t)
 	if !is || int(stat.Uid) != os.Getuid() || !info.IsDir() || info.Mode().Perm()&0o077 != 0 {
-		return fmt.Errorf("%s: %w", n, errOthers)
+		return fmt.Errorf("%s: %w", n, errNotPrivate)
 	}
 	return nil
 }
 
-// keep notes a file that names home ports, and forgets those that are gone.
-func (n notes) keep(file string) error {
+// add reserves the home ports of a file, and removes reservations of deleted files.
+func (n reservations) add(file string) error {
 	text, err := os.ReadFile(file)
-	if err != nil || len(homesIn(text)) == 0 {
+	if err != nil || len(findHomePorts(text)) == 0 {
 		return err
 	}
 	if err := errors.Join(os.MkdirAll(string(n), 0o700), n.check()); err != nil {
 		return err
 	}
-	links, err := n.links()
+	links, err := n.list()
 	if err != nil {
 		return err
 	}
 	for _, link := range links {
 		if _, err := os.Stat(link); errors.Is(err, fs.ErrNotExist) {
-			_ = os.Remove(link) // whoever was faster has done it
+			_ = os.Remove(link) // another process may have removed it already
 		}
 	}
 	name := sha256.Sum256([]byte(file))
@@ -77,7 +77,7 @@ func (n notes) keep(file string) error {
 	return nil
 }
 
-func (n notes) links() ([]string, error) {
+func (n reservations) list() ([]string, error) {
 	entries, err := os.ReadDir(string(n))
 	links := make([]string, 0, len(entries))
 	for _, entry := range entries {
@@ -86,30 +86,30 @@ func (n notes) links() ([]string, error) {
 	return links, err
 }
 
-// kept are the ports to which somebody may come back; none where that cannot be told.
-func (n notes) kept() map[int]bool {
+// ports returns the reserved ports; none if they cannot be read.
+func (n reservations) ports() map[int]bool {
 	if n.check() != nil {
 		return nil
 	}
 	kept := map[int]bool{}
-	links, _ := n.links()
+	links, _ := n.list()
 	for _, link := range links {
 		text, _ := os.ReadFile(link)
-		for _, port := range homesIn(text) {
+		for _, port := range findHomePorts(text) {
 			kept[port] = true
 		}
 	}
 	return kept
 }
 
-// named is a port in a URL.
-var named = regexp.MustCompile(`:(\d+)`)
+// urlPort matches a port in a URL.
+var urlPort = regexp.MustCompile(`:(\d+)`)
 
-// homesIn are the home ports that text names.
-func homesIn(text []byte) []int {
+// findHomePorts returns the home ports in text.
+func findHomePorts(text []byte) []int {
 	var ports []int
-	for _, match := range named.FindAllSubmatch(text, -1) {
-		if port, err := strconv.Atoi(string(match[1])); err == nil && port >= first && port <= last {
+	for _, match := range urlPort.FindAllSubmatch(text, -1) {
+		if port, err := strconv.Atoi(string(match[1])); err == nil && port >= firstPort && port <= lastPort {
 			ports = append(ports, port)
 		}
 	}

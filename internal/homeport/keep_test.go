@@ -10,20 +10,20 @@ import (
 // TestKeptPorts are kept for as long as a file names them, and no longer.
 func TestKeptPorts(t *testing.T) {
 	t.Parallel()
-	n := notes(filepath.Join(t.TempDir(), "notes"))
+	n := reservations(filepath.Join(t.TempDir(), "notes"))
 	file := filepath.Join(t.TempDir(), "bus.json")
 	write := func(text string) {
 		t.Helper()
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := n.keep(file); err != nil {
+		if err := n.add(file); err != nil {
 			t.Fatal(err)
 		}
 	}
 	kept := func(want ...int) {
 		t.Helper()
-		got := n.kept()
+		got := n.ports()
 		for _, port := range want {
 			if !got[port] {
 				t.Errorf("port %d is not kept", port)
@@ -47,18 +47,18 @@ func TestKeptPorts(t *testing.T) {
 // TestNotesAreSwept as soon as another file is noted, which is noted once.
 func TestNotesAreSwept(t *testing.T) {
 	t.Parallel()
-	n := notes(filepath.Join(t.TempDir(), "notes"))
+	n := reservations(filepath.Join(t.TempDir(), "notes"))
 	for range 10 {
 		file := filepath.Join(t.TempDir(), "address.json")
 		if err := os.WriteFile(file, []byte(`{"url":"nats://127.0.0.1:20001"}`), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		for range 2 {
-			if err := n.keep(file); err != nil {
+			if err := n.add(file); err != nil {
 				t.Fatal(err)
 			}
 		}
-		links, err := n.links()
+		links, err := n.list()
 		if err != nil || len(links) != 1 {
 			t.Errorf("noted are %v (%v), want one", links, err)
 		}
@@ -72,15 +72,15 @@ func TestNotesAreSwept(t *testing.T) {
 func TestNothingToKeep(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "address.json")
-	n := notes(filepath.Join(t.TempDir(), "notes"))
-	if err := n.keep(file); err == nil {
+	n := reservations(filepath.Join(t.TempDir(), "notes"))
+	if err := n.add(file); err == nil {
 		t.Error("a file that is not there named ports")
 	}
 	for _, text := range []string{`{"url":"https://127.0.0.1:6443"}`, ``, `{`, `:99999999999999999999`} {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := n.keep(file); err != nil {
+		if err := n.add(file); err != nil {
 			t.Error(err)
 		}
 		if _, err := os.Stat(string(n)); err == nil {
@@ -105,10 +105,10 @@ func TestNotesOfOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, at := range []string{open, led, file} {
-		if err := notes(at).keep(file); err == nil {
+		if err := reservations(at).add(file); err == nil {
 			t.Errorf("%s: a note was made", at)
 		}
-		if kept := notes(at).kept(); len(kept) > 0 {
+		if kept := reservations(at).ports(); len(kept) > 0 {
 			t.Errorf("%s: kept are %v", at, kept)
 		}
 	}

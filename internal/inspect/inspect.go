@@ -1,10 +1,10 @@
-// Package inspect is what processes of a cluster say of their insides when they are
-// asked: the kubelet what each pod's worker is at, the runtime which containers are
-// alive, the apiserver what it refused. It is telemetry, not the API: it travels on the
-// management connection, so that a node that is cut off is still seen.
+// Package inspect defines what the processes of a cluster report about their internals: the kubelet
+// its pod workers, the runtime its running containers, the apiserver its refused requests. It is
+// telemetry, not the API: it uses the management connection, so that a node that is cut off can
+// still be inspected.
 //
-// The types are plain values. Times are as the clock of the process that tells shows
-// them; zero times are things that have not happened.
+// The types are plain values. Times are by the clock of the reporting process; zero times have not
+// happened.
 package inspect
 
 import (
@@ -17,120 +17,119 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// Observers are who is told what a process does, and who may ask how it is. The zero
-// value is nobody.
+// Observers receive what a process does, and may query its state. The zero value is none.
 type Observers[T any] struct {
-	// History is told what the process does.
+	// History records what the process does.
 	History *history.Recorder
 	// Metrics counts what the process does; nil counts nothing.
 	Metrics *metrics.Registry
-	// Inspect is called once, when the process can be asked, with what answers; it may be
-	// nil.
+	// Inspect is called once, when the process can be inspected, with the function that answers; it
+	// may be nil.
 	Inspect func(ask func(context.Context) T)
 }
 
-// Ready hands ask over, if somebody wants it.
-func (o Observers[T]) Ready(ask func(context.Context) T) {
+// ProvideInspect passes ask to Inspect, if set.
+func (o Observers[T]) ProvideInspect(ask func(context.Context) T) {
 	if o.Inspect != nil {
 		o.Inspect(ask)
 	}
 }
 
-// Self is what every process says.
+// Self is what every process reports.
 type Self struct {
 	Process string     `json:"process"`
 	Boot    proto.Boot `json:"boot"`
-	// Began is when this boot did.
+	// Began is when this boot began.
 	Began time.Time `json:"began"`
-	// Now is what the process's clock shows.
+	// Now is the process's clock at the time of the report.
 	Now time.Time `json:"now"`
 }
 
-// Shown is what the process's clock showed when it said so; the zero time is of one that does not tell.
-func (s Self) Shown() time.Time { return s.Now }
+// ReportedAt returns the process's clock at the time of the report; zero if the report has none.
+func (s Self) ReportedAt() time.Time { return s.Now }
 
-// moved is the same as a clock shows it that is so far ahead of the process's.
-func (s Self) moved(ahead time.Duration) Self {
-	s.Began, s.Now = Moved(s.Began, ahead), Moved(s.Now, ahead)
+// shift returns the report by a clock that is ahead of the process's by offset.
+func (s Self) shift(offset time.Duration) Self {
+	s.Began, s.Now = ShiftTime(s.Began, offset), ShiftTime(s.Now, offset)
 	return s
 }
 
-// Contact is how a process gets on with another that it depends on.
+// Contact is the state of a process's requests to another process.
 type Contact struct {
-	// Last is when an answer came, a refusal included.
+	// Last is when the last answer arrived, refusals included.
 	Last time.Time `json:"last,omitzero"`
-	// Failing is since when no request has been answered; zero when the last one was.
+	// Failing is since when no request was answered; zero if the last one was.
 	Failing time.Time `json:"failing,omitzero"`
-	// Err is what the last request that was not answered came to.
+	// Err is the error of the last request without an answer.
 	Err string `json:"err,omitempty"`
 }
 
-// Moved is the same as a clock shows it that is so far ahead of the one that it is by.
-func (c Contact) Moved(ahead time.Duration) Contact {
-	c.Last, c.Failing = Moved(c.Last, ahead), Moved(c.Failing, ahead)
+// Shift returns the times by a clock that is ahead by offset.
+func (c Contact) Shift(offset time.Duration) Contact {
+	c.Last, c.Failing = ShiftTime(c.Last, offset), ShiftTime(c.Failing, offset)
 	return c
 }
 
-// Kubelet is what a kubelet says.
+// Kubelet is the report of a kubelet.
 type Kubelet struct {
 	Self
 	Node    string  `json:"node"`
 	API     Contact `json:"api"`
 	Runtime Contact `json:"runtime"`
-	// Problems are why the kubelet thinks that its node is not ready.
-	Problems []string `json:"problems,omitempty"`
-	Pods     []Work   `json:"pods,omitempty"`
-	// Heard is the resourceVersion of pods up to which the kubelet has taken over what the API
-	// has shown it; empty before its first list.
-	Heard string `json:"heard,omitempty"`
-	// Calls are those that have not returned yet.
+	// Problems are why the kubelet considers its node not ready.
+	Problems []string    `json:"problems,omitempty"`
+	Pods     []PodWorker `json:"pods,omitempty"`
+	// PodsRevision is the resourceVersion up to which the kubelet has processed pods from the API;
+	// empty before its first list.
+	PodsRevision string `json:"heard,omitempty"`
+	// Calls are the runtime calls that have not returned yet.
 	Calls []Call `json:"calls,omitempty"`
-	// Refused is what the API did not let the kubelet do, by pod, the last of each.
+	// Refused are the kubelet's requests that the API refused: the last one of each pod.
 	Refused []Refusal `json:"refused,omitempty"`
-	// Orphans are leftovers of pods that nobody knows.
+	// Orphans are leftovers of unknown pods.
 	Orphans []Orphan `json:"orphans,omitempty"`
 }
 
-// Moved is the same as a clock shows it that is so far ahead of the kubelet's.
-func (k Kubelet) Moved(ahead time.Duration) Kubelet {
-	k.Self, k.API, k.Runtime = k.moved(ahead), k.API.Moved(ahead), k.Runtime.Moved(ahead)
+// Shift returns the report by a clock that is ahead of the kubelet's by offset.
+func (k Kubelet) Shift(offset time.Duration) Kubelet {
+	k.Self, k.API, k.Runtime = k.shift(offset), k.API.Shift(offset), k.Runtime.Shift(offset)
 	k.Pods, k.Calls, k.Refused = slices.Clone(k.Pods), slices.Clone(k.Calls), slices.Clone(k.Refused)
 	for i, w := range k.Pods {
-		k.Pods[i].Since, k.Pods[i].First = Moved(w.Since, ahead), Moved(w.First, ahead)
+		k.Pods[i].Since, k.Pods[i].First = ShiftTime(w.Since, offset), ShiftTime(w.First, offset)
 	}
 	for i, c := range k.Calls {
-		k.Calls[i].Since = Moved(c.Since, ahead)
+		k.Calls[i].Since = ShiftTime(c.Since, offset)
 	}
 	for i, r := range k.Refused {
-		k.Refused[i].First, k.Refused[i].Last = Moved(r.First, ahead), Moved(r.Last, ahead)
+		k.Refused[i].First, k.Refused[i].Last = ShiftTime(r.First, offset), ShiftTime(r.Last, offset)
 	}
 	return k
 }
 
-// Work is what the worker of one pod is at.
-type Work struct {
+// PodWorker is the state of one pod's worker.
+type PodWorker struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	UID       string `json:"uid"`
-	// State is the worker's: Syncing, Stopping, Stopped, Confirming.
+	// State is Syncing, Stopping, Stopped or Confirming.
 	State string `json:"state"`
-	// Marked says that the kubelet has seen that the pod is being deleted.
+	// Marked is set if the kubelet knows that the pod is being deleted.
 	Marked bool `json:"marked,omitempty"`
-	// Removed says that the kubelet knows that the API has no such UID.
+	// Removed is set if the kubelet knows that the API has no pod with this UID.
 	Removed bool `json:"removed,omitempty"`
-	// Grace is what the stop that is under way began with, in seconds.
+	// Grace is the grace period of the current stop in seconds.
 	Grace int64 `json:"grace,omitempty"`
-	// Doing is the step that is under way, empty for none, and Since its beginning.
-	Doing string    `json:"doing,omitempty"`
+	// Step is the current step, empty for none, and Since its beginning.
+	Step  string    `json:"doing,omitempty"`
 	Since time.Time `json:"since,omitzero"`
-	// Err is why the last attempt failed, Failed how many did in a row, and First when
-	// the first of them did.
+	// Err is why the last attempt failed, Failed how many attempts failed in a row, and First when
+	// the first of them failed.
 	Err    string    `json:"err,omitempty"`
 	Failed int       `json:"failed,omitempty"`
 	First  time.Time `json:"first,omitzero"`
 }
 
-// The steps that a worker can be at.
+// The steps of a pod worker.
 const (
 	StepSync       = "sync"
 	StepStop       = "stop containers"
@@ -139,21 +138,21 @@ const (
 	StepCgroup     = "destroy cgroup"
 )
 
-// Call is a request that has not been answered yet.
+// Call is a request without an answer yet.
 type Call struct {
-	// Method is of the Container Runtime Interface: StopContainer.
+	// Method is a method of the Container Runtime Interface: StopContainer.
 	Method string `json:"method"`
-	// ID is the container or sandbox; empty where the call is about none.
+	// ID is the container or sandbox; empty for other calls.
 	ID    string    `json:"id,omitempty"`
 	Since time.Time `json:"since"`
 }
 
-// Refusal is a request that was refused again and again.
+// Refusal is a request that was refused repeatedly.
 type Refusal struct {
-	// Who asked; empty when it is who tells.
-	Who  string `json:"who,omitempty"`
-	Verb string `json:"verb"`
-	// Resource is what was asked about, with its subresource: pods/status.
+	// Requester is empty if the reporting process made the request.
+	Requester string `json:"who,omitempty"`
+	Verb      string `json:"verb"`
+	// Resource includes the subresource: pods/status.
 	Resource string `json:"resource"`
 	// Key is namespace/name, or name.
 	Key     string    `json:"key"`
@@ -165,7 +164,7 @@ type Refusal struct {
 	Count   int       `json:"count"`
 }
 
-// Orphan is what is left on a node of a pod that nobody knows.
+// Orphan is a leftover of an unknown pod on a node.
 type Orphan struct {
 	UID string `json:"uid"`
 	// What is left: volumes.
@@ -173,130 +172,130 @@ type Orphan struct {
 	Err  string `json:"err,omitempty"`
 }
 
-// Runtime is what a container runtime says.
+// Runtime is the report of a container runtime.
 type Runtime struct {
 	Self
-	// Ahead is by how much its clock, which Now and the containers' times go by, is ahead of the
-	// cluster's.
-	Ahead time.Duration `json:"ahead,omitempty"`
-	Node  string        `json:"node"`
-	// Programs is how real programs run on this machine, and what it refuses them, in words;
-	// empty when none may run.
+	// ClockOffset is how far the runtime's clock, which Now and the containers' times use, is ahead
+	// of the cluster's.
+	ClockOffset time.Duration `json:"ahead,omitempty"`
+	Node        string        `json:"node"`
+	// Programs describes how real programs run on this machine, and which isolation the machine
+	// refuses; empty if none may run.
 	Programs   string      `json:"programs,omitempty"`
 	Containers []Container `json:"containers,omitempty"`
 }
 
-// Moved is the same as a clock shows it that is so far ahead of the runtime's.
-func (r Runtime) Moved(ahead time.Duration) Runtime {
-	r.Self, r.Ahead, r.Containers = r.moved(ahead), r.Ahead+ahead, slices.Clone(r.Containers)
+// Shift returns the report by a clock that is ahead of the runtime's by offset.
+func (r Runtime) Shift(offset time.Duration) Runtime {
+	r.Self, r.ClockOffset, r.Containers = r.shift(offset), r.ClockOffset+offset, slices.Clone(r.Containers)
 	for i, c := range r.Containers {
-		r.Containers[i].Times = c.Moved(ahead)
+		r.Containers[i].Times = c.Shift(offset)
 	}
 	return r
 }
 
-// Container is one that exists.
+// Container is an existing container.
 type Container struct {
 	ID        string `json:"id"`
 	Name      string `json:"name"`
 	Namespace string `json:"namespace"`
 	Pod       string `json:"pod"`
 	UID       string `json:"uid"`
-	// Alive says that its process runs, or is about to.
+	// Alive is set if the container's process runs, or is about to.
 	Alive bool `json:"alive"`
-	// PID is the process's on the machine; 0 when there is none, or nobody knows yet.
+	// PID is the process id on the machine; 0 if there is no process or its id is not known yet.
 	PID int `json:"pid,omitempty"`
-	// Scripted means that it follows a script, and never has a process.
+	// Scripted containers follow a script and have no process.
 	Scripted bool `json:"scripted,omitempty"`
 	Times
-	// Code is its exit code, 0 to 255.
+	// Code is the exit code, 0 to 255.
 	Code int32 `json:"code,omitempty"`
-	// Unreachable means that no signal can be sent to it.
+	// Unreachable is set if no signal can be sent to the container.
 	Unreachable bool `json:"unreachable,omitempty"`
 }
 
-// Times are when what has happened to a container did.
+// Times are the times of a container's events.
 type Times struct {
 	Started time.Time `json:"started,omitzero"`
-	// Signaled is when the stop signal was sent, Killed when SIGKILL was, first.
+	// Signaled is when the stop signal was first sent, and Killed when SIGKILL was.
 	Signaled time.Time `json:"signaled,omitzero"`
 	Killed   time.Time `json:"killed,omitzero"`
 	Exited   time.Time `json:"exited,omitzero"`
 }
 
-// Moved is the same as a clock shows it that is so far ahead of the one that it is by.
-func (t Times) Moved(ahead time.Duration) Times {
+// Shift returns the times by a clock that is ahead by offset.
+func (t Times) Shift(offset time.Duration) Times {
 	return Times{
-		Started: Moved(t.Started, ahead), Signaled: Moved(t.Signaled, ahead), Killed: Moved(t.Killed, ahead), Exited: Moved(t.Exited, ahead),
+		Started: ShiftTime(t.Started, offset), Signaled: ShiftTime(t.Signaled, offset), Killed: ShiftTime(t.Killed, offset), Exited: ShiftTime(t.Exited, offset),
 	}
 }
 
-// Moved is an instant as a clock shows it that is so far ahead of the one that it is by: what a
-// process tells is as long before what its clock shows as it was, whatever that showed then. The
-// zero time, of what has not happened, stays zero.
-func Moved(at time.Time, ahead time.Duration) time.Time {
+// ShiftTime converts at to a clock that is ahead by offset. A reported time stays as long before
+// the report as it was, whatever that clock read then. The zero time, for events that have not
+// happened, stays zero.
+func ShiftTime(at time.Time, offset time.Duration) time.Time {
 	if at.IsZero() {
 		return at
 	}
-	return at.Add(ahead)
+	return at.Add(offset)
 }
 
-// Controllers is what the process of the controllers says.
+// Controllers is the report of the controllers' process.
 type Controllers struct {
 	Self
-	// Running are the names of the controllers that run.
+	// Running are the names of the running controllers.
 	Running []string `json:"running"`
 }
 
-// APIServer is what an apiserver says.
+// APIServer is the report of an apiserver.
 type APIServer struct {
 	Self
 	Revision int64 `json:"revision"`
-	// Writing is since when a commit has waited for the disk; zero when none does.
+	// Writing is since when a commit has waited for the disk; zero if none waits.
 	Writing time.Time `json:"writing,omitzero"`
-	// Refused are requests that were refused lately, the last of each kind.
+	// Refused are recently refused requests, the last of each kind.
 	Refused []Refusal `json:"refused,omitempty"`
 }
 
-// Bus is what the cluster's network says: what a switch knows of its own ports.
+// Bus is the report of the bus: the state of its links, as a switch knows its ports.
 type Bus struct {
 	Self
 	Links []Link `json:"links"`
 }
 
-// Moved is the same as a clock shows it that is so far ahead of the network's.
-func (b Bus) Moved(ahead time.Duration) Bus {
-	b.Self, b.Links = b.moved(ahead), slices.Clone(b.Links)
+// Shift returns the report by a clock that is ahead of the bus's by offset.
+func (b Bus) Shift(offset time.Duration) Bus {
+	b.Self, b.Links = b.shift(offset), slices.Clone(b.Links)
 	for i, l := range b.Links {
-		b.Links[i].Since = Moved(l.Since, ahead)
+		b.Links[i].Since = ShiftTime(l.Since, offset)
 	}
 	return b
 }
 
-// Link is the way between one party and all others.
+// Link is the connection between one member and the hub.
 type Link struct {
-	// Party is whose link it is: a node, apiserver, controllers, gateway.
-	Party string `json:"party"`
-	// Silent says in words which direction carries nothing at present, and Since when that
-	// began; empty for a link that carries.
+	// Member is the link's member: a node, apiserver, controllers, gateway.
+	Member string `json:"party"`
+	// Silent describes which direction carries nothing at present, and Since when that began; empty
+	// for a link that carries.
 	Silent string    `json:"silent,omitempty"`
 	Since  time.Time `json:"since,omitzero"`
 }
 
-// Answer is what a process said, or that it said nothing.
+// Answer is a process's report, or the fact that there was none.
 type Answer[T any] struct {
-	// At is when it was heard, or not.
+	// At is when the report arrived, or the query failed.
 	At time.Time `json:"at"`
-	// Took is how long that took: it was said so much before at most.
-	Took time.Duration `json:"took,omitempty"`
-	// Said is nil when there was no answer.
-	Said *T `json:"said,omitempty"`
-	// Err is why there was none.
+	// RoundTrip is how long the query took: the report is at most that old.
+	RoundTrip time.Duration `json:"took,omitempty"`
+	// Report is nil without an answer.
+	Report *T `json:"said,omitempty"`
+	// Err is why there was no answer.
 	Err string `json:"err,omitempty"`
 }
 
-// Asked reports whether the process was asked at all.
-func (a Answer[T]) Asked() bool { return a.Said != nil || a.Err != "" }
+// WasAsked reports whether the process was queried.
+func (a Answer[T]) WasAsked() bool { return a.Report != nil || a.Err != "" }
 
-// Silent reports whether the process was asked and did not answer.
-func (a Answer[T]) Silent() bool { return a.Said == nil && a.Err != "" }
+// IsSilent reports whether the process was queried and did not answer.
+func (a Answer[T]) IsSilent() bool { return a.Report == nil && a.Err != "" }

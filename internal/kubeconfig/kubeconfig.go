@@ -1,9 +1,9 @@
-// Package kubeconfig writes how a client finds a cluster's gateway, as a kubeconfig of
-// its own or among the entries of another one. It is pure: files are the caller's.
+// Package kubeconfig writes how a client finds a cluster's gateway, as a separate kubeconfig or as
+// entries in an existing one. It is pure: the caller reads and writes the files.
 //
-// A person's kubeconfig names clusters that matter more than ours. [Merge] touches no
-// entry that it has not made, which it knows by the extension podfall.io, and no line
-// that it need not; it never makes a cluster the current one unless asked to.
+// A user's kubeconfig names clusters that matter more than podfall's. [Merge] changes only its own
+// entries, which it recognizes by the extension podfall.io, and as few lines as possible. It never
+// makes a cluster the current one unless asked to.
 package kubeconfig
 
 import (
@@ -14,35 +14,33 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Prefix opens the names of all our contexts, so that nobody takes one for a real
-// cluster's.
+// Prefix begins the names of all podfall contexts, to distinguish them from real clusters.
 const Prefix = "podfall-"
 
-// extension marks an entry as ours.
+// extension marks an entry as podfall's.
 const extension = "podfall.io"
 
 // Access is how to reach one cluster.
 type Access struct {
-	// Cluster is the cluster's name; context, cluster and user are called
-	// podfall-<Cluster>.
+	// Cluster is the cluster's name. Context, cluster and user are called podfall-<Cluster>.
 	Cluster string
-	// URL of the gateway, such as https://127.0.0.1:40001.
+	// URL of the gateway, for example https://127.0.0.1:40001.
 	URL string
-	// Authority is the PEM of the certificate that has signed the gateway's.
+	// Authority is the PEM certificate that signed the gateway's certificate.
 	Authority []byte
-	// Token is what the gateway knows its clients by. It is secret.
+	// Token authenticates clients to the gateway. It is secret.
 	Token string
 }
 
-// Context is the name of the context, and of everything else of it.
+// Context returns the name of the context, the cluster and the user.
 func (a Access) Context() string { return Prefix + a.Cluster }
 
-// File is a kubeconfig that knows the one cluster, and has it as its current one.
+// File returns a kubeconfig with only this cluster, as the current one.
 func (a Access) File() ([]byte, error) {
 	config := clientcmd.Config{
 		APIVersion: "v1", Kind: "Config", CurrentContext: a.Context(),
-		Clusters: []clientcmd.NamedCluster{a.cluster()}, Contexts: []clientcmd.NamedContext{a.context()},
-		AuthInfos: []clientcmd.NamedAuthInfo{a.user()},
+		Clusters: []clientcmd.NamedCluster{a.clusterEntry()}, Contexts: []clientcmd.NamedContext{a.contextEntry()},
+		AuthInfos: []clientcmd.NamedAuthInfo{a.userEntry()},
 	}
 	data, err := yaml.Marshal(config)
 	if err != nil {
@@ -51,41 +49,41 @@ func (a Access) File() ([]byte, error) {
 	return data, nil
 }
 
-func (a Access) cluster() clientcmd.NamedCluster {
+func (a Access) clusterEntry() clientcmd.NamedCluster {
 	return clientcmd.NamedCluster{Name: a.Context(), Cluster: clientcmd.Cluster{
-		Server: a.URL, CertificateAuthorityData: a.Authority, Extensions: mark(),
+		Server: a.URL, CertificateAuthorityData: a.Authority, Extensions: podfallExtensions(),
 	}}
 }
 
-func (a Access) context() clientcmd.NamedContext {
+func (a Access) contextEntry() clientcmd.NamedContext {
 	return clientcmd.NamedContext{Name: a.Context(), Context: clientcmd.Context{
-		Cluster: a.Context(), AuthInfo: a.Context(), Extensions: mark(),
+		Cluster: a.Context(), AuthInfo: a.Context(), Extensions: podfallExtensions(),
 	}}
 }
 
-func (a Access) user() clientcmd.NamedAuthInfo {
-	return clientcmd.NamedAuthInfo{Name: a.Context(), AuthInfo: clientcmd.AuthInfo{Token: a.Token, Extensions: mark()}}
+func (a Access) userEntry() clientcmd.NamedAuthInfo {
+	return clientcmd.NamedAuthInfo{Name: a.Context(), AuthInfo: clientcmd.AuthInfo{Token: a.Token, Extensions: podfallExtensions()}}
 }
 
-func mark() []clientcmd.NamedExtension {
+func podfallExtensions() []clientcmd.NamedExtension {
 	return []clientcmd.NamedExtension{{Name: extension, Extension: runtime.RawExtension{Raw: []byte(`{"provider":"podfall"}`)}}}
 }
 
-// entry is one of ours, as it stands in a list of a kubeconfig.
+// entry is one podfall entry in a list of a kubeconfig.
 type entry struct {
 	// list is "clusters", "contexts" or "users".
 	list string
 	name string
-	// text is a list of one, as YAML without indentation.
+	// text is a YAML list of one element, without indentation.
 	text []byte
 }
 
-func (a Access) entries() ([]entry, error) {
+func (a Access) newEntries() ([]entry, error) {
 	entries := make([]entry, 0, 3)
 	for _, one := range []struct {
 		list  string
 		value any
-	}{{"clusters", a.cluster()}, {"contexts", a.context()}, {"users", a.user()}} {
+	}{{"clusters", a.clusterEntry()}, {"contexts", a.contextEntry()}, {"users", a.userEntry()}} {
 		text, err := yaml.Marshal([]any{one.value})
 		if err != nil {
 			return nil, fmt.Errorf("write kubeconfig: %w", err)

@@ -69,7 +69,7 @@ x-unknown: kept
 # the end
 `
 
-func merged(t *testing.T, file string, a kubeconfig.Access, current kubeconfig.Current) kubeconfig.Merged {
+func mustMerge(t *testing.T, file string, a kubeconfig.Access, current kubeconfig.CurrentContext) kubeconfig.MergeResult {
 	t.Helper()
 	got, err := a.Merge([]byte(file), current)
 	if err != nil {
@@ -80,7 +80,7 @@ func merged(t *testing.T, file string, a kubeconfig.Access, current kubeconfig.C
 
 // TestOtherLinesStay is T18: what is not ours stays byte for byte.
 func TestOtherLinesStay(t *testing.T) {
-	got := merged(t, foreign, access(), kubeconfig.Keep)
+	got := mustMerge(t, foreign, access(), kubeconfig.Keep)
 	if got.Rewritten {
 		t.Error("rewritten")
 	}
@@ -95,11 +95,11 @@ func TestOtherLinesStay(t *testing.T) {
 	// Again, at another address: only our lines change.
 	moved := access()
 	moved.URL = "https://127.0.0.1:40002"
-	again := merged(t, string(got.Data), moved, kubeconfig.Keep)
+	again := mustMerge(t, string(got.Data), moved, kubeconfig.Keep)
 	if want := strings.ReplaceAll(string(got.Data), "127.0.0.1:40001", "127.0.0.1:40002"); string(again.Data) != want || again.Rewritten {
 		t.Errorf("merged again: %v\n%s", again.Rewritten, again.Data)
 	}
-	switched := merged(t, string(got.Data), access(), kubeconfig.Switch)
+	switched := mustMerge(t, string(got.Data), access(), kubeconfig.Switch)
 	if want := strings.Replace(string(got.Data), "production   # careful!", "podfall-test", 1); string(switched.Data) != want || switched.Rewritten {
 		t.Errorf("switched: %v\n%s", switched.Rewritten, switched.Data)
 	}
@@ -137,11 +137,11 @@ const (
 
 func TestIntoNothing(t *testing.T) {
 	for _, file := range []string{"", "\n", "  \n\n"} {
-		got := merged(t, file, access(), kubeconfig.Keep)
+		got := mustMerge(t, file, access(), kubeconfig.Keep)
 		if strings.Contains(string(got.Data), "current-context") || got.Rewritten {
 			t.Errorf("into %q: %v\n%s", file, got.Rewritten, got.Data)
 		}
-		switched := merged(t, file, access(), kubeconfig.Switch)
+		switched := mustMerge(t, file, access(), kubeconfig.Switch)
 		var have, want map[string]any
 		own, err := access().File()
 		if err != nil {
@@ -174,8 +174,8 @@ func TestStyles(t *testing.T) {
 		"nested same name":    {"x:\n  clusters: 1\nclusters:\n- name: a\n  cluster: {server: https://a}\n", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, current := range []kubeconfig.Current{kubeconfig.Keep, kubeconfig.Switch} {
-				got := merged(t, row.file, access(), current)
+			for _, current := range []kubeconfig.CurrentContext{kubeconfig.Keep, kubeconfig.Switch} {
+				got := mustMerge(t, row.file, access(), current)
 				if got.Rewritten != row.rewritten {
 					t.Errorf("rewritten %v:\n%s", got.Rewritten, got.Data)
 				}
@@ -192,7 +192,7 @@ type reporter interface {
 }
 
 // check compares what the files mean.
-func check(t reporter, before string, after []byte, current kubeconfig.Current) {
+func check(t reporter, before string, after []byte, current kubeconfig.CurrentContext) {
 	t.Helper()
 	var old, now map[string]any
 	if err := errors.Join(yaml.Unmarshal([]byte(before), &old), yaml.UnmarshalStrict(after, &now)); err != nil {
@@ -251,8 +251,8 @@ func TestRefuses(t *testing.T) {
 // TestAnyKubeconfigKeepsItsMeaning merges into drawn files, twice.
 func TestAnyKubeconfigKeepsItsMeaning(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		file := draw(t)
-		current := rapid.SampledFrom([]kubeconfig.Current{kubeconfig.Keep, kubeconfig.Switch}).Draw(t, "current")
+		file := drawKubeconfig(t)
+		current := rapid.SampledFrom([]kubeconfig.CurrentContext{kubeconfig.Keep, kubeconfig.Switch}).Draw(t, "current")
 		once, err := access().Merge([]byte(file), current)
 		if err != nil {
 			t.Fatalf("%v", err)
@@ -268,8 +268,8 @@ func TestAnyKubeconfigKeepsItsMeaning(t *testing.T) {
 	})
 }
 
-// draw is a kubeconfig in one of many styles.
-func draw(t *rapid.T) string {
+// drawKubeconfig draws a kubeconfig in one of many styles.
+func drawKubeconfig(t *rapid.T) string {
 	noise := rapid.SampledFrom([]string{"", "# a comment\n", "\n", "\n# two\n\n"})
 	var parts []string
 	for _, list := range []string{"clusters", "contexts", "users"} {

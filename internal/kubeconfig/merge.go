@@ -11,64 +11,64 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Current says what becomes of a kubeconfig's current-context.
-type Current int
+// CurrentContext says what to do with a kubeconfig's current-context.
+type CurrentContext int
 
 const (
-	// Keep leaves it as it is.
-	Keep Current = iota
-	// Switch makes it ours.
+	// Keep leaves it unchanged.
+	Keep CurrentContext = iota
+	// Switch sets it to podfall's context.
 	Switch
 )
 
 // Errors of Merge. In each case there is nothing to write.
 var (
-	// ErrNotOurs means that an entry of our name was made by somebody else.
+	// ErrNotOurs means that an entry with podfall's name was not made by podfall.
 	ErrNotOurs = errors.New("an entry of that name was not made by podfall")
-	// ErrUnreadable means that the file is no kubeconfig.
+	// ErrUnreadable means that the file is not a kubeconfig.
 	ErrUnreadable = errors.New("not a kubeconfig")
 )
 
-// Merged is what Merge has made.
-type Merged struct {
+// MergeResult is the result of Merge.
+type MergeResult struct {
 	Data []byte
-	// Rewritten means that lines other than ours have changed, though not what they
-	// mean: the file was not written in the style of kubectl, such as JSON.
+	// Rewritten is set if other lines have changed too, though not their meaning: the file was not
+	// in kubectl's style, for example JSON.
 	Rewritten bool
 }
 
-// Merge puts the access into a kubeconfig, empty or not, in place of an entry of an
-// earlier time. All other lines stay as they are, byte for byte, comments included; a
-// file in a style that cannot be edited so is written anew with the same meaning.
-func (a Access) Merge(file []byte, current Current) (Merged, error) {
-	entries, err := a.entries()
+// Merge adds the access to a kubeconfig, which may be empty, or replaces an earlier entry. All
+// other lines stay the same byte for byte, comments included. A file that cannot be edited by lines
+// is rewritten with the same meaning.
+func (a Access) Merge(file []byte, current CurrentContext) (MergeResult, error) {
+	entries, err := a.newEntries()
 	if err != nil {
-		return Merged{}, err
+		return MergeResult{}, err
 	}
 	old, err := parse(file)
 	if err != nil {
-		return Merged{}, err
+		return MergeResult{}, err
 	}
-	if err := ours(old, entries); err != nil {
-		return Merged{}, err
+	if err := checkOwnership(old, entries); err != nil {
+		return MergeResult{}, err
 	}
-	want, err := wanted(old, entries, current)
+	want, err := expectedDocument(old, entries, current)
 	if err != nil {
-		return Merged{}, err
+		return MergeResult{}, err
 	}
 	if data, err := splice(file, entries, current); err == nil {
 		if got, err := parse(data); err == nil && reflect.DeepEqual(got, want) {
-			return Merged{Data: data}, nil
+			return MergeResult{Data: data}, nil
 		}
 	}
 	data, err := yaml.Marshal(want)
 	if err != nil {
-		return Merged{}, fmt.Errorf("write kubeconfig: %w", err)
+		return MergeResult{}, fmt.Errorf("write kubeconfig: %w", err)
 	}
-	return Merged{Data: data, Rewritten: true}, nil
+	return MergeResult{Data: data, Rewritten: true}, nil
 }
 
-// document is a kubeconfig, with whatever else is in it.
+// document is a parsed kubeconfig with all its fields.
 type document map[string]any
 
 func parse(file []byte) (document, error) {
@@ -79,19 +79,19 @@ func parse(file []byte) (document, error) {
 	if err := yaml.UnmarshalStrict(file, &parsed); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnreadable, err)
 	}
-	if kind, said := parsed["kind"]; said && kind != "Config" {
+	if kind, present := parsed["kind"]; present && kind != "Config" {
 		return nil, fmt.Errorf("%w: its kind is %v, want Config", ErrUnreadable, kind)
 	}
 	for _, list := range []string{"clusters", "contexts", "users"} {
-		if _, err := items(parsed, list); err != nil {
+		if _, err := listEntries(parsed, list); err != nil {
 			return nil, err
 		}
 	}
 	return parsed, nil
 }
 
-// items are the entries of a list; none when it is absent.
-func items(in document, list string) ([]any, error) {
+// listEntries returns the entries of a list; none if the list is absent.
+func listEntries(in document, list string) ([]any, error) {
 	switch value := in[list].(type) {
 	case nil:
 		return nil, nil
@@ -107,20 +107,20 @@ func items(in document, list string) ([]any, error) {
 	}
 }
 
-func nameOf(item any) any {
+func entryName(item any) any {
 	fields, _ := item.(map[string]any)
 	return fields["name"]
 }
 
-// ours checks that entries of our names carry our mark.
-func ours(in document, entries []entry) error {
+// checkOwnership returns ErrNotOurs if an entry with podfall's name lacks the mark.
+func checkOwnership(in document, entries []entry) error {
 	for _, e := range entries {
-		all, err := items(in, e.list)
+		all, err := listEntries(in, e.list)
 		if err != nil {
 			return err
 		}
 		for _, item := range all {
-			if nameOf(item) == e.name && !marked(item) {
+			if entryName(item) == e.name && !isOurs(item) {
 				return fmt.Errorf("%w: %s of %s; rename it, or give the cluster another name with podfall up --name", ErrNotOurs, e.name, e.list)
 			}
 		}
@@ -128,40 +128,40 @@ func ours(in document, entries []entry) error {
 	return nil
 }
 
-// marked reports whether an entry has our extension.
-func marked(item any) bool {
+// isOurs reports whether an entry has podfall's extension.
+func isOurs(item any) bool {
 	fields, _ := item.(map[string]any)
 	for _, value := range fields {
 		body, _ := value.(map[string]any)
 		extensions, _ := body["extensions"].([]any)
-		if slices.ContainsFunc(extensions, func(one any) bool { return nameOf(one) == extension }) {
+		if slices.ContainsFunc(extensions, func(one any) bool { return entryName(one) == extension }) {
 			return true
 		}
 	}
 	return false
 }
 
-// wanted is what the file is to mean.
-func wanted(old document, entries []entry, current Current) (document, error) {
+// expectedDocument returns the content that the file must have after the merge.
+func expectedDocument(old document, entries []entry, current CurrentContext) (document, error) {
 	want := document{}
 	maps.Copy(want, old)
 	if len(old) == 0 {
 		want["apiVersion"], want["kind"] = "v1", "Config"
 	}
 	for _, e := range entries {
-		var mine []any
-		if err := yaml.Unmarshal(e.text, &mine); err != nil {
+		var own []any
+		if err := yaml.Unmarshal(e.text, &own); err != nil {
 			return nil, fmt.Errorf("write kubeconfig: %w", err)
 		}
-		all, err := items(old, e.list)
+		all, err := listEntries(old, e.list)
 		if err != nil {
 			return nil, err
 		}
 		changed := slices.Clone(all)
-		if i := slices.IndexFunc(changed, func(item any) bool { return nameOf(item) == e.name }); i >= 0 {
-			changed[i] = mine[0]
+		if i := slices.IndexFunc(changed, func(item any) bool { return entryName(item) == e.name }); i >= 0 {
+			changed[i] = own[0]
 		} else {
-			changed = append(changed, mine[0])
+			changed = append(changed, own[0])
 		}
 		want[e.list] = changed
 	}

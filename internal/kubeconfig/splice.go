@@ -10,29 +10,31 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// errStyle means that a file is written in a style that cannot be edited by lines.
+// errStyle means that a file cannot be edited by lines.
 var errStyle = errors.New("not in kubectl's style")
 
-// splice replaces or adds the lines of our entries. Whether it has done well is for the
-// caller to check: it looks at lines, not at meanings.
-func splice(file []byte, entries []entry, current Current) ([]byte, error) {
+// splice replaces or adds the lines of podfall's entries. It edits lines and does not check their
+// meaning; the caller does.
+func splice(file []byte, entries []entry, current CurrentContext) ([]byte, error) {
 	if len(bytes.TrimSpace(file)) == 0 {
 		file = []byte("apiVersion: v1\nkind: Config\n")
 	}
 	for _, e := range entries {
 		var err error
-		if file, err = edit(file, func(lines []string, root *yaml.Node) ([]string, error) { return put(lines, root, e) }); err != nil {
+		if file, err = editLines(file, func(lines []string, root *yaml.Node) ([]string, error) { return putEntry(lines, root, e) }); err != nil {
 			return nil, err
 		}
 	}
 	if current == Keep {
 		return file, nil
 	}
-	return edit(file, func(lines []string, root *yaml.Node) ([]string, error) { return point(lines, root, entries[0].name) })
+	return editLines(file, func(lines []string, root *yaml.Node) ([]string, error) {
+		return setCurrentContext(lines, root, entries[0].name)
+	})
 }
 
-// edit changes the lines of a file whose top level is a mapping in block style.
-func edit(file []byte, change func([]string, *yaml.Node) ([]string, error)) ([]byte, error) {
+// editLines changes the lines of a file whose top level is a mapping in block style.
+func editLines(file []byte, change func([]string, *yaml.Node) ([]string, error)) ([]byte, error) {
 	var parsed yaml.Node
 	if err := yaml.Unmarshal(file, &parsed); err != nil {
 		return nil, err
@@ -52,11 +54,11 @@ func edit(file []byte, change func([]string, *yaml.Node) ([]string, error)) ([]b
 	return []byte(strings.Join(lines, "")), err
 }
 
-// put puts an entry into its list, in place of the one of its name.
-func put(lines []string, root *yaml.Node, e entry) ([]string, error) {
+// putEntry adds an entry to its list, or replaces the entry of the same name.
+func putEntry(lines []string, root *yaml.Node, e entry) ([]string, error) {
 	at := slices.IndexFunc(root.Content, func(key *yaml.Node) bool { return key.Column == 1 && key.Value == e.list })
 	if at < 0 || at%2 != 0 {
-		end := trimmed(lines, 0, len(lines))
+		end := trimEnd(lines, 0, len(lines))
 		return slices.Insert(lines, end, e.list+":\n"+string(e.text)), nil
 	}
 	list := root.Content[at+1]
@@ -71,22 +73,22 @@ func put(lines []string, root *yaml.Node, e entry) ([]string, error) {
 	case list.Kind != yaml.SequenceNode || list.Style&yaml.FlowStyle != 0:
 		return nil, errStyle
 	}
-	text := indented(e.text, list.Column-1)
+	text := indent(e.text, list.Column-1)
 	for i, item := range list.Content {
-		if !named(item, e.name) {
+		if !hasName(item, e.name) {
 			continue
 		}
 		end := after
 		if i+1 < len(list.Content) {
 			end = list.Content[i+1].Line - 1
 		}
-		return slices.Replace(lines, item.Line-1, trimmed(lines, item.Line-1, end), text), nil
+		return slices.Replace(lines, item.Line-1, trimEnd(lines, item.Line-1, end), text), nil
 	}
-	return slices.Insert(lines, trimmed(lines, list.Line-1, after), text), nil
+	return slices.Insert(lines, trimEnd(lines, list.Line-1, after), text), nil
 }
 
-// point makes the name the current context.
-func point(lines []string, root *yaml.Node, name string) ([]string, error) {
+// setCurrentContext sets the current-context line.
+func setCurrentContext(lines []string, root *yaml.Node, name string) ([]string, error) {
 	line := fmt.Sprintf("current-context: %s\n", name)
 	for i := 0; i < len(root.Content); i += 2 {
 		key, value := root.Content[i], root.Content[i+1]
@@ -97,10 +99,10 @@ func point(lines []string, root *yaml.Node, name string) ([]string, error) {
 			return slices.Replace(lines, key.Line-1, key.Line, line), nil
 		}
 	}
-	return slices.Insert(lines, trimmed(lines, 0, len(lines)), line), nil
+	return slices.Insert(lines, trimEnd(lines, 0, len(lines)), line), nil
 }
 
-func named(item *yaml.Node, name string) bool {
+func hasName(item *yaml.Node, name string) bool {
 	for i := 0; i+1 < len(item.Content); i += 2 {
 		if item.Content[i].Value == "name" && item.Content[i+1].Value == name {
 			return true
@@ -109,9 +111,9 @@ func named(item *yaml.Node, name string) bool {
 	return false
 }
 
-// trimmed is where the lines from begin to end really end: blank lines, comments and
-// the end of the document after them are not theirs.
-func trimmed(lines []string, begin, end int) int {
+// trimEnd returns the end of a block of lines without trailing blank lines, comments and document
+// end.
+func trimEnd(lines []string, begin, end int) int {
 	for end > begin {
 		line := strings.TrimSpace(lines[end-1])
 		if line != "" && !strings.HasPrefix(line, "#") && line != "..." {
@@ -122,7 +124,7 @@ func trimmed(lines []string, begin, end int) int {
 	return end
 }
 
-func indented(text []byte, columns int) string {
+func indent(text []byte, columns int) string {
 	var b strings.Builder
 	for line := range strings.Lines(string(text)) {
 		b.WriteString(strings.Repeat(" ", columns) + line)

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// Cluster is what several processes have written, by their names, as one text: every
-// series has the label process with its process' name, and every family is there once, as
-// the first has described it. What is cut off, at the end of a text, is left out.
-func Cluster(texts map[string][]byte) []byte {
+// Merge merges the texts of several processes, given by process name. Every series gets the label
+// process with its process's name. Every family appears once, with its first description. An
+// incomplete last line of a text is dropped.
+func Merge(texts map[string][]byte) []byte {
 	all := families{}
 	for _, process := range slices.Sorted(maps.Keys(texts)) {
 		all.add(process, string(texts[process]))
@@ -25,41 +25,41 @@ func Cluster(texts map[string][]byte) []byte {
 	return out.Bytes()
 }
 
-// families are those of several processes, by name.
-type families map[string]*described
+// families are the families of several processes, by name.
+type families map[string]*familyText
 
-// described is a family as it is written.
-type described struct {
+// familyText is a family in text form.
+type familyText struct {
 	help, kind string
 	series     []string
 }
 
-// add adds what a process has written.
+// add adds the text of a process.
 func (f families) add(process, text string) {
-	var current *described
+	var current *familyText
 	for line := range strings.Lines(text) {
 		if !strings.HasSuffix(line, "\n") {
 			break
 		}
-		if about, ok := strings.CutPrefix(line, "# HELP "); ok {
-			name, _, _ := strings.Cut(about, " ")
+		if description, ok := strings.CutPrefix(line, "# HELP "); ok {
+			name, _, _ := strings.Cut(description, " ")
 			if current = f[name]; current == nil {
-				current = &described{help: line}
+				current = &familyText{help: line}
 				f[name] = current
 			}
 		}
 		switch {
-		case current == nil: // not ours
+		case current == nil: // not in our format
 		case strings.HasPrefix(line, "# TYPE ") && current.kind == "":
 			current.kind = line
 		case !strings.HasPrefix(line, "#") && strings.Contains(line, " "):
-			current.series = append(current.series, labelled(line, "process="+quoted(process)))
+			current.series = append(current.series, addLabel(line, "process="+quoteLabel(process)))
 		}
 	}
 }
 
-// labelled is a line of a series with one more label, the first.
-func labelled(line, label string) string {
+// addLabel inserts a label at the front of a series line.
+func addLabel(line, label string) string {
 	name, rest, braced := strings.Cut(line, "{")
 	if value, _, _ := strings.Cut(line, " "); braced && len(name) < len(value) {
 		return name + "{" + label + "," + rest

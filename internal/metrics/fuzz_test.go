@@ -5,11 +5,11 @@ import (
 	"testing"
 )
 
-// FuzzCluster: of whatever two processes say, each line of a series is there with its
-// process, families are there once, and what is made is lines again.
+// FuzzCluster: for any texts of two processes, each series line appears with its process, each
+// family appears once, and the output consists of whole lines.
 func FuzzCluster(f *testing.F) {
 	f.Fuzz(func(t *testing.T, one, two []byte) {
-		text := string(Cluster(map[string][]byte{"a": one, "b": two}))
+		text := string(Merge(map[string][]byte{"a": one, "b": two}))
 		if text != "" && !strings.HasSuffix(text, "\n") {
 			t.Errorf("%q does not end in a line", text)
 		}

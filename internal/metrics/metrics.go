@@ -1,15 +1,15 @@
-// Package metrics counts what a process does, and writes the counts in Prometheus' text
-// format, under the names that Kubernetes' components have for them. It is not Prometheus'
-// client library, because that costs every process of the binary 6 ms at its start.
+// Package metrics counts what a process does, and writes the counts in Prometheus' text format
+// under the names of Kubernetes' components. It does not use Prometheus' client library, which
+// costs every process of the binary 6 ms at its start.
 //
 //	metrics.go    families: counters, gauges, histograms
 //	registry.go   all families of a process
-//	cluster.go    PURE: what several processes have written, as one
+//	cluster.go    PURE: merges the texts of several processes
 //
-// # Nobody counts
+// # Disabled metrics
 //
-// A nil [Registry] has nil families, on which every method does nothing: a process that
-// nobody asks counts nothing.
+// A nil [Registry] returns nil families, whose methods do nothing. So a process without a registry
+// counts nothing.
 package metrics
 
 import (
@@ -23,7 +23,7 @@ import (
 	"time"
 )
 
-// Kind is how a family's values behave.
+// Kind is the type of a family.
 type Kind string
 
 // The kinds of families.
@@ -36,46 +36,46 @@ const (
 	Histogram Kind = "histogram"
 )
 
-// Family is one metric under all its labels. It is safe for concurrent use.
+// Family is one metric with all its label values. It is safe for concurrent use.
 type Family struct {
 	name, help string
 	kind       Kind
 	labels     []string
-	// bounds of a histogram's buckets, in seconds.
+	// bounds are the upper bounds of a histogram's buckets, in seconds.
 	bounds []float64
 
 	mu     sync.Mutex
 	series map[string]*series
 }
 
-// series is one metric under one set of labels.
+// series is one metric with one set of label values.
 type series struct {
-	// labels are as they are written: a="1",b="2".
+	// labels are in text form: a="1",b="2".
 	labels string
 	value  float64
-	// buckets count observations not above the bound of the same index.
+	// buckets count observations up to the bound of the same index.
 	buckets []uint64
 	count   uint64
 }
 
-// Add adds to the value under labels, which are given in the order of their names.
+// Add adds to the value under labels, given in the order of their names.
 func (f *Family) Add(amount float64, labels ...string) {
 	if f == nil {
 		return
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.at(labels).value += amount
+	f.seriesFor(labels).value += amount
 }
 
-// Set makes the value under labels what it is now.
+// Set sets the value under labels.
 func (f *Family) Set(value float64, labels ...string) {
 	if f == nil {
 		return
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.at(labels).value = value
+	f.seriesFor(labels).value = value
 }
 
 // Observe counts a duration under labels.
@@ -85,7 +85,7 @@ func (f *Family) Observe(took time.Duration, labels ...string) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	s := f.at(labels)
+	s := f.seriesFor(labels)
 	s.value += took.Seconds()
 	s.count++
 	for i, bound := range f.bounds {
@@ -95,13 +95,13 @@ func (f *Family) Observe(took time.Duration, labels ...string) {
 	}
 }
 
-func (f *Family) at(labels []string) *series {
+func (f *Family) seriesFor(labels []string) *series {
 	key := strings.Join(labels, "\x00")
 	found := f.series[key]
 	if found == nil {
 		pairs := make([]string, len(f.labels))
 		for i, name := range f.labels {
-			pairs[i] = name + "=" + quoted(labels[i])
+			pairs[i] = name + "=" + quoteLabel(labels[i])
 		}
 		found = &series{labels: strings.Join(pairs, ","), buckets: make([]uint64, len(f.bounds))}
 		f.series[key] = found
@@ -109,13 +109,13 @@ func (f *Family) at(labels []string) *series {
 	return found
 }
 
-// quoted is a label's value as the format wants it.
-func quoted(value string) string {
+// quoteLabel quotes a label value for the text format.
+func quoteLabel(value string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(value) + `"`
 }
 
-// text is the family with its series in the order of their labels.
-func (f *Family) text() []byte {
+// formatText returns the family with its series ordered by labels.
+func (f *Family) formatText() []byte {
 	w := &bytes.Buffer{}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -123,20 +123,20 @@ func (f *Family) text() []byte {
 	for _, key := range slices.Sorted(maps.Keys(f.series)) {
 		s := f.series[key]
 		if f.kind != Histogram {
-			fmt.Fprintf(w, "%s%s %s\n", f.name, braced(s.labels), number(s.value))
+			fmt.Fprintf(w, "%s%s %s\n", f.name, joinLabels(s.labels), formatNumber(s.value))
 			continue
 		}
 		for i, bound := range f.bounds {
-			fmt.Fprintf(w, "%s_bucket%s %d\n", f.name, braced(s.labels, "le="+quoted(number(bound))), s.buckets[i])
+			fmt.Fprintf(w, "%s_bucket%s %d\n", f.name, joinLabels(s.labels, "le="+quoteLabel(formatNumber(bound))), s.buckets[i])
 		}
-		fmt.Fprintf(w, "%s_bucket%s %d\n", f.name, braced(s.labels, `le="+Inf"`), s.count)
-		fmt.Fprintf(w, "%s_sum%s %s\n", f.name, braced(s.labels), number(s.value))
-		fmt.Fprintf(w, "%s_count%s %d\n", f.name, braced(s.labels), s.count)
+		fmt.Fprintf(w, "%s_bucket%s %d\n", f.name, joinLabels(s.labels, `le="+Inf"`), s.count)
+		fmt.Fprintf(w, "%s_sum%s %s\n", f.name, joinLabels(s.labels), formatNumber(s.value))
+		fmt.Fprintf(w, "%s_count%s %d\n", f.name, joinLabels(s.labels), s.count)
 	}
 	return w.Bytes()
 }
 
-func braced(parts ...string) string {
+func joinLabels(parts ...string) string {
 	parts = slices.DeleteFunc(parts, func(part string) bool { return part == "" })
 	if len(parts) == 0 {
 		return ""
@@ -144,4 +144,4 @@ func braced(parts ...string) string {
 	return "{" + strings.Join(parts, ",") + "}"
 }
 
-func number(value float64) string { return strconv.FormatFloat(value, 'g', -1, 64) }
+func formatNumber(value float64) string { return strconv.FormatFloat(value, 'g', -1, 64) }

@@ -14,11 +14,11 @@ func TestText(t *testing.T) {
 	requests.Add(2, "GET", `a"b\c`+"\n")
 	requests.Add(1, "DELETE", "")
 	r.Counter("requests_total", "All of them.", "verb", "path").Add(1, "DELETE", "")
-	took := r.Histogram("took_seconds", "How long.", metrics.Latency())
+	took := r.Histogram("took_seconds", "How long.", metrics.LatencyBuckets())
 	took.Observe(20 * time.Millisecond)
 	took.Observe(2 * time.Minute)
 	waiting := r.Gauge("waiting", "Who waits.")
-	r.Before(func() { waiting.Set(7) })
+	r.OnCollect(func() { waiting.Set(7) })
 	text := string(r.Text())
 	for _, want := range []string{
 		"# HELP requests_total All of them.\n# TYPE requests_total counter\n",
@@ -38,8 +38,8 @@ func TestNobodyCounts(t *testing.T) {
 	var r *metrics.Registry
 	r.Counter("requests_total", "All of them.").Add(1)
 	r.Gauge("waiting", "Who waits.").Set(1)
-	r.Histogram("took_seconds", "How long.", metrics.Latency()).Observe(time.Second)
-	r.Before(func() { t.Error("somebody looked") })
+	r.Histogram("took_seconds", "How long.", metrics.LatencyBuckets()).Observe(time.Second)
+	r.OnCollect(func() { t.Error("somebody looked") })
 	if text := r.Text(); len(text) > 0 {
 		t.Errorf("a nil registry says %s", text)
 	}
@@ -51,7 +51,7 @@ func TestCluster(t *testing.T) {
 	two.Counter("plain_total", "Without labels.").Add(2)
 	two.Counter("braced_total", "With labels.", "path").Add(3, "a {b}")
 	two.Histogram("took_seconds", "How long.", []float64{1}).Observe(time.Second)
-	got := string(metrics.Cluster(map[string][]byte{"kubelet/a": one.Text(), "kubelet/b": two.Text(), "gone": nil}))
+	got := string(metrics.Merge(map[string][]byte{"kubelet/a": one.Text(), "kubelet/b": two.Text(), "gone": nil}))
 	want := `# HELP braced_total With labels.
 # TYPE braced_total counter
 braced_total{process="kubelet/b",path="a {b}"} 3

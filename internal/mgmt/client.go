@@ -13,64 +13,64 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// patience is how long the plane may take to answer, on the wall.
-const patience = 5 * time.Second
+// requestTimeout is how long the other side may take to answer, in wall time.
+const requestTimeout = 5 * time.Second
 
-// ErrRefused is the cause of every change that the board's keeper has refused; the text
-// names the fields that are wrong.
+// ErrRefused is the cause of every change that the keeper has refused. The text names the invalid
+// fields.
 var ErrRefused = errors.New("refused")
 
-// Client asks and changes the board, and asks the processes. What it may is its
-// connection's identity's.
+// Client reads and changes the fault state, and inspects processes. Its permissions are those of
+// the connection's identity.
 type Client struct{ bus *bus.Conn }
 
-// NewClient is a client on a connection, which stays the caller's.
+// NewClient returns a client on a connection. The caller keeps ownership of the connection.
 func NewClient(conn *bus.Conn) *Client { return &Client{conn} }
 
-// Inspection is a process's answer to who inspects it.
-type Inspection struct {
+// InspectResponse is a process's answer to an inspection.
+type InspectResponse struct {
 	Answer []byte `json:"answer,omitempty"`
 	Error  string `json:"error,omitempty"`
 }
 
-// Get is the board as it is.
-func (c *Client) Get(ctx context.Context) (Board, error) {
-	return c.ask(ctx, proto.MgmtBoardGet, nil)
+// Get returns the current fault state.
+func (c *Client) Get(ctx context.Context) (FaultState, error) {
+	return c.request(ctx, proto.MgmtFaultStateGet, nil)
 }
 
-// Set changes the board, and returns it as it is then. [ErrNotFound] says that what was to
-// be changed is not there, [ErrRefused] that the change is wrong.
-func (c *Client) Set(ctx context.Context, change Change) (Board, error) {
+// Set changes the fault state and returns the new one. It returns [ErrNotFound] if what is to be
+// changed does not exist, and [ErrRefused] if the change is invalid.
+func (c *Client) Set(ctx context.Context, change Change) (FaultState, error) {
 	data, err := json.Marshal(change)
 	if err != nil {
-		return Board{}, fmt.Errorf("change the board: %w", err)
+		return FaultState{}, fmt.Errorf("change the fault state: %w", err)
 	}
-	return c.ask(ctx, proto.MgmtBoardSet, data)
+	return c.request(ctx, proto.MgmtFaultStateSet, data)
 }
 
-func (c *Client) ask(ctx context.Context, subject string, data []byte) (Board, error) {
-	ctx, cancel := clock.Clock{}.Timeout(ctx, patience)
+func (c *Client) request(ctx context.Context, subject string, data []byte) (FaultState, error) {
+	ctx, cancel := clock.Clock{}.Timeout(ctx, requestTimeout)
 	defer cancel()
 	raw, err := c.bus.Request(ctx, Keeper, subject, data)
 	if err != nil {
-		return Board{}, fmt.Errorf("the bus process does not answer: %w", err)
+		return FaultState{}, fmt.Errorf("the bus process does not answer: %w", err)
 	}
-	var answer Answer
+	var answer Response
 	if err := json.Unmarshal(raw, &answer); err != nil {
-		return Board{}, fmt.Errorf("unreadable answer of the board: %w", err)
+		return FaultState{}, fmt.Errorf("unreadable answer with the fault state: %w", err)
 	}
 	switch {
 	case answer.NotFound:
-		return Board{}, &refusal{answer.Error, ErrNotFound}
+		return FaultState{}, &refusal{answer.Error, ErrNotFound}
 	case answer.Error != "":
-		return Board{}, &refusal{answer.Error, ErrRefused}
+		return FaultState{}, &refusal{answer.Error, ErrRefused}
 	case answer.Board == nil:
-		return Board{}, errors.New("the answer holds no board")
+		return FaultState{}, errors.New("the answer holds no fault state")
 	}
 	return *answer.Board, nil
 }
 
-// refusal is the keeper's own words.
+// refusal is an error with the keeper's own text.
 type refusal struct {
 	text  string
 	cause error
@@ -79,17 +79,17 @@ type refusal struct {
 // Error implements error.
 func (r *refusal) Error() string { return r.text }
 
-// Unwrap is why.
+// Unwrap returns ErrNotFound or ErrRefused.
 func (r *refusal) Unwrap() error { return r.cause }
 
-// Inspect asks a process what it knows. A process that does not run is
-// bus.ErrNoResponder, at once; one that is paused answers until ctx ends with its error.
+// Inspect sends a query to a process. If the process does not run, the error is bus.ErrNoResponder,
+// at once. If the process is paused, Inspect returns the error of ctx when ctx ends.
 func (c *Client) Inspect(ctx context.Context, process string, question []byte) ([]byte, error) {
 	raw, err := c.bus.Request(ctx, proto.Mgmt(process), proto.MgmtInspect(process), question)
 	if err != nil {
 		return nil, fmt.Errorf("inspect %s: %w", process, err)
 	}
-	var answer Inspection
+	var answer InspectResponse
 	if err := json.Unmarshal(raw, &answer); err != nil {
 		return nil, fmt.Errorf("inspect %s: unreadable answer: %w", process, err)
 	}
@@ -99,14 +99,14 @@ func (c *Client) Inspect(ctx context.Context, process string, question []byte) (
 	return answer.Answer, nil
 }
 
-// History is a page of what a process has written down, from a place on. Its errors are
-// those of Inspect.
-func (c *Client) History(ctx context.Context, process string, from history.Place) (history.Page, error) {
+// History returns a page of a process's history from a position on. Its errors are those of
+// Inspect.
+func (c *Client) History(ctx context.Context, process string, from history.Position) (history.Page, error) {
 	place, err := json.Marshal(from)
 	if err != nil {
 		return history.Page{}, err
 	}
-	raw, err := c.Inspect(ctx, process, []byte(AskHistory+" "+string(place)))
+	raw, err := c.Inspect(ctx, process, []byte(QueryHistory+" "+string(place)))
 	if err != nil {
 		return history.Page{}, err
 	}
@@ -117,31 +117,31 @@ func (c *Client) History(ctx context.Context, process string, from history.Place
 	return page, nil
 }
 
-// Follow tells apply of the board as it is, and of each new one, until ctx ends. It fails
-// when the board is not to be had at first.
-func (c *Client) Follow(ctx context.Context, apply func(Board)) error {
+// Follow calls apply with the current fault state and with each new one, until ctx ends. It fails
+// if the first state cannot be read.
+func (c *Client) Follow(ctx context.Context, apply func(FaultState)) error {
 	const queue = 64
-	sub, err := c.bus.Subscribe(proto.MgmtBoard, queue)
+	sub, err := c.bus.Subscribe(proto.MgmtFaultState, queue)
 	if err != nil {
-		return fmt.Errorf("follow the board: %w", err)
+		return fmt.Errorf("follow the fault state: %w", err)
 	}
 	defer sub.Close()
-	board, err := c.Get(ctx)
+	state, err := c.Get(ctx)
 	if err != nil {
 		return err
 	}
-	for apply(board); ; {
+	for apply(state); ; {
 		data, err := sub.Next(ctx)
-		if errors.Is(err, bus.ErrBehind) {
-			continue // it is published now and then
+		if errors.Is(err, bus.ErrMissedMessages) {
+			continue // the state is published regularly
 		}
 		if err != nil {
 			return err
 		}
-		var next Board
-		if json.Unmarshal(data, &next) == nil && next.Newer(board) {
-			board = next
-			apply(board)
+		var next FaultState
+		if json.Unmarshal(data, &next) == nil && next.IsNewerThan(state) {
+			state = next
+			apply(state)
 		}
 	}
 }

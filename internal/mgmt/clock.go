@@ -7,48 +7,47 @@ import (
 	"github.com/podfall/podfall/internal/clock"
 )
 
-// Lead is how far ahead, on the wall, a change of the clock takes effect: every process has
-// heard of it by then.
-const Lead = 100 * time.Millisecond
+// ClockChangeLead is how far ahead, in wall time, a clock change takes effect, so that every
+// process has learned of it by then.
+const ClockChangeLead = 100 * time.Millisecond
 
-// MoveClock is what is to become of the cluster's clock. Its fields are carried out in their
-// order, at one instant.
-type MoveClock struct {
-	// Speed is how many seconds of the cluster pass in one of the wall, 0.001 to 10,000; 0
-	// leaves it as it is.
+// ClockChange is a requested change of the cluster's clock. Its fields are applied in their order,
+// at one instant.
+type ClockChange struct {
+	// Speed is cluster time per wall time, 0.001 to 10,000; 0 leaves it unchanged.
 	Speed float64 `json:"speed,omitempty"`
-	// Step is how far the clock jumps ahead; 0 is not at all.
+	// Step is how far the clock jumps ahead; 0 for no step.
 	Step   time.Duration `json:"step,omitempty"`
 	Pause  bool          `json:"pause,omitempty"`
 	Resume bool          `json:"resume,omitempty"`
 }
 
-var errBothWays = errors.New("pause, resume: want one of them")
+var errPauseAndResume = errors.New("pause, resume: want one of them")
 
-// apply is the face that is changed at an instant.
-func (m MoveClock) apply(face clock.Face, at time.Time) (clock.Face, error) {
-	if m == (MoveClock{}) {
+// apply returns the schedule with the change at an instant.
+func (m ClockChange) apply(schedule clock.Schedule, at time.Time) (clock.Schedule, error) {
+	if m == (ClockChange{}) {
 		return nil, ErrNoChange
 	}
 	if m.Pause && m.Resume {
-		return nil, errBothWays
+		return nil, errPauseAndResume
 	}
 	var err error
 	if m.Speed != 0 {
-		if face, err = face.Paced(at, m.Speed); err != nil {
+		if schedule, err = schedule.WithSpeed(at, m.Speed); err != nil {
 			return nil, err
 		}
 	}
 	if m.Step != 0 {
-		if face, err = face.Stepped(at, m.Step); err != nil {
+		if schedule, err = schedule.WithStep(at, m.Step); err != nil {
 			return nil, err
 		}
 	}
 	switch {
 	case m.Pause:
-		face = face.PausedFrom(at)
+		schedule = schedule.WithPause(at)
 	case m.Resume:
-		face = face.ResumedFrom(at)
+		schedule = schedule.WithResume(at)
 	}
-	return face, nil
+	return schedule, nil
 }

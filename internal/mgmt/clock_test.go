@@ -10,32 +10,32 @@ import (
 	"github.com/podfall/podfall/internal/mgmt"
 )
 
-// TestMoveClock moves the clock of a board at noon, and says what it shows ten seconds later.
-func TestMoveClock(t *testing.T) {
+// TestClockChange changes the clock of a state at noon, and checks its reading ten seconds later.
+func TestClockChange(t *testing.T) {
 	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	for name, row := range map[string]struct {
-		moves []mgmt.MoveClock
+		moves []mgmt.ClockChange
 		want  time.Duration
 		err   string
 	}{
-		"speed":            {[]mgmt.MoveClock{{Speed: 60}}, mgmt.Lead + 60*(10*time.Second-mgmt.Lead), ""},
-		"pause":            {[]mgmt.MoveClock{{Pause: true}}, mgmt.Lead, ""},
-		"pause and resume": {[]mgmt.MoveClock{{Pause: true}, {Resume: true}}, 10 * time.Second, ""},
-		"step":             {[]mgmt.MoveClock{{Step: time.Hour}}, time.Hour + 10*time.Second, ""},
-		"all at once":      {[]mgmt.MoveClock{{Speed: 2, Step: time.Hour, Pause: true}}, time.Hour + mgmt.Lead, ""},
-		"nothing":          {[]mgmt.MoveClock{{}}, 0, "no field set"},
-		"both ways":        {[]mgmt.MoveClock{{Pause: true, Resume: true}}, 0, "pause, resume: want one of them"},
-		"back":             {[]mgmt.MoveClock{{Step: -time.Hour}}, 0, "step -1h0m0s: want a duration of more than 0s"},
-		"too fast":         {[]mgmt.MoveClock{{Speed: 1e6}}, 0, "speed 1e+06: want a number from 0.001 to 10000"},
+		"speed":            {[]mgmt.ClockChange{{Speed: 60}}, mgmt.ClockChangeLead + 60*(10*time.Second-mgmt.ClockChangeLead), ""},
+		"pause":            {[]mgmt.ClockChange{{Pause: true}}, mgmt.ClockChangeLead, ""},
+		"pause and resume": {[]mgmt.ClockChange{{Pause: true}, {Resume: true}}, 10 * time.Second, ""},
+		"step":             {[]mgmt.ClockChange{{Step: time.Hour}}, time.Hour + 10*time.Second, ""},
+		"all at once":      {[]mgmt.ClockChange{{Speed: 2, Step: time.Hour, Pause: true}}, time.Hour + mgmt.ClockChangeLead, ""},
+		"nothing":          {[]mgmt.ClockChange{{}}, 0, "no field set"},
+		"both ways":        {[]mgmt.ClockChange{{Pause: true, Resume: true}}, 0, "pause, resume: want one of them"},
+		"back":             {[]mgmt.ClockChange{{Step: -time.Hour}}, 0, "step -1h0m0s: want a duration of more than 0s"},
+		"too fast":         {[]mgmt.ClockChange{{Speed: 1e6}}, 0, "speed 1e+06: want a number from 0.001 to 10000"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			face, err := clock.NewFace(noon, 1)
+			schedule, err := clock.NewSchedule(noon, 1)
 			if err != nil {
 				t.Fatal(err)
 			}
-			board := mgmt.Board{Clock: face}
+			state := mgmt.FaultState{Clock: schedule}
 			for _, move := range row.moves {
-				if board, err = board.Apply(mgmt.Change{MoveClock: &move}, mgmt.Moment{Wall: noon, Cluster: noon}); err != nil {
+				if state, err = state.Apply(mgmt.Change{MoveClock: &move}, mgmt.Instant{Wall: noon, Cluster: noon}); err != nil {
 					break
 				}
 			}
@@ -48,15 +48,15 @@ func TestMoveClock(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			data, err := json.Marshal(board)
+			data, err := json.Marshal(state)
 			if err != nil {
 				t.Fatal(err)
 			}
-			var read mgmt.Board
+			var read mgmt.FaultState
 			if err := json.Unmarshal(data, &read); err != nil || read.Clock.Check() != nil {
 				t.Fatalf("%s: %v, %v", data, err, read.Clock.Check())
 			}
-			if got := read.Clock.Of(noon.Add(10 * time.Second)).Sub(noon); got != row.want || read.Revision != uint64(len(row.moves)) {
+			if got := read.Clock.TimeAt(noon.Add(10 * time.Second)).Sub(noon); got != row.want || read.Revision != uint64(len(row.moves)) {
 				t.Errorf("at revision %d it shows %v after 10 s, want %v", read.Revision, got, row.want)
 			}
 		})

@@ -8,46 +8,46 @@ import (
 	"github.com/podfall/podfall/internal/mgmt"
 )
 
-// FuzzApply: whatever change of the board is asked for, a refused one leaves it as it was; one
-// that is taken makes the next revision, of names that are there once and a clock that does
-// not go back, which is written and read as the same again and can be looked at.
+// FuzzApply: a refused change leaves the state as it was. An accepted change makes the next
+// revision, with unique names and a clock that does not go back. The new state survives encoding
+// and can be evaluated.
 func FuzzApply(f *testing.F) {
 	f.Fuzz(func(t *testing.T, first, second []byte) {
-		board := empty(t)
+		state := emptyState(t)
 		for i, text := range [][]byte{first, second} {
 			var change mgmt.Change
 			if json.Unmarshal(text, &change) != nil {
 				return
 			}
-			at := after(time.Duration(i) * time.Second)
-			was := encoded(t, board)
-			next, err := board.Apply(change, at)
-			if encoded(t, board) != was {
+			at := instantAfter(time.Duration(i) * time.Second)
+			was := mustEncode(t, state)
+			next, err := state.Apply(change, at)
+			if mustEncode(t, state) != was {
 				t.Fatalf("%s changed the board that it was given", text)
 			}
 			if err != nil {
-				if err.Error() == "" || encoded(t, next) != was {
-					t.Errorf("%s was refused (%v), and made %s", text, err, encoded(t, next))
+				if err.Error() == "" || mustEncode(t, next) != was {
+					t.Errorf("%s was refused (%v), and made %s", text, err, mustEncode(t, next))
 				}
 				continue
 			}
-			check(t, board, next, at)
-			board = next
+			checkNext(t, state, next, at)
+			state = next
 		}
 	})
 }
 
-// check looks at a board that has been made of another.
-func check(t *testing.T, board, next mgmt.Board, at mgmt.Moment) {
+// checkNext checks a state that was made from another.
+func checkNext(t *testing.T, state, next mgmt.FaultState, at mgmt.Instant) {
 	t.Helper()
-	if next.Revision != board.Revision+1 || !next.Newer(board) || board.Newer(next) {
-		t.Errorf("revision %d after %d", next.Revision, board.Revision)
+	if next.Revision != state.Revision+1 || !next.IsNewerThan(state) || state.IsNewerThan(next) {
+		t.Errorf("revision %d after %d", next.Revision, state.Revision)
 	}
 	if err := next.Clock.Check(); err != nil {
 		t.Error(err)
 	}
 	for wall := at.Wall; wall.Before(at.Wall.Add(time.Second)); wall = wall.Add(50 * time.Millisecond) {
-		if next.Clock.Of(wall.Add(50 * time.Millisecond)).Before(next.Clock.Of(wall)) {
+		if next.Clock.TimeAt(wall.Add(50 * time.Millisecond)).Before(next.Clock.TimeAt(wall)) {
 			t.Errorf("the clock goes back at %s: %+v", wall, next.Clock)
 		}
 	}
@@ -65,20 +65,20 @@ func check(t *testing.T, board, next mgmt.Board, at mgmt.Moment) {
 		}
 		seen[cut.Name] = true
 	}
-	var read mgmt.Board
-	if err := json.Unmarshal([]byte(encoded(t, next)), &read); err != nil || encoded(t, read) != encoded(t, next) {
-		t.Errorf("wrote %s, read %s (%v)", encoded(t, next), encoded(t, read), err)
+	var read mgmt.FaultState
+	if err := json.Unmarshal([]byte(mustEncode(t, next)), &read); err != nil || mustEncode(t, read) != mustEncode(t, next) {
+		t.Errorf("wrote %s, read %s (%v)", mustEncode(t, next), mustEncode(t, read), err)
 	}
 	next.AllFaults()
-	ends := next.Ends()
-	if over := next.Expired(mgmt.Moment{Wall: ends.Wall, Cluster: ends.Cluster}); len(over.Faults)+len(over.Cuts) == len(next.Faults)+len(next.Cuts) && ends != (mgmt.Moment{}) {
-		t.Errorf("nothing is over at %+v of %s", ends, encoded(t, next))
+	ends := next.NextExpiry()
+	if over := next.WithoutExpired(mgmt.Instant{Wall: ends.Wall, Cluster: ends.Cluster}); len(over.Faults)+len(over.Cuts) == len(next.Faults)+len(next.Cuts) && ends != (mgmt.Instant{}) {
+		t.Errorf("nothing is over at %+v of %s", ends, mustEncode(t, next))
 	}
 }
 
-func encoded(t *testing.T, board mgmt.Board) string {
+func mustEncode(t *testing.T, state mgmt.FaultState) string {
 	t.Helper()
-	data, err := json.Marshal(board)
+	data, err := json.Marshal(state)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,16 +1,16 @@
-// Package mgmt is the management plane: how the processes of a cluster are told what is
-// broken on purpose, and how they tell what they do, beside the network that is cut.
+// Package mgmt distributes faults, cuts and clock changes to the processes of a cluster, and lets
+// processes answer inspections. It does not use the network that cuts affect.
 //
-//	                 mgmt.board ──> Station of every process ──> fault.Table, clock, …
-//	board (in bus) ──┤
+//	                 mgmt.board ──> Agent of every process ──> fault.Table, clock, …
+//	state (in bus) ──┤
 //	                 mgmt.board.get, mgmt.board.set <── Client: podfall cut, podfall fault, controllers
 //
-//	Station <── mgmt.inspect.<process> ── Client.Inspect, Client.History
+//	Agent <── mgmt.inspect.<process> ── Client.Inspect, Client.History
 //
-// Every process has a connection of its own for it, straight to the hub, which no cut ever
-// touches. What a board holds, and how changes make another, is board.go, which is pure;
-// services/bus/board keeps it. A cluster in a test has no management plane: it hands the
-// same values to its services.
+// Every process has a separate management connection straight to the hub, which no cut affects.
+// File fault_state.go defines the fault state and its changes, and is pure; services/bus/faultstate
+// stores it. A cluster in a test has no management connections: it passes the same values to its
+// services directly.
 package mgmt
 
 import (
@@ -19,32 +19,30 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// Keeper is who keeps the board.
+// Keeper is the identity of the process that holds the fault state.
 const Keeper = proto.Identity("mgmt:bus")
 
-// AskHistory is the question to which a process answers with a history.Page of what it has
-// written down; behind a space it may have the history.Place where the page is to begin, as
-// JSON.
-const AskHistory = "history"
+// QueryHistory asks a process for a history.Page of its history. A history.Position may follow as
+// JSON after a space, to select where the page begins.
+const QueryHistory = "history"
 
-// AskMetrics is the question to which a process answers with what it has counted, in
-// Prometheus' text format; to an empty one it answers with what package inspect has for it.
-const AskMetrics = "metrics"
+// QueryMetrics asks a process for its metrics in Prometheus' text format. The empty query asks for
+// its values of package inspect.
+const QueryMetrics = "metrics"
 
-// The paces of the plane, on the wall.
+// The intervals of management, in wall time.
 const (
-	// Every is how often the board is published when nothing changes.
-	Every = 5 * time.Second
-	// Term is how long a lease lasts that nobody renews, and a third of it is how often
-	// to renew it.
-	Term = 6 * time.Second
+	// PublishInterval is how often the fault state is published if nothing changes.
+	PublishInterval = 5 * time.Second
+	// LeaseDuration is how long a lease lasts without renewal. Holders renew after a third of it.
+	LeaseDuration = 6 * time.Second
 )
 
-// Answer is what the board's keeper says to a get or a set.
-type Answer struct {
-	Board *Board `json:"board,omitempty"`
-	// Error is why a change was refused; the board is then as it was.
+// Response is the keeper's answer to a get or a set.
+type Response struct {
+	Board *FaultState `json:"board,omitempty"`
+	// Error is why a change was refused; the state is then unchanged.
 	Error string `json:"error,omitempty"`
-	// NotFound says that what was to be changed is not on the board.
+	// NotFound is set if what is to be changed does not exist.
 	NotFound bool `json:"notFound,omitempty"`
 }

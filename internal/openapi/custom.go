@@ -10,14 +10,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// The definitions of metadata that every kind's refers to.
+// The definitions of metadata that every kind refers to.
 const (
 	objectMeta = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 	listMeta   = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta"
 )
 
-// FromCRD is the definitions of a custom kind and of a list of it, in one of its versions.
-// They refer to built-in definitions of metadata; see [Definitions.Complete].
+// FromCRD returns the definitions of a custom kind and its list, in one version. They refer to
+// built-in definitions of metadata; see [Definitions.Complete].
 func FromCRD(crd *apiextensionsv1.CustomResourceDefinition, version string) (Models, error) {
 	i := slices.IndexFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool {
 		return v.Name == version
@@ -39,7 +39,7 @@ func FromCRD(crd *apiextensionsv1.CustomResourceDefinition, version string) (Mod
 	if root["type"] == nil {
 		root["type"], root["x-kubernetes-preserve-unknown-fields"] = "object", true
 	}
-	addIdentity(root, gvk, objectMeta)
+	addObjectFields(root, gvk, objectMeta)
 	model, err := json.Marshal(root)
 	if err != nil {
 		return nil, fmt.Errorf("customresourcedefinition %s: %w", crd.Name, err)
@@ -49,23 +49,23 @@ func FromCRD(crd *apiextensionsv1.CustomResourceDefinition, version string) (Mod
 	if listGVK.Kind == "" {
 		listGVK.Kind = gvk.Kind + "List"
 	}
-	list, err := json.Marshal(listOf(gvk, listGVK))
+	list, err := json.Marshal(listDefinition(gvk, listGVK))
 	if err != nil {
 		return nil, fmt.Errorf("customresourcedefinition %s: %w", crd.Name, err)
 	}
 	return Models{CustomName(gvk): model, CustomName(listGVK): list}, nil
 }
 
-// CustomName is the name of the definition of a custom kind: its group backwards, its
-// version and its kind.
+// CustomName returns the name of a custom kind's definition: its reversed group, its version and
+// its kind.
 func CustomName(gvk schema.GroupVersionKind) string {
 	words := strings.Split(gvk.Group, ".")
 	slices.Reverse(words)
 	return strings.Join(append(words, gvk.Version, gvk.Kind), ".")
 }
 
-// addIdentity gives a definition the fields that every object has, and its kind.
-func addIdentity(root map[string]any, gvk schema.GroupVersionKind, metadata string) {
+// addObjectFields adds the fields that every object has, and the kind, to a definition.
+func addObjectFields(root map[string]any, gvk schema.GroupVersionKind, metadata string) {
 	properties, _ := root["properties"].(map[string]any)
 	if properties == nil {
 		properties = map[string]any{}
@@ -81,7 +81,7 @@ func addIdentity(root map[string]any, gvk schema.GroupVersionKind, metadata stri
 	root["x-kubernetes-group-version-kind"] = []any{gvkTag(gvk)}
 }
 
-func listOf(gvk, listGVK schema.GroupVersionKind) map[string]any {
+func listDefinition(gvk, listGVK schema.GroupVersionKind) map[string]any {
 	root := map[string]any{
 		"description": listGVK.Kind + " is a list of " + gvk.Kind,
 		"type":        "object",
@@ -90,7 +90,7 @@ func listOf(gvk, listGVK schema.GroupVersionKind) map[string]any {
 			"type": "array", "description": "the objects", "items": map[string]any{"$ref": refPrefix + CustomName(gvk)},
 		}},
 	}
-	addIdentity(root, listGVK, listMeta)
+	addObjectFields(root, listGVK, listMeta)
 	return root
 }
 

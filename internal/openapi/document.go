@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Group is what one document of OpenAPI 3, or one part of that of OpenAPI 2, is about: the
-// resources of a group and version.
+// Group is the resources of one group and version: the content of one OpenAPI 3 document, or a part
+// of the OpenAPI 2 document.
 type Group struct {
 	metav1.APIResourceList
 
@@ -19,16 +19,16 @@ type Group struct {
 	Custom Models
 }
 
-// V3 is the OpenAPI 3 document of one group and version, as JSON. Release is the version that
-// it names, such as v1.37.2. Equal groups give equal documents.
+// V3 returns the OpenAPI 3 document of one group and version, as JSON. It names release as its
+// version, for example v1.37.2. Equal groups give equal documents.
 func (d *Definitions) V3(release string, group Group) ([]byte, error) {
-	paths, models, err := d.describe(group, threeForm{})
+	paths, models, err := d.describe(group, v3Formatter{})
 	if err != nil {
 		return nil, err
 	}
 	return json.Marshal(map[string]any{
 		"openapi": "3.0.0",
-		"info":    info(release),
+		"info":    documentInfo(release),
 		"paths":   paths,
 		"components": map[string]any{
 			"schemas": models,
@@ -39,12 +39,12 @@ func (d *Definitions) V3(release string, group Group) ([]byte, error) {
 	})
 }
 
-// V2 is the OpenAPI 2 document of all groups, as JSON.
+// V2 returns the OpenAPI 2 document of all groups, as JSON.
 func (d *Definitions) V2(release string, groups []Group) ([]byte, error) {
 	unpacked := d.load()
 	paths, definitions := map[string]any{}, map[string]any{}
 	for _, group := range groups {
-		part, models, err := d.describe(group, twoForm{})
+		part, models, err := d.describe(group, v2Formatter{})
 		if err != nil {
 			return nil, err
 		}
@@ -53,7 +53,7 @@ func (d *Definitions) V2(release string, groups []Group) ([]byte, error) {
 			if definitions[name] != nil {
 				continue
 			}
-			if older, differs := unpacked.older[name]; differs {
+			if older, differs := unpacked.v2[name]; differs {
 				model = older
 			}
 			if definitions[name], err = downgrade(model); err != nil {
@@ -63,7 +63,7 @@ func (d *Definitions) V2(release string, groups []Group) ([]byte, error) {
 	}
 	return json.Marshal(map[string]any{
 		"swagger":     "2.0",
-		"info":        info(release),
+		"info":        documentInfo(release),
 		"paths":       paths,
 		"definitions": definitions,
 		"securityDefinitions": map[string]any{"BearerToken": map[string]any{
@@ -73,20 +73,20 @@ func (d *Definitions) V2(release string, groups []Group) ([]byte, error) {
 	})
 }
 
-func info(release string) map[string]any {
+func documentInfo(release string) map[string]any {
 	return map[string]any{"title": "Kubernetes", "version": release}
 }
 
-// form says an operation in one version of OpenAPI.
-type form interface {
-	// operation is the value of one method of a path.
-	operation(op operation) map[string]any
-	// parameter is a parameter that every method of a path has.
-	parameter(name, in, kind, about string) map[string]any
+// formatter formats operations in one version of OpenAPI.
+type formatter interface {
+	// formatOperation returns the value of one method of a path.
+	formatOperation(op operation) map[string]any
+	// formatParameter returns a parameter that every method of a path has.
+	formatParameter(name, in, kind, description string) map[string]any
 }
 
-// describe is the paths of a group, and the definitions that they need.
-func (d *Definitions) describe(group Group, in form) (map[string]any, Models, error) {
+// describe returns the paths of a group, and the definitions that they need.
+func (d *Definitions) describe(group Group, in formatter) (map[string]any, Models, error) {
 	gv, err := schema.ParseGroupVersion(group.GroupVersion)
 	if err != nil {
 		return nil, nil, fmt.Errorf("openapi of %q: %w", group.GroupVersion, err)
@@ -94,10 +94,10 @@ func (d *Definitions) describe(group Group, in form) (map[string]any, Models, er
 	paths := map[string]any{}
 	needed := []string{deleteOptions, statusModel, "io.k8s.apimachinery.pkg.apis.meta.v1.Patch"}
 	for _, resource := range group.APIResources {
-		p := d.place(gv, resource, group.Custom)
+		p := d.newEndpoint(gv, resource, group.Custom)
 		for _, op := range p.operations() {
-			op.fill(paths, tag(gv), in)
-			needed = append(needed, op.takes, op.gives)
+			op.addTo(paths, groupTag(gv), in)
+			needed = append(needed, op.requestModel, op.responseModel)
 		}
 	}
 	models := d.Closure(needed...)
@@ -105,8 +105,8 @@ func (d *Definitions) describe(group Group, in form) (map[string]any, Models, er
 	return paths, models, nil
 }
 
-// place looks up what a resource is made of.
-func (d *Definitions) place(gv schema.GroupVersion, resource metav1.APIResource, custom Models) place {
+// newEndpoint looks up the definitions of a resource.
+func (d *Definitions) newEndpoint(gv schema.GroupVersion, resource metav1.APIResource, custom Models) endpoint {
 	gvk := gv.WithKind(resource.Kind)
 	if resource.Version != "" {
 		gvk.Group, gvk.Version = resource.Group, resource.Version
@@ -117,37 +117,37 @@ func (d *Definitions) place(gv schema.GroupVersion, resource metav1.APIResource,
 		}
 		return d.Name(gvk)
 	}
-	return place{
+	return endpoint{
 		gv: gv, resource: resource, gvk: gvk, model: name(gvk), list: name(gvk.GroupVersion().WithKind(gvk.Kind + "List")),
 		custom: custom != nil,
 	}
 }
 
-// fill adds an operation to its path.
-func (op operation) fill(paths map[string]any, tag string, in form) {
+// addTo adds an operation to its path.
+func (op operation) addTo(paths map[string]any, tag string, in formatter) {
 	item, ok := paths[op.path].(map[string]any)
 	if !ok {
 		item = map[string]any{}
 		var common []any
 		if strings.Contains(op.path, "{name}") {
-			common = append(common, in.parameter("name", "path", "string", "the object's name"))
+			common = append(common, in.formatParameter("name", "path", "string", "the object's name"))
 		}
 		if strings.Contains(op.path, "{namespace}") {
-			common = append(common, in.parameter("namespace", "path", "string", "the object's namespace"))
+			common = append(common, in.formatParameter("namespace", "path", "string", "the object's namespace"))
 		}
-		common = append(common, in.parameter("pretty", "query", "string", "write JSON on several lines"))
+		common = append(common, in.formatParameter("pretty", "query", "string", "write JSON on several lines"))
 		item["parameters"] = common
 		paths[op.path] = item
 	}
-	said := in.operation(op)
-	said["tags"] = []any{tag}
-	said["description"], said["operationId"] = op.description, op.id
-	said["x-kubernetes-action"], said["x-kubernetes-group-version-kind"] = op.action, gvkTag(op.gvk)
-	item[op.method] = said
+	formatted := in.formatOperation(op)
+	formatted["tags"] = []any{tag}
+	formatted["description"], formatted["operationId"] = op.description, op.id
+	formatted["x-kubernetes-action"], formatted["x-kubernetes-group-version-kind"] = op.action, gvkTag(op.gvk)
+	item[op.method] = formatted
 }
 
-// answers is the codes of an operation, each with its description.
-func (op operation) answers() map[string]string {
+// responseCodes returns the status codes of an operation with their descriptions.
+func (op operation) responseCodes() map[string]string {
 	codes := map[string]string{"200": "OK"}
 	switch op.action {
 	case "post":
@@ -160,8 +160,8 @@ func (op operation) answers() map[string]string {
 	return codes
 }
 
-// bodyTypes are the content types that an operation takes. Strategic merge patches need the
-// Go type of a kind, so custom kinds have none, and kubectl looks here whether to send one.
+// bodyTypes returns the content types of an operation's body. Strategic merge patches need a kind's
+// Go type, so custom kinds have none. kubectl reads here whether it may send one.
 func (op operation) bodyTypes() []string {
 	switch {
 	case op.action != "patch":
@@ -175,9 +175,9 @@ func (op operation) bodyTypes() []string {
 	}
 }
 
-// answerTypes are the content types of an operation's answers.
-func (op operation) answerTypes() []string {
-	if op.gives == "" {
+// responseTypes returns the content types of an operation's responses.
+func (op operation) responseTypes() []string {
+	if op.responseModel == "" {
 		return []string{"*/*"}
 	}
 	types := []string{"application/json", "application/yaml", "application/vnd.kubernetes.protobuf"}

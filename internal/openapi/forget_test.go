@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// TestForgets: what was unpacked is kept while somebody has a part of it, and no longer.
+// TestForgets: decompressed definitions are kept while a part is referenced, and no longer.
 func TestForgets(t *testing.T) {
 	d := BuiltIn()
 	if d.last.Value() != nil {

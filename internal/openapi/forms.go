@@ -5,37 +5,36 @@ import (
 	"strings"
 )
 
-// threeForm is OpenAPI 3.
-type threeForm struct{}
+type v3Formatter struct{}
 
-func (threeForm) parameter(name, in, kind, about string) map[string]any {
-	said := map[string]any{
-		"name": name, "in": in, "description": about, "schema": map[string]any{"type": kind, "uniqueItems": true},
+func (v3Formatter) formatParameter(name, in, kind, description string) map[string]any {
+	formatted := map[string]any{
+		"name": name, "in": in, "description": description, "schema": map[string]any{"type": kind, "uniqueItems": true},
 	}
 	if in == "path" {
-		said["required"] = true
+		formatted["required"] = true
 	}
-	return said
+	return formatted
 }
 
-func (f threeForm) operation(op operation) map[string]any {
-	said := map[string]any{}
+func (f v3Formatter) formatOperation(op operation) map[string]any {
+	formatted := map[string]any{}
 	if len(op.query) > 0 {
-		said["parameters"] = queries(f, op)
+		formatted["parameters"] = queryParameters(f, op)
 	}
-	if op.takes != "" {
-		said["requestBody"] = map[string]any{"content": threeContent(op.takes, op.bodyTypes())}
+	if op.requestModel != "" {
+		formatted["requestBody"] = map[string]any{"content": v3Content(op.requestModel, op.bodyTypes())}
 	}
 	responses := map[string]any{"401": map[string]any{"description": "Unauthorized"}}
-	for code, what := range op.answers() {
-		responses[code] = map[string]any{"description": what, "content": threeContent(op.gives, op.answerTypes())}
+	for code, what := range op.responseCodes() {
+		responses[code] = map[string]any{"description": what, "content": v3Content(op.responseModel, op.responseTypes())}
 	}
-	said["responses"] = responses
-	return said
+	formatted["responses"] = responses
+	return formatted
 }
 
-// threeContent is a definition, or text, in each of a few content types.
-func threeContent(model string, types []string) map[string]any {
+// v3Content returns a definition, or text if model is empty, for each content type.
+func v3Content(model string, types []string) map[string]any {
 	content := map[string]any{}
 	for _, media := range types {
 		content[media] = map[string]any{"schema": schemaOf(refPrefix, model)}
@@ -50,57 +49,56 @@ func schemaOf(prefix, model string) map[string]any {
 	return map[string]any{"$ref": prefix + model}
 }
 
-// queries are the query parameters of an operation.
-func queries(in form, op operation) []any {
-	var said []any
+// queryParameters returns the query parameters of an operation.
+func queryParameters(in formatter, op operation) []any {
+	var formatted []any
 	for _, p := range op.query {
-		said = append(said, in.parameter(p.name, "query", p.kind, p.about))
+		formatted = append(formatted, in.formatParameter(p.name, "query", p.kind, p.description))
 	}
-	return said
+	return formatted
 }
 
-// twoForm is OpenAPI 2.
-type twoForm struct{}
+type v2Formatter struct{}
 
-func (twoForm) parameter(name, in, kind, about string) map[string]any {
-	said := map[string]any{"name": name, "in": in, "description": about, "type": kind, "uniqueItems": true}
+func (v2Formatter) formatParameter(name, in, kind, description string) map[string]any {
+	formatted := map[string]any{"name": name, "in": in, "description": description, "type": kind, "uniqueItems": true}
 	if in == "path" {
-		said["required"] = true
+		formatted["required"] = true
 	}
-	return said
+	return formatted
 }
 
-func (f twoForm) operation(op operation) map[string]any {
-	parameters := queries(f, op)
-	if op.takes != "" {
+func (f v2Formatter) formatOperation(op operation) map[string]any {
+	parameters := queryParameters(f, op)
+	if op.requestModel != "" {
 		parameters = append(parameters, map[string]any{
-			"name": "body", "in": "body", "required": op.takes != deleteOptions, "schema": schemaOf(olderPrefix, op.takes),
+			"name": "body", "in": "body", "required": op.requestModel != deleteOptions, "schema": schemaOf(v2RefPrefix, op.requestModel),
 		})
 	}
 	responses := map[string]any{"401": map[string]any{"description": "Unauthorized"}}
-	for code, what := range op.answers() {
-		responses[code] = map[string]any{"description": what, "schema": schemaOf(olderPrefix, op.gives)}
+	for code, what := range op.responseCodes() {
+		responses[code] = map[string]any{"description": what, "schema": schemaOf(v2RefPrefix, op.responseModel)}
 	}
-	said := map[string]any{
-		"consumes": op.bodyTypes(), "produces": op.answerTypes(), "schemes": []string{"https"}, "responses": responses,
+	formatted := map[string]any{
+		"consumes": op.bodyTypes(), "produces": op.responseTypes(), "schemes": []string{"https"}, "responses": responses,
 	}
 	if len(parameters) > 0 {
-		said["parameters"] = parameters
+		formatted["parameters"] = parameters
 	}
-	return said
+	return formatted
 }
 
-// downgrade is a definition as OpenAPI 2 has it. That has no defaults, no alternatives and no
-// null, and a reference stands beside its description instead of below it.
+// downgrade converts a definition to OpenAPI 2. OpenAPI 2 has no defaults, alternatives or null,
+// and places a reference beside its description, not below it.
 func downgrade(model json.RawMessage) (any, error) {
 	var parsed any
 	if err := json.Unmarshal(model, &parsed); err != nil {
 		return nil, err
 	}
-	return downgraded(parsed), nil
+	return downgradeNode(parsed), nil
 }
 
-func downgraded(node any) any {
+func downgradeNode(node any) any {
 	schema, ok := node.(map[string]any)
 	if !ok {
 		return node
@@ -111,7 +109,7 @@ func downgraded(node any) any {
 		}
 	}
 	if ref, ok := schema["$ref"].(string); ok {
-		schema["$ref"] = olderPrefix + strings.TrimPrefix(ref, refPrefix)
+		schema["$ref"] = v2RefPrefix + strings.TrimPrefix(ref, refPrefix)
 	}
 	if schema["x-kubernetes-int-or-string"] == true {
 		schema["type"], schema["format"] = "string", "int-or-string"
@@ -126,12 +124,12 @@ func downgraded(node any) any {
 	}
 	for _, key := range []string{"items", "additionalProperties"} {
 		if below, has := schema[key]; has {
-			schema[key] = downgraded(below)
+			schema[key] = downgradeNode(below)
 		}
 	}
 	if properties, ok := schema["properties"].(map[string]any); ok {
 		for name, below := range properties {
-			properties[name] = downgraded(below)
+			properties[name] = downgradeNode(below)
 		}
 	}
 	return schema

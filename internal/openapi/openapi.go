@@ -1,15 +1,14 @@
-// Package openapi describes the fields of every kind, as Kubernetes' own OpenAPI documents
-// do: what /openapi/v2 and /openapi/v3 answer, what server-side apply merges by, and what
-// explain prints.
+// Package openapi describes the fields of every kind, as Kubernetes' OpenAPI documents do. It
+// serves /openapi/v2 and /openapi/v3, server-side apply, and explain.
 //
-// The definitions of the built-in kinds are generated (tools/openapigen) from the Go types of
-// the modules that this module requires, and lie compressed in the binary. [FromCRD] makes
-// definitions of the same form out of a CustomResourceDefinition.
+// The definitions of the built-in kinds are generated (tools/openapigen) from the Go types of the
+// required modules, and are embedded compressed in the binary. [FromCRD] makes definitions of the
+// same form from a CustomResourceDefinition.
 //
 // # Memory
 //
-// Nothing is read before it is asked for, and what has been read is kept only while somebody
-// holds on to it or the garbage collector has not come by.
+// Definitions are decompressed on first use. They are kept only while they are referenced or until
+// the garbage collector runs.
 package openapi
 
 import (
@@ -30,51 +29,51 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
-// packed is what tools/openapigen wrote; the form of its lines is told there.
+// compressed is the output of tools/openapigen, which documents the format of its lines.
 //
 //go:embed definitions.gz
-var packed []byte
+var compressed []byte
 
-// Definitions are those of the built-in kinds. Making one costs nothing, and it is safe for
+// Definitions are those of the built-in kinds. Creating one costs nothing. It is safe for
 // concurrent use.
 type Definitions struct {
 	mu   sync.Mutex
-	last weak.Pointer[table]
+	last weak.Pointer[definitionTable]
 }
 
-// BuiltIn is the definitions of the built-in kinds.
+// BuiltIn returns the definitions of the built-in kinds.
 func BuiltIn() *Definitions { return &Definitions{} }
 
-// Models are definitions by name, such as io.k8s.api.core.v1.Pod. Each is a JSON schema as
-// OpenAPI 3 has it, and refers to others as #/components/schemas/NAME. They are shared: read
-// them only.
+// Models are definitions by name, for example io.k8s.api.core.v1.Pod. Each is a JSON schema of
+// OpenAPI 3 and refers to others as #/components/schemas/NAME. They are shared and must not be
+// changed.
 type Models map[string]json.RawMessage
 
-// table is the file, unpacked; it is immutable.
-type table struct {
+// definitionTable is the decompressed file; it is immutable.
+type definitionTable struct {
 	versions map[string]string
 	kinds    map[schema.GroupVersionKind]string
 	models   Models
-	// older are the definitions that OpenAPI 2 has otherwise.
-	older Models
+	// v2 are the definitions that differ in OpenAPI 2.
+	v2 Models
 }
 
-// load unpacks the file unless somebody still has it.
-func (d *Definitions) load() *table {
+// load decompresses the file unless the last result is still referenced.
+func (d *Definitions) load() *definitionTable {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if kept := d.last.Value(); kept != nil {
 		return kept
 	}
-	read, err := unpack(packed)
+	read, err := unpack(compressed)
 	if err != nil {
-		panic(fmt.Errorf("openapi: the definitions in this binary: %w", err)) // tools/openapigen wrote nonsense
+		panic(fmt.Errorf("openapi: the definitions in this binary: %w", err)) // the output of tools/openapigen is invalid
 	}
 	d.last = weak.Make(read)
 	return read
 }
 
-func unpack(data []byte) (*table, error) {
+func unpack(data []byte) (*definitionTable, error) {
 	r, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {
 		return nil, err
@@ -83,8 +82,8 @@ func unpack(data []byte) (*table, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &table{
-		versions: map[string]string{}, kinds: map[schema.GroupVersionKind]string{}, models: Models{}, older: Models{},
+	t := &definitionTable{
+		versions: map[string]string{}, kinds: map[schema.GroupVersionKind]string{}, models: Models{}, v2: Models{},
 	}
 	for line := range bytes.Lines(text) {
 		if err := t.add(bytes.TrimSuffix(line, []byte("\n"))); err != nil {
@@ -94,8 +93,8 @@ func unpack(data []byte) (*table, error) {
 	return t, nil
 }
 
-// add takes one line of the file in.
-func (t *table) add(line []byte) error {
+// add adds one line of the file.
+func (t *definitionTable) add(line []byte) error {
 	what, rest, _ := bytes.Cut(line, []byte("\t"))
 	name, value, _ := bytes.Cut(rest, []byte("\t"))
 	switch string(what) {
@@ -113,39 +112,39 @@ func (t *table) add(line []byte) error {
 	case "model":
 		t.models[string(name)] = value
 	case "v2":
-		t.older[string(name)] = value
+		t.v2[string(name)] = value
 	default:
 		return fmt.Errorf("line %q: want versions, kind, model or v2", what)
 	}
 	return nil
 }
 
-// Version is the version of a module whose Go types the definitions come from, such as
+// Version returns the version of a module whose Go types the definitions come from, for example
 // k8s.io/api; empty for other modules.
 func (d *Definitions) Version(module string) string { return d.load().versions[module] }
 
-// Name is the name of the definition of a kind; empty when it has none.
+// Name returns the name of a kind's definition; empty if there is none.
 func (d *Definitions) Name(gvk schema.GroupVersionKind) string { return d.load().kinds[gvk] }
 
-// Closure is the definitions with these names and all that they refer to. Names without a
-// definition are left out.
+// Closure returns the named definitions and all that they refer to. Names without a definition are
+// left out.
 func (d *Definitions) Closure(names ...string) Models {
 	found := Models{}
 	d.load().models.collect(found, names...)
 	return found
 }
 
-// Complete is models and all the built-in definitions that they refer to.
+// Complete returns models and all built-in definitions that they refer to.
 func (d *Definitions) Complete(models Models) Models {
 	found := maps.Clone(models)
 	all := d.load().models
 	for _, model := range models {
-		all.collect(found, refs(model)...)
+		all.collect(found, references(model)...)
 	}
 	return found
 }
 
-// collect adds to found the definitions with these names and all that they refer to.
+// collect adds to found the named definitions and all that they refer to.
 func (m Models) collect(found Models, names ...string) {
 	for len(names) > 0 {
 		name := names[len(names)-1]
@@ -155,18 +154,18 @@ func (m Models) collect(found Models, names ...string) {
 			continue
 		}
 		found[name] = model
-		names = append(names, refs(model)...)
+		names = append(names, references(model)...)
 	}
 }
 
 // The two forms of a reference to a definition.
 const (
 	refPrefix   = "#/components/schemas/"
-	olderPrefix = "#/definitions/"
+	v2RefPrefix = "#/definitions/"
 )
 
-// refs are the names that a definition refers to.
-func refs(model json.RawMessage) []string {
+// references returns the names that a definition refers to.
+func references(model json.RawMessage) []string {
 	mark := []byte(`"$ref":"` + refPrefix)
 	var names []string
 	for rest := []byte(model); ; {
@@ -179,8 +178,8 @@ func refs(model json.RawMessage) []string {
 	}
 }
 
-// Schemas are the definitions as Kubernetes' libraries take them, for
-// managedfields.NewTypeConverter and its like.
+// Schemas returns the definitions in the form of Kubernetes' libraries, for example for
+// managedfields.NewTypeConverter.
 func (m Models) Schemas() (map[string]*spec.Schema, error) {
 	schemas := make(map[string]*spec.Schema, len(m))
 	for name, model := range m {
@@ -193,8 +192,8 @@ func (m Models) Schemas() (map[string]*spec.Schema, error) {
 	return schemas, nil
 }
 
-// Fingerprint changes whenever the built-in definitions do.
+// Fingerprint changes whenever the built-in definitions change.
 func Fingerprint() string {
-	sum := sha256.Sum256(packed)
+	sum := sha256.Sum256(compressed)
 	return hex.EncodeToString(sum[:])
 }

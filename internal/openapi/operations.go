@@ -8,50 +8,50 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// operation is one method of one path, before it is said in either version of OpenAPI.
+// operation is one method of one path, independent of the OpenAPI version.
 type operation struct {
 	path, method string
-	// id begins with what is done, such as read or replace.
+	// id begins with the action, for example read or replace.
 	id          string
 	description string
-	// action is what Kubernetes calls it: get, list, post, put, patch, delete,
+	// action is the value of x-kubernetes-action: get, list, post, put, patch, delete,
 	// deletecollection, connect.
 	action string
 	gvk    schema.GroupVersionKind
 	query  []parameter
-	// takes is the definition of the body; empty for none.
-	takes string
-	// gives is the definition of the answer; empty for text.
-	gives string
-	// custom says that the kind is one that somebody has defined.
+	// requestModel is the definition of the body; empty for none.
+	requestModel string
+	// responseModel is the definition of the response; empty for text.
+	responseModel string
+	// custom is set for custom kinds.
 	custom bool
 }
 
 // parameter is one query parameter.
-type parameter struct{ name, kind, about string }
+type parameter struct{ name, kind, description string }
 
-// place is where a resource lies.
-type place struct {
+// endpoint is one resource with its definitions.
+type endpoint struct {
 	gv       schema.GroupVersion
 	resource metav1.APIResource
 	gvk      schema.GroupVersionKind
-	// model and list are definitions; list is empty where there are no lists.
+	// model and list are definitions; list is empty for resources without lists.
 	model, list string
-	// custom says that the kind is one that somebody has defined.
+	// custom is set for custom kinds.
 	custom bool
 }
 
-// root is the path of a group and version.
-func root(gv schema.GroupVersion) string {
+// groupPath returns the path of a group and version.
+func groupPath(gv schema.GroupVersion) string {
 	if gv.Group == "" {
 		return "/api/" + gv.Version
 	}
 	return "/apis/" + gv.Group + "/" + gv.Version
 }
 
-// paths are the collection and the object of a resource. A subresource has no collection.
-func (p place) paths() (collection, object string) {
-	base := root(p.gv)
+// paths returns the paths of the collection and the object. A subresource has no collection.
+func (p endpoint) paths() (collection, object string) {
+	base := groupPath(p.gv)
 	if p.resource.Namespaced {
 		base += "/namespaces/{namespace}"
 	}
@@ -63,42 +63,42 @@ func (p place) paths() (collection, object string) {
 	return base + "/" + name, object
 }
 
-// operations are what can be done with a resource.
-func (p place) operations() []operation {
+// operations returns the operations of a resource.
+func (p endpoint) operations() []operation {
 	collection, object := p.paths()
 	var ops []operation
 	for _, verb := range p.resource.Verbs {
 		switch {
-		case p.connects():
+		case p.isStream():
 			method := map[string]string{"get": "get", "create": "post"}[verb]
-			ops = append(ops, p.operation(operation{path: object, method: method, id: "connect" + title(method), action: "connect"}))
+			ops = append(ops, p.complete(operation{path: object, method: method, id: "connect" + capitalize(method), action: "connect"}))
 		case verb == "get":
-			ops = append(ops, p.operation(operation{path: object, method: "get", id: "read", action: "get", gives: p.answer()}))
+			ops = append(ops, p.complete(operation{path: object, method: "get", id: "read", action: "get", responseModel: p.getModel()}))
 		case verb == "list":
-			ops = append(ops, p.lists(collection)...)
+			ops = append(ops, p.listOperations(collection)...)
 		case verb == "create":
-			ops = append(ops, p.operation(operation{
-				path: cmpOr(collection, object), method: "post", id: "create", action: "post",
-				query: writing(), takes: p.model, gives: p.model,
+			ops = append(ops, p.complete(operation{
+				path: firstNonEmpty(collection, object), method: "post", id: "create", action: "post",
+				query: writeParameters(), requestModel: p.model, responseModel: p.model,
 			}))
 		case verb == "update":
-			ops = append(ops, p.operation(operation{
-				path: object, method: "put", id: "replace", action: "put", query: writing(), takes: p.model, gives: p.model,
+			ops = append(ops, p.complete(operation{
+				path: object, method: "put", id: "replace", action: "put", query: writeParameters(), requestModel: p.model, responseModel: p.model,
 			}))
 		case verb == "patch":
-			ops = append(ops, p.operation(operation{
-				path: object, method: "patch", id: "patch", action: "patch", query: append(writing(), force()),
-				takes: "io.k8s.apimachinery.pkg.apis.meta.v1.Patch", gives: p.model,
+			ops = append(ops, p.complete(operation{
+				path: object, method: "patch", id: "patch", action: "patch", query: append(writeParameters(), forceParameter()),
+				requestModel: "io.k8s.apimachinery.pkg.apis.meta.v1.Patch", responseModel: p.model,
 			}))
 		case verb == "delete":
-			ops = append(ops, p.operation(operation{
-				path: object, method: "delete", id: "delete", action: "delete", query: deleting(),
-				takes: deleteOptions, gives: statusModel,
+			ops = append(ops, p.complete(operation{
+				path: object, method: "delete", id: "delete", action: "delete", query: deleteParameters(),
+				requestModel: deleteOptions, responseModel: statusModel,
 			}))
 		case verb == "deletecollection":
-			ops = append(ops, p.operation(operation{
+			ops = append(ops, p.complete(operation{
 				path: collection, method: "delete", id: "deleteCollection", action: "deletecollection",
-				query: append(deleting(), listing()...), takes: deleteOptions, gives: statusModel,
+				query: append(deleteParameters(), listParameters()...), requestModel: deleteOptions, responseModel: statusModel,
 			}))
 		}
 	}
@@ -111,43 +111,44 @@ const (
 	statusModel   = "io.k8s.apimachinery.pkg.apis.meta.v1.Status"
 )
 
-// connects reports whether the resource is a stream and no object.
-func (p place) connects() bool {
+// isStream reports whether the resource is a stream and not an object.
+func (p endpoint) isStream() bool {
 	_, sub, _ := strings.Cut(p.resource.Name, "/")
 	return slices.Contains([]string{"attach", "exec", "portforward", "proxy"}, sub)
 }
 
-// answer is what reading gives: of a log, text.
-func (p place) answer() string {
+// getModel returns the definition of a get's response; empty for logs, which are text.
+func (p endpoint) getModel() string {
 	if strings.HasSuffix(p.resource.Name, "/log") {
 		return ""
 	}
 	return p.model
 }
 
-// lists is the list of a namespace, or of the cluster, and that of all namespaces.
-func (p place) lists(collection string) []operation {
-	one := operation{path: collection, method: "get", id: "list", action: "list", query: listing(), gives: p.list}
-	ops := []operation{p.operation(one)}
+// listOperations returns the list of a namespace or of the cluster, and for namespaced resources
+// that of all namespaces.
+func (p endpoint) listOperations(collection string) []operation {
+	one := operation{path: collection, method: "get", id: "list", action: "list", query: listParameters(), responseModel: p.list}
+	ops := []operation{p.complete(one)}
 	if p.resource.Namespaced {
 		everywhere := p
 		everywhere.resource.Namespaced = false
 		one.path, _ = everywhere.paths()
-		all := everywhere.operation(one)
+		all := everywhere.complete(one)
 		all.id += "ForAllNamespaces"
 		ops = append(ops, all)
 	}
 	return ops
 }
 
-// operation completes one with what the resource says of itself.
-func (p place) operation(op operation) operation {
+// complete fills in the fields that depend on the resource.
+func (p endpoint) complete(op operation) operation {
 	op.gvk, op.custom = p.gvk, p.custom
 	group := "Core"
 	if p.gv.Group != "" {
 		group = ""
 		for word := range strings.SplitSeq(strings.TrimSuffix(p.gv.Group, ".k8s.io"), ".") {
-			group += title(word)
+			group += capitalize(word)
 		}
 	}
 	name, sub, _ := strings.Cut(p.resource.Name, "/")
@@ -156,34 +157,34 @@ func (p place) operation(op operation) operation {
 	if p.resource.Namespaced {
 		scope = "Namespaced"
 	}
-	op.id += group + title(p.gv.Version) + scope + p.resource.Kind + title(sub)
+	op.id += group + capitalize(p.gv.Version) + scope + p.resource.Kind + capitalize(sub)
 	return op
 }
 
-// tag is what the operations of a group and version are filed under.
-func tag(gv schema.GroupVersion) string {
+// groupTag returns the tag of the operations of a group and version.
+func groupTag(gv schema.GroupVersion) string {
 	if gv.Group == "" {
 		return "core_" + gv.Version
 	}
 	return strings.ReplaceAll(strings.TrimSuffix(gv.Group, ".k8s.io"), ".", "_") + "_" + gv.Version
 }
 
-func title(word string) string {
+func capitalize(word string) string {
 	if word == "" {
 		return ""
 	}
 	return strings.ToUpper(word[:1]) + word[1:]
 }
 
-func cmpOr(a, b string) string {
+func firstNonEmpty(a, b string) string {
 	if a != "" {
 		return a
 	}
 	return b
 }
 
-// writing are the parameters of whatever stores an object.
-func writing() []parameter {
+// writeParameters returns the parameters of requests that store an object.
+func writeParameters() []parameter {
 	return []parameter{
 		{"dryRun", "string", "All: go through every step and store nothing"},
 		{"fieldManager", "string", "who makes the change; at most 128 printable characters"},
@@ -191,11 +192,11 @@ func writing() []parameter {
 	}
 }
 
-func force() parameter {
+func forceParameter() parameter {
 	return parameter{"force", "boolean", "take over the fields of others; for apply only"}
 }
 
-func deleting() []parameter {
+func deleteParameters() []parameter {
 	return []parameter{
 		{"dryRun", "string", "All: go through every step and store nothing"},
 		{"gracePeriodSeconds", "integer", "seconds that the object is given to end; 0 removes it at once"},
@@ -204,7 +205,7 @@ func deleting() []parameter {
 	}
 }
 
-func listing() []parameter {
+func listParameters() []parameter {
 	return []parameter{
 		{"allowWatchBookmarks", "boolean", "send BOOKMARK events to a watch"},
 		{"continue", "string", "go on where the page before ended"},

@@ -8,120 +8,124 @@ import (
 	"github.com/podfall/podfall/internal/fault"
 )
 
-// Condition is what a link does; its zero value is a whole link.
+// Condition is the state of a link; the zero value is a healthy link.
 type Condition struct {
-	FromNode, ToNode Way
+	FromNode, ToNode OneWay
 }
 
-// Way is what a link does in one direction.
-type Way struct {
-	// Manner is Carry when empty.
+// OneWay is the state of a link in one direction.
+type OneWay struct {
+	// Manner defaults to Carry.
 	Manner Manner
-	// Latency and up to Jitter more is how long bytes take, in the cluster's time; the
-	// Seed decides.
+	// Latency and up to Jitter more is the delay of bytes in cluster time. The Seed determines the
+	// jitter.
 	Latency, Jitter time.Duration
 	Seed            uint64
-	// Bandwidth is in bytes a second of the cluster; 0 means no limit.
+	// Bandwidth is in bytes a second of cluster time; 0 means no limit.
 	Bandwidth int64
 }
 
-// Whole reports whether everything is carried at once.
-func (c Condition) Whole() bool { return c == Condition{} }
+// IsHealthy reports whether the link carries everything without delay.
+func (c Condition) IsHealthy() bool { return c == Condition{} }
 
-// Held is a link that holds everything, both ways.
-func Held() Condition { return Condition{FromNode: Way{Manner: Hold}, ToNode: Way{Manner: Hold}} }
+// HoldBoth returns the condition of a link that holds everything in both directions.
+func HoldBoth() Condition {
+	return Condition{FromNode: OneWay{Manner: Hold}, ToNode: OneWay{Manner: Hold}}
+}
 
-// Broken is a link that resets everything.
-func Broken() Condition { return Condition{FromNode: Way{Manner: Reset}, ToNode: Way{Manner: Reset}} }
+// ResetBoth returns the condition of a link that resets everything.
+func ResetBoth() Condition {
+	return Condition{FromNode: OneWay{Manner: Reset}, ToNode: OneWay{Manner: Reset}}
+}
 
-// Manner is what becomes of something that is about to cross the link: a connection is one
-// thing, and cannot be broken in one direction only.
-func (c Condition) Manner(way Direction) Manner {
+// Manner returns what happens to traffic in a direction. A reset applies to both directions,
+// because it breaks the whole connection.
+func (c Condition) Manner(direction Direction) Manner {
 	if c.FromNode.Manner == Reset || c.ToNode.Manner == Reset {
 		return Reset
 	}
-	if manner := c.Way(way).Manner; manner != "" {
+	if manner := c.In(direction).Manner; manner != "" {
 		return manner
 	}
 	return Carry
 }
 
-// Way is what the link does in one direction.
-func (c Condition) Way(way Direction) Way {
-	if way == FromNode {
+// In returns the state of the link in one direction.
+func (c Condition) In(direction Direction) OneWay {
+	if direction == FromNode {
 		return c.FromNode
 	}
 	return c.ToNode
 }
 
-// Delay is how long the nth piece of a party's takes.
-func (w Way) Delay(party string, nth uint64) time.Duration {
+// Delay returns the delay of the nth chunk of a member.
+func (w OneWay) Delay(member string, nth uint64) time.Duration {
 	if w.Jitter <= 0 {
 		return w.Latency
 	}
-	return w.Latency + time.Duration(fault.Chance(w.Seed, party, strconv.FormatUint(nth, 10))*float64(w.Jitter))
+	return w.Latency + time.Duration(fault.Chance(w.Seed, member, strconv.FormatUint(nth, 10))*float64(w.Jitter))
 }
 
-// Takes is how long so many bytes take to pass a narrow link.
-func (w Way) Takes(bytes int64) time.Duration {
+// TransmitTime returns how long so many bytes take at the link's bandwidth.
+func (w OneWay) TransmitTime(bytes int64) time.Duration {
 	if w.Bandwidth <= 0 {
 		return 0
 	}
 	return time.Duration(float64(bytes) / float64(w.Bandwidth) * float64(time.Second))
 }
 
-// Slow reports whether what is carried takes its time.
-func (w Way) Slow() bool { return w.Latency > 0 || w.Jitter > 0 || w.Bandwidth > 0 }
+// IsSlow reports whether the link delays what it carries.
+func (w OneWay) IsSlow() bool { return w.Latency > 0 || w.Jitter > 0 || w.Bandwidth > 0 }
 
-// Of is what the cuts together do to the link of a party at an instant of the cluster, and
-// the next instant at which they do something else by themselves; zero when they do not.
-// Cuts that are over, or that hold up kinds of message alone, do nothing to a link.
-func Of(cuts []Cut, party string, parties []string, now time.Time) (c Condition, next time.Time) {
+// ConditionOf combines the cuts into the condition of a member's link at a cluster time. It also
+// returns when the condition changes next by itself; zero if never. Expired cuts, and cuts of
+// single kinds of message, do not affect the link.
+func ConditionOf(cuts []Cut, member string, members []string, now time.Time) (c Condition, next time.Time) {
 	for _, cut := range cuts {
 		over := !cut.Until.IsZero() && !now.Before(cut.Until)
-		if over || len(cut.Spec.Only) > 0 || !slices.Contains(cut.Spec.Off(parties), party) {
+		if over || len(cut.Spec.Only) > 0 || !slices.Contains(cut.Spec.CutOff(members), member) {
 			continue
 		}
-		way, turn := cut.at(now)
+		state, change := cut.stateAt(now)
 		if cut.Spec.Direction != ToNode {
-			c.FromNode = c.FromNode.and(way)
+			c.FromNode = c.FromNode.combine(state)
 		}
 		if cut.Spec.Direction != FromNode {
-			c.ToNode = c.ToNode.and(way)
+			c.ToNode = c.ToNode.combine(state)
 		}
-		next = sooner(sooner(next, cut.Until), turn)
+		next = earlier(earlier(next, cut.Until), change)
 	}
 	return c, next
 }
 
-// at is what a cut does at an instant, and when that changes because it flaps.
-func (c Cut) at(now time.Time) (way Way, turn time.Time) {
-	way = c.Spec.way()
+// stateAt returns the state that a cut imposes at an instant, and when flapping changes it.
+func (c Cut) stateAt(now time.Time) (state OneWay, change time.Time) {
+	state = c.Spec.oneWay()
 	if c.Spec.Flap == (Flap{}) {
-		return way, turn
+		return state, change
 	}
-	down, turn := c.Spec.Flap.at(now.Sub(c.Since), now)
+	down, change := c.Spec.Flap.stateAt(now.Sub(c.Since), now)
 	if !down {
-		way.Manner = ""
+		state.Manner = ""
 	}
-	return way, turn
+	return state, change
 }
 
-// sooner is the first of two instants; a zero one never comes.
-func sooner(a, b time.Time) time.Time {
+// earlier returns the earlier of two instants; a zero instant means never.
+func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
 	}
 	return a
 }
 
-// way is what the cut does while it does it.
-func (s Spec) way() Way {
-	way := Way{
+// oneWay returns the state that the cut imposes while it is in force.
+func (s Spec) oneWay() OneWay {
+	way := OneWay{
 		Manner: s.Manner, Latency: s.Latency.Duration, Jitter: s.Jitter.Duration, Seed: s.Seed, Bandwidth: s.Bandwidth,
 	}
 	switch {
-	case way.Manner == Carry, way.Manner == "" && way.Slow():
+	case way.Manner == Carry, way.Manner == "" && way.IsSlow():
 		way.Manner = ""
 	case way.Manner == "":
 		way.Manner = Hold
@@ -129,9 +133,9 @@ func (s Spec) way() Way {
 	return way
 }
 
-// and is both: the harder manner, both latencies, the narrower band.
-func (w Way) and(v Way) Way {
-	both := Way{Manner: w.Manner, Latency: w.Latency + v.Latency, Jitter: w.Jitter + v.Jitter, Seed: w.Seed ^ v.Seed, Bandwidth: w.Bandwidth}
+// combine returns both together: the harder manner, both latencies, the smaller bandwidth.
+func (w OneWay) combine(v OneWay) OneWay {
+	both := OneWay{Manner: w.Manner, Latency: w.Latency + v.Latency, Jitter: w.Jitter + v.Jitter, Seed: w.Seed ^ v.Seed, Bandwidth: w.Bandwidth}
 	if v.Manner == Reset || w.Manner == "" {
 		both.Manner = v.Manner
 	}
@@ -141,9 +145,9 @@ func (w Way) and(v Way) Way {
 	return both
 }
 
-// at reports whether the link is down, a time after it has begun to flap, and when that
+// stateAt reports whether the link is down at a time since the flapping began, and when that
 // changes.
-func (f Flap) at(since time.Duration, now time.Time) (down bool, turn time.Time) {
+func (f Flap) stateAt(since time.Duration, now time.Time) (down bool, change time.Time) {
 	period := f.Down.Duration + f.Up.Duration
 	into := since % period
 	if into < 0 {

@@ -4,65 +4,65 @@ import (
 	"github.com/podfall/podfall/internal/fault"
 )
 
-// Message is a kind of message that a cut can hold up by itself.
+// Message is a kind of message that a cut can hold selectively.
 type Message string
 
-// The kinds of message. A link sees bytes; these are held where the party speaks to the
-// apiserver, so that what waits is still there when the cut heals.
+// The kinds of message. A link only sees bytes. So messages are held in the member's own client
+// of the apiserver, and are still sent when the cut heals.
 const (
-	// Leases are renewals of Leases, by which a node or a leader is known to live.
+	// Leases are renewals of Leases, the heartbeats of nodes and leaders.
 	Leases Message = "lease"
-	// Statuses are writes of status: of pods, nodes, everything.
+	// Statuses are status writes of all resources.
 	Statuses Message = "status"
-	// Deletes are DELETEs, a kubelet's last word about a pod among them.
+	// Deletes are DELETE requests, including a kubelet's final delete of a pod.
 	Deletes Message = "delete"
 	// Events are writes of Events.
 	Events Message = "events"
-	// Writes are all that changes objects.
+	// Writes are all requests that change objects.
 	Writes Message = "write"
 	// Reads are gets and lists.
 	Reads Message = "read"
-	// Watches are the events of watches, on their way to the party.
+	// Watches are watch events on their way to the member.
 	Watches Message = "watch"
 )
 
-// Messages are the kinds, in the order in which they are told to people.
+// Messages returns all kinds, in the order of documentation.
 func Messages() []Message {
 	return []Message{Leases, Statuses, Deletes, Events, Writes, Reads, Watches}
 }
 
-const writes = "create,update,patch,delete,deletecollection"
+const writeVerbs = "create,update,patch,delete,deletecollection"
 
-// where selects the messages of the kind.
-func (m Message) where() (fault.Point, fault.About) {
+// selector returns the fault point and selector of the kind.
+func (m Message) selector() (fault.Point, fault.Attributes) {
 	switch m {
 	case Leases:
-		return fault.APIRequest, fault.About{Verb: writes, Resource: "leases.coordination.k8s.io"}
+		return fault.APIRequest, fault.Attributes{Verb: writeVerbs, Resource: "leases.coordination.k8s.io"}
 	case Statuses:
-		return fault.APIRequest, fault.About{Verb: writes, Subresource: "status"}
+		return fault.APIRequest, fault.Attributes{Verb: writeVerbs, Subresource: "status"}
 	case Deletes:
-		return fault.APIRequest, fault.About{Verb: "delete,deletecollection"}
+		return fault.APIRequest, fault.Attributes{Verb: "delete,deletecollection"}
 	case Events:
-		return fault.APIRequest, fault.About{Verb: writes, Resource: "events,events.events.k8s.io"}
+		return fault.APIRequest, fault.Attributes{Verb: writeVerbs, Resource: "events,events.events.k8s.io"}
 	case Writes:
-		return fault.APIRequest, fault.About{Verb: writes}
+		return fault.APIRequest, fault.Attributes{Verb: writeVerbs}
 	case Reads:
-		return fault.APIRequest, fault.About{Verb: "get,list"}
+		return fault.APIRequest, fault.Attributes{Verb: "get,list"}
 	case Watches:
-		return fault.WatchDeliver, fault.About{}
+		return fault.WatchDeliver, fault.Attributes{}
 	}
-	return "", fault.About{}
+	return "", fault.Attributes{}
 }
 
-// Faults are what the cut does to single kinds of message; none for a cut of all bytes.
-func (c Cut) Faults(parties []string) []fault.Fault {
+// Faults returns the faults that hold single kinds of message; none for a cut of all bytes.
+func (c Cut) Faults(members []string) []fault.Fault {
 	var faults []fault.Fault
-	for _, party := range c.Spec.Off(parties) {
+	for _, member := range c.Spec.CutOff(members) {
 		for _, message := range c.Spec.Only {
-			point, where := message.where()
-			where.Process = process(party)
+			point, where := message.selector()
+			where.Process = processName(member)
 			faults = append(faults, fault.Fault{
-				Name: c.Name + "." + party + "." + string(message), Since: c.Since, Until: c.Until,
+				Name: c.Name + "." + member + "." + string(message), Since: c.Since, Until: c.Until,
 				Spec: fault.Spec{Point: point, Where: where, Effect: fault.Effect{Kind: fault.Hang}},
 			})
 		}
@@ -70,11 +70,11 @@ func (c Cut) Faults(parties []string) []fault.Fault {
 	return faults
 }
 
-// process is that of a party which speaks to the apiserver.
-func process(party string) string {
-	switch party {
+// processName returns the process of a member that calls the apiserver.
+func processName(member string) string {
+	switch member {
 	case APIServer, Controllers, Gateway:
-		return party
+		return member
 	}
-	return "kubelet/" + party
+	return "kubelet/" + member
 }

@@ -14,7 +14,7 @@ import (
 )
 
 var (
-	parties = partition.Parties([]string{"node-1", "node-2", "node-3"})
+	members = partition.Members([]string{"node-1", "node-2", "node-3"})
 	since   = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 )
 
@@ -22,33 +22,33 @@ func seconds(n int) metav1.Duration { return metav1.Duration{Duration: time.Dura
 
 func cut(t *testing.T, spec partition.Spec) partition.Cut {
 	t.Helper()
-	c, err := partition.New("c", spec, parties, since)
+	c, err := partition.New("c", spec, members, since)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return c
 }
 
-func TestOff(t *testing.T) {
+func TestCutOff(t *testing.T) {
 	for want, spec := range map[string]partition.Spec{
-		"[node-2]":                     {Parties: []string{"node-2"}},
-		"[gateway node-1]":             {Parties: []string{"node-1", "gateway"}},
+		"[node-2]":                     {Members: []string{"node-2"}},
+		"[gateway node-1]":             {Members: []string{"node-1", "gateway"}},
 		"[node-1 node-2 node-3]":       {Groups: [][]string{{"node-1", "node-2"}, {"node-3"}}},
 		"[node-1 node-2]":              {Groups: [][]string{{"node-1", "node-2"}}},
 		"[controllers gateway node-2]": {Groups: [][]string{{"apiserver", "node-1", "node-3"}}},
 		"[controllers node-1]":         {Groups: [][]string{{"node-1", "controllers"}}},
 		"[gateway node-1 node-2]":      {Groups: [][]string{{"apiserver", "controllers", "node-3"}, {"gateway", "node-1"}}},
-		"[apiserver controllers]":      {Parties: []string{"controllers", "apiserver"}},
+		"[apiserver controllers]":      {Members: []string{"controllers", "apiserver"}},
 	} {
-		if got := fmt.Sprint(cut(t, spec).Spec.Off(parties)); got != want {
+		if got := fmt.Sprint(cut(t, spec).Spec.CutOff(members)); got != want {
 			t.Errorf("%+v cuts off %s, want %s", spec, got, want)
 		}
 	}
 }
 
-func TestOf(t *testing.T) {
-	hold, reset := partition.Way{Manner: partition.Hold}, partition.Way{Manner: partition.Reset}
-	slow := partition.Way{Latency: time.Second, Jitter: 2 * time.Second, Seed: 7, Bandwidth: 1000}
+func TestConditionOf(t *testing.T) {
+	hold, reset := partition.OneWay{Manner: partition.Hold}, partition.OneWay{Manner: partition.Reset}
+	slow := partition.OneWay{Latency: time.Second, Jitter: 2 * time.Second, Seed: 7, Bandwidth: 1000}
 	one := []string{"node-1"}
 	for name, c := range map[string]struct {
 		specs []partition.Spec
@@ -57,31 +57,31 @@ func TestOf(t *testing.T) {
 		next  time.Duration // 0: never
 	}{
 		"none":        {},
-		"somebody":    {specs: []partition.Spec{{Parties: []string{"node-2"}}}},
-		"both ways":   {specs: []partition.Spec{{Parties: one}}, want: partition.Condition{FromNode: hold, ToNode: hold}},
-		"one way":     {specs: []partition.Spec{{Parties: one, Direction: partition.ToNode}}, want: partition.Condition{ToNode: hold}},
-		"reset":       {specs: []partition.Spec{{Parties: one, Manner: partition.Reset}}, want: partition.Condition{FromNode: reset, ToNode: reset}},
-		"for a while": {specs: []partition.Spec{{Parties: one, Duration: seconds(9)}}, at: 3 * time.Second, want: partition.Condition{FromNode: hold, ToNode: hold}, next: 9 * time.Second},
-		"over":        {specs: []partition.Spec{{Parties: one, Duration: seconds(9)}}, at: 9 * time.Second},
-		"messages":    {specs: []partition.Spec{{Parties: one, Only: []partition.Message{partition.Leases}}}},
+		"somebody":    {specs: []partition.Spec{{Members: []string{"node-2"}}}},
+		"both ways":   {specs: []partition.Spec{{Members: one}}, want: partition.Condition{FromNode: hold, ToNode: hold}},
+		"one way":     {specs: []partition.Spec{{Members: one, Direction: partition.ToNode}}, want: partition.Condition{ToNode: hold}},
+		"reset":       {specs: []partition.Spec{{Members: one, Manner: partition.Reset}}, want: partition.Condition{FromNode: reset, ToNode: reset}},
+		"for a while": {specs: []partition.Spec{{Members: one, Duration: seconds(9)}}, at: 3 * time.Second, want: partition.Condition{FromNode: hold, ToNode: hold}, next: 9 * time.Second},
+		"over":        {specs: []partition.Spec{{Members: one, Duration: seconds(9)}}, at: 9 * time.Second},
+		"messages":    {specs: []partition.Spec{{Members: one, Only: []partition.Message{partition.Leases}}}},
 		"slow": {
-			specs: []partition.Spec{{Parties: one, Direction: partition.FromNode, Latency: seconds(1), Jitter: seconds(2), Seed: 7, Bandwidth: 1000}},
+			specs: []partition.Spec{{Members: one, Direction: partition.FromNode, Latency: seconds(1), Jitter: seconds(2), Seed: 7, Bandwidth: 1000}},
 			want:  partition.Condition{FromNode: slow},
 		},
-		"flaps down": {specs: []partition.Spec{{Parties: one, Flap: partition.Flap{Down: seconds(2), Up: seconds(3)}}}, at: 6 * time.Second, want: partition.Condition{FromNode: hold, ToNode: hold}, next: 7 * time.Second},
-		"flaps up":   {specs: []partition.Spec{{Parties: one, Flap: partition.Flap{Down: seconds(2), Up: seconds(3)}}}, at: 7 * time.Second, next: 10 * time.Second},
+		"flaps down": {specs: []partition.Spec{{Members: one, Flap: partition.Flap{Down: seconds(2), Up: seconds(3)}}}, at: 6 * time.Second, want: partition.Condition{FromNode: hold, ToNode: hold}, next: 7 * time.Second},
+		"flaps up":   {specs: []partition.Spec{{Members: one, Flap: partition.Flap{Down: seconds(2), Up: seconds(3)}}}, at: 7 * time.Second, next: 10 * time.Second},
 		"the worst of all": {
 			specs: []partition.Spec{
-				{Parties: one, Direction: partition.FromNode},
-				{Parties: one, Direction: partition.FromNode, Latency: seconds(1), Bandwidth: 50},
+				{Members: one, Direction: partition.FromNode},
+				{Members: one, Direction: partition.FromNode, Latency: seconds(1), Bandwidth: 50},
 				{Groups: [][]string{{"node-1"}}, Direction: partition.FromNode, Latency: seconds(2), Bandwidth: 70, Duration: seconds(5)},
-				{Parties: one, Direction: partition.FromNode, Latency: seconds(2), Duration: seconds(4)},
+				{Members: one, Direction: partition.FromNode, Latency: seconds(2), Duration: seconds(4)},
 			},
-			want: partition.Condition{FromNode: partition.Way{Manner: partition.Hold, Latency: 5 * time.Second, Bandwidth: 50}},
+			want: partition.Condition{FromNode: partition.OneWay{Manner: partition.Hold, Latency: 5 * time.Second, Bandwidth: 50}},
 			next: 4 * time.Second,
 		},
 		"reset beats hold": {
-			specs: []partition.Spec{{Parties: one}, {Parties: one, Manner: partition.Reset}, {Parties: one}},
+			specs: []partition.Spec{{Members: one}, {Members: one, Manner: partition.Reset}, {Members: one}},
 			want:  partition.Condition{FromNode: reset, ToNode: reset},
 		},
 	} {
@@ -89,7 +89,7 @@ func TestOf(t *testing.T) {
 		for _, spec := range c.specs {
 			cuts = append(cuts, cut(t, spec))
 		}
-		got, next := partition.Of(cuts, "node-1", parties, since.Add(c.at))
+		got, next := partition.ConditionOf(cuts, "node-1", members, since.Add(c.at))
 		if got != c.want {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}
@@ -99,14 +99,14 @@ func TestOf(t *testing.T) {
 	}
 }
 
-func TestOver(t *testing.T) {
-	c := cut(t, partition.Spec{Parties: []string{"node-1"}, Duration: seconds(60)})
+func TestExpired(t *testing.T) {
+	c := cut(t, partition.Spec{Members: []string{"node-1"}, Duration: seconds(60)})
 	c.Lease = &partition.Lease{Holder: "somebody", Expires: since.Add(5 * time.Second)}
 	for _, row := range []struct {
 		wall, cluster time.Duration
 		over          bool
 	}{{0, 0, false}, {4 * time.Second, 59 * time.Second, false}, {5 * time.Second, 0, true}, {0, time.Minute, true}} {
-		if got := c.Over(since.Add(row.wall), since.Add(row.cluster)); got != row.over {
+		if got := c.Expired(since.Add(row.wall), since.Add(row.cluster)); got != row.over {
 			t.Errorf("after %s on the wall and %s of the cluster it is over: %v", row.wall, row.cluster, got)
 		}
 	}
@@ -114,10 +114,10 @@ func TestOver(t *testing.T) {
 
 func TestFaultsOfMessages(t *testing.T) {
 	c := cut(t, partition.Spec{
-		Parties: []string{"node-2", "controllers"}, Only: []partition.Message{partition.Statuses, partition.Watches}, Duration: seconds(60),
+		Members: []string{"node-2", "controllers"}, Only: []partition.Message{partition.Statuses, partition.Watches}, Duration: seconds(60),
 	})
 	var got []string
-	for _, f := range c.Faults(parties) {
+	for _, f := range c.Faults(members) {
 		if err := fault.Check(f.Name, f.Spec); err != nil {
 			t.Error(err)
 		}
@@ -135,13 +135,13 @@ func TestFaultsOfMessages(t *testing.T) {
 	}
 	for _, message := range partition.Messages() {
 		c.Spec.Only = []partition.Message{message}
-		for _, f := range c.Faults(parties) {
+		for _, f := range c.Faults(members) {
 			if err := fault.Check(f.Name, f.Spec); err != nil {
 				t.Error(err)
 			}
 		}
 	}
-	if whole := cut(t, partition.Spec{Parties: []string{"node-2"}}); len(whole.Faults(parties)) > 0 {
+	if whole := cut(t, partition.Spec{Members: []string{"node-2"}}); len(whole.Faults(members)) > 0 {
 		t.Error("a cut of all bytes is faults too")
 	}
 }
@@ -150,30 +150,30 @@ func TestCheckNamesTheField(t *testing.T) {
 	one := []string{"node-1"}
 	for want, spec := range map[string]partition.Spec{
 		"spec.parties: Required value":                              {},
-		`spec.parties[1]: Unsupported value: "node-9"`:              {Parties: []string{"node-1", "node-9"}},
-		`spec.parties[1]: Duplicate value: "node-1"`:                {Parties: []string{"node-1", "node-1"}},
-		"spec.groups: Forbidden: must not be beside parties":        {Parties: one, Groups: [][]string{{"node-2"}}},
+		`spec.parties[1]: Unsupported value: "node-9"`:              {Members: []string{"node-1", "node-9"}},
+		`spec.parties[1]: Duplicate value: "node-1"`:                {Members: []string{"node-1", "node-1"}},
+		"spec.groups: Forbidden: must not be beside parties":        {Members: one, Groups: [][]string{{"node-2"}}},
 		`spec.groups[1][0]: Duplicate value: "node-1"`:              {Groups: [][]string{{"node-1"}, {"node-1"}}},
 		"spec.groups[1]: Required value":                            {Groups: [][]string{{"node-1"}, {}}},
-		"nobody is cut off":                                         {Groups: [][]string{parties}},
-		`spec.direction: Unsupported value: "up"`:                   {Parties: one, Direction: "up"},
-		`spec.manner: Unsupported value: "drop"`:                    {Parties: one, Manner: "drop"},
-		"a connection is reset in both directions":                  {Parties: one, Manner: partition.Reset, Direction: partition.ToNode},
-		`spec.manner: Invalid value: "carry": want a latency`:       {Parties: one, Manner: partition.Carry},
-		`spec.only[0]: Unsupported value: "lies"`:                   {Parties: one, Only: []partition.Message{"lies"}},
-		"spec.only: Forbidden: holds messages":                      {Parties: one, Only: []partition.Message{partition.Leases}, Direction: partition.ToNode},
-		"the apiserver is asked":                                    {Parties: []string{"apiserver"}, Only: []partition.Message{partition.Leases}},
-		`spec.latency: Invalid value: "-1s": must not be negative`:  {Parties: one, Latency: seconds(-1)},
-		`spec.jitter: Invalid value: "-1s": must not be negative`:   {Parties: one, Jitter: seconds(-1)},
-		`spec.duration: Invalid value: "-1s": must not be negative`: {Parties: one, Duration: seconds(-1)},
-		`spec.bandwidth: Invalid value: -1: must not be negative`:   {Parties: one, Bandwidth: -1},
-		`spec.flap.up: Invalid value: 0: must be more than 0`:       {Parties: one, Flap: partition.Flap{Down: seconds(1)}},
+		"nobody is cut off":                                         {Groups: [][]string{members}},
+		`spec.direction: Unsupported value: "up"`:                   {Members: one, Direction: "up"},
+		`spec.manner: Unsupported value: "drop"`:                    {Members: one, Manner: "drop"},
+		"a connection is reset in both directions":                  {Members: one, Manner: partition.Reset, Direction: partition.ToNode},
+		`spec.manner: Invalid value: "carry": want a latency`:       {Members: one, Manner: partition.Carry},
+		`spec.only[0]: Unsupported value: "lies"`:                   {Members: one, Only: []partition.Message{"lies"}},
+		"spec.only: Forbidden: holds messages":                      {Members: one, Only: []partition.Message{partition.Leases}, Direction: partition.ToNode},
+		"the apiserver is asked":                                    {Members: []string{"apiserver"}, Only: []partition.Message{partition.Leases}},
+		`spec.latency: Invalid value: "-1s": must not be negative`:  {Members: one, Latency: seconds(-1)},
+		`spec.jitter: Invalid value: "-1s": must not be negative`:   {Members: one, Jitter: seconds(-1)},
+		`spec.duration: Invalid value: "-1s": must not be negative`: {Members: one, Duration: seconds(-1)},
+		`spec.bandwidth: Invalid value: -1: must not be negative`:   {Members: one, Bandwidth: -1},
+		`spec.flap.up: Invalid value: 0: must be more than 0`:       {Members: one, Flap: partition.Flap{Down: seconds(1)}},
 	} {
-		if err := partition.Check("c", spec, parties); err == nil || !strings.Contains(err.Error(), want) {
+		if err := partition.Check("c", spec, members); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v\nwant %s", spec, err, want)
 		}
 	}
-	if err := partition.Check("My cut", partition.Spec{Parties: one}, parties); err == nil || !strings.Contains(err.Error(), "metadata.name") {
+	if err := partition.Check("My cut", partition.Spec{Members: one}, members); err == nil || !strings.Contains(err.Error(), "metadata.name") {
 		t.Errorf("a bad name: %v", err)
 	}
 }

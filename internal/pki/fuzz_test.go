@@ -12,16 +12,15 @@ import (
 	"github.com/podfall/podfall/internal/pki"
 )
 
-// FuzzPair: whatever is read for an authority, what is good signs a server that its clients
-// take at that time, and is good again as it is; what is not good says of the certificate or
-// the key what is wrong.
+// FuzzPair: for any authority that is read, a valid one signs a server certificate that clients
+// accept at that time, and stays valid. For an invalid one, the error names the part that is wrong.
 func FuzzPair(f *testing.F) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	authority, err := pki.NewAuthority("podfall", now)
 	if err != nil {
 		f.Fatal(err)
 	}
-	sound, err := authority.Server("gateway", pki.Loopback(), now)
+	sound, err := authority.IssueServer("gateway", pki.Loopback(), now)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -32,7 +31,7 @@ func FuzzPair(f *testing.F) {
 	f.Add(authority.Certificate, sound.Key, uint16(0), []byte{}, int16(0))
 	f.Add(authority.Certificate[:len(authority.Certificate)/2], authority.Key, uint16(0), []byte{}, int16(0))
 	block, _ := pem.Decode(authority.Certificate)
-	for from, to := range map[string]string{ // what it is for, in DER: not for signing, and by an extension that nobody knows
+	for from, to := range map[string]string{ // key usage in DER: not for signing, and an unknown extension
 		"\x03\x02\x02\x04": "\x03\x02\x07\x80", "\x06\x03\x55\x1d\x0f": "\x06\x03\x55\x1d\x7f",
 	} {
 		f.Add(authority.Certificate, authority.Key, uint16(bytes.Index(block.Bytes, []byte(from))), []byte(to), int16(0))
@@ -40,24 +39,24 @@ func FuzzPair(f *testing.F) {
 	f.Fuzz(func(t *testing.T, certificate, key []byte, at uint16, text []byte, days int16) {
 		now := now.AddDate(0, 0, int(days))
 		pair := pki.Pair{Certificate: damaged(certificate, int(at), text), Key: key}
-		err := pair.Good(now)
-		if again := pair.Good(now); (err == nil) != (again == nil) || err != nil && err.Error() != again.Error() {
+		err := pair.CheckAuthority(now)
+		if again := pair.CheckAuthority(now); (err == nil) != (again == nil) || err != nil && err.Error() != again.Error() {
 			t.Errorf("%v, and then %v", err, again)
 		}
-		server, cannot := pair.Server("gateway", pki.Loopback(), now)
+		server, cannot := pair.IssueServer("gateway", pki.Loopback(), now)
 		if err == nil {
-			if err := errors.Join(cannot, pair.Check(server, pki.Loopback(), now)); err != nil {
+			if err := errors.Join(cannot, pair.Verify(server, pki.Loopback(), now)); err != nil {
 				t.Errorf("what is good signs what is not: %v\n%s", err, pair.Certificate)
 			}
 			return
 		}
-		if !errors.Is(err, pki.ErrNotOurs) || !named(err) {
+		if !errors.Is(err, pki.ErrInvalid) || !namesCause(err) {
 			t.Errorf("%v does not say what is wrong", err)
 		}
 		if cannot != nil && !strings.Contains(cannot.Error(), "sign for gateway: ") {
 			t.Errorf("%v does not say for whom", cannot)
 		}
-		if refused := pair.Check(sound, pki.Loopback(), now); refused != nil && !errors.Is(refused, pki.ErrNotOurs) {
+		if refused := pair.Verify(sound, pki.Loopback(), now); refused != nil && !errors.Is(refused, pki.ErrInvalid) {
 			t.Errorf("%v does not say that it is refused", refused)
 		}
 	})
@@ -73,9 +72,9 @@ func damaged(certificate []byte, at int, text []byte) []byte {
 	return pem.EncodeToMemory(block)
 }
 
-// named says whether an error names, behind what all begin with, what is wrong.
-func named(err error) bool {
-	cause, found := strings.CutPrefix(err.Error(), pki.ErrNotOurs.Error()+": ")
+// namesCause reports whether an error names the cause behind the common prefix.
+func namesCause(err error) bool {
+	cause, found := strings.CutPrefix(err.Error(), pki.ErrInvalid.Error()+": ")
 	return found && slices.ContainsFunc([]string{
 		"certificate: ", "key: ", "its key ", "it has expired at ", "it is good from ", "x509: ",
 	}, func(what string) bool { return strings.HasPrefix(cause, what) && cause != what })

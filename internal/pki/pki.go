@@ -1,9 +1,9 @@
-// Package pki makes the certificates of a cluster's gateway: an authority of the
-// cluster's own, which nobody else trusts, and server certificates for this machine's
-// loopback addresses that it has signed.
+// Package pki creates the certificates of a cluster's gateway: a certificate authority of the
+// cluster's own, and server certificates for the loopback addresses, signed by it. No other
+// software trusts that authority.
 //
-// Everything is PEM, so that it can be kept in files and given to any client. Keys are
-// ECDSA on P-256: made and used in microseconds.
+// Everything is PEM, for files and for any client. Keys are ECDSA on P-256, which take microseconds
+// to create and use.
 package pki
 
 import (
@@ -20,12 +20,11 @@ import (
 )
 
 const (
-	// authorityLife is how long an authority is good for, as kubeadm's.
-	authorityLife = 10 * 365 * 24 * time.Hour
-	// serverLife is how long a server certificate is good for: clients on some systems
-	// refuse more than 825 days.
-	serverLife = 365 * 24 * time.Hour
-	// backdate forgives clocks that are a little behind.
+	// authorityValidity is the same as kubeadm's.
+	authorityValidity = 10 * 365 * 24 * time.Hour
+	// serverValidity is below 825 days, the maximum that clients on some systems accept.
+	serverValidity = 365 * 24 * time.Hour
+	// backdate tolerates clocks that are a little behind.
 	backdate = time.Hour
 )
 
@@ -35,17 +34,16 @@ type Pair struct {
 	Key         []byte
 }
 
-// ErrNotOurs means that a certificate is not what [Pair.Check] expects.
-var ErrNotOurs = errors.New("pki: not a good certificate")
+// ErrInvalid means that a certificate fails [Pair.Verify].
+var ErrInvalid = errors.New("pki: not a good certificate")
 
-// Loopback are the names and addresses by which a program finds a server on its own
-// machine.
+// Loopback returns the names and addresses of a server on the local machine.
 func Loopback() []string { return []string{"127.0.0.1", "::1", "localhost"} }
 
-// NewAuthority is a certificate that signs others. Now is the wall's time, which is
-// what clients compare certificates with, whatever a cluster's clock shows.
+// NewAuthority creates a certificate authority. The time now is wall time: clients check
+// certificates against it, whatever a cluster's clock reads.
 func NewAuthority(name string, now time.Time) (Pair, error) {
-	template := template(name, now, authorityLife)
+	template := newTemplate(name, now, authorityValidity)
 	template.IsCA = true
 	template.KeyUsage = x509.KeyUsageCertSign
 	template.MaxPathLenZero = true // it signs servers, not authorities
@@ -56,18 +54,18 @@ func NewAuthority(name string, now time.Time) (Pair, error) {
 	return sign(template, template, key, key)
 }
 
-// Server is a new certificate for a server that is reached by these host names and IP
-// addresses, signed by the pair, which is an authority's.
-func (p Pair) Server(name string, hosts []string, now time.Time) (Pair, error) {
-	parent, err := p.certificate()
+// IssueServer creates a server certificate for these host names and IP addresses, signed by the
+// pair, which must be an authority's.
+func (p Pair) IssueServer(name string, hosts []string, now time.Time) (Pair, error) {
+	parent, err := p.parseCertificate()
 	if err != nil {
 		return Pair{}, fmt.Errorf("sign for %s: %w", name, err)
 	}
-	by, err := p.key()
+	by, err := p.parseKey()
 	if err != nil {
 		return Pair{}, fmt.Errorf("sign for %s: %w", name, err)
 	}
-	template := template(name, now, serverLife)
+	template := newTemplate(name, now, serverValidity)
 	template.KeyUsage = x509.KeyUsageDigitalSignature
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 	for _, host := range hosts {
@@ -84,58 +82,58 @@ func (p Pair) Server(name string, hosts []string, now time.Time) (Pair, error) {
 	return sign(template, parent, key, by)
 }
 
-// Check says why a server's pair cannot be used at the time now, if so: it is not
-// signed by this authority, not for one of the hosts, expired, or its key is another's.
-func (p Pair) Check(server Pair, hosts []string, now time.Time) error {
+// Verify returns why a server's pair cannot be used at now, or nil. The pair must be signed by this
+// authority, cover all hosts, not be expired, and have a matching key.
+func (p Pair) Verify(server Pair, hosts []string, now time.Time) error {
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(p.Certificate) {
-		return fmt.Errorf("%w: the authority is not a certificate", ErrNotOurs)
+		return fmt.Errorf("%w: the authority is not a certificate", ErrInvalid)
 	}
-	leaf, err := server.certificate()
+	leaf, err := server.parseCertificate()
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrNotOurs, err)
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	key, err := server.key()
+	key, err := server.parseKey()
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrNotOurs, err)
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	if !key.PublicKey.Equal(leaf.PublicKey) {
-		return fmt.Errorf("%w: its key is another's", ErrNotOurs)
+		return fmt.Errorf("%w: its key is another's", ErrInvalid)
 	}
 	for _, host := range hosts {
 		if _, err := leaf.Verify(x509.VerifyOptions{DNSName: host, Roots: roots, CurrentTime: now}); err != nil {
-			return fmt.Errorf("%w: %w", ErrNotOurs, err)
+			return fmt.Errorf("%w: %w", ErrInvalid, err)
 		}
 	}
 	return nil
 }
 
-// Good says why the authority cannot sign or be trusted at the time now, if so.
-func (p Pair) Good(now time.Time) error {
-	certificate, err := p.certificate()
+// CheckAuthority returns why the authority cannot sign or be trusted at now, or nil.
+func (p Pair) CheckAuthority(now time.Time) error {
+	certificate, err := p.parseCertificate()
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrNotOurs, err)
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	key, err := p.key()
+	key, err := p.parseKey()
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrNotOurs, err)
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	switch {
 	case !certificate.IsCA || !key.PublicKey.Equal(certificate.PublicKey):
-		return fmt.Errorf("%w: its key cannot sign for it", ErrNotOurs)
+		return fmt.Errorf("%w: its key cannot sign for it", ErrInvalid)
 	case now.After(certificate.NotAfter):
-		return fmt.Errorf("%w: it has expired at %v", ErrNotOurs, certificate.NotAfter)
+		return fmt.Errorf("%w: it has expired at %v", ErrInvalid, certificate.NotAfter)
 	case now.Before(certificate.NotBefore):
-		return fmt.Errorf("%w: it is good from %v on, and now is %v", ErrNotOurs, certificate.NotBefore, now)
+		return fmt.Errorf("%w: it is good from %v on, and now is %v", ErrInvalid, certificate.NotBefore, now)
 	}
-	server, err := p.Server("trial", Loopback(), now)
+	server, err := p.IssueServer("trial", Loopback(), now)
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrNotOurs, err)
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	return p.Check(server, Loopback(), now)
+	return p.Verify(server, Loopback(), now)
 }
 
-func template(name string, now time.Time, life time.Duration) *x509.Certificate {
+func newTemplate(name string, now time.Time, life time.Duration) *x509.Certificate {
 	return &x509.Certificate{
 		Subject:               pkix.Name{CommonName: name, Organization: []string{"podfall"}},
 		NotBefore:             now.Add(-backdate),
@@ -146,7 +144,7 @@ func template(name string, now time.Time, life time.Duration) *x509.Certificate 
 
 func newKey() (*ecdsa.PrivateKey, error) { return ecdsa.GenerateKey(elliptic.P256(), rand.Reader) }
 
-// sign makes the pair of a key; the serial number is drawn by x509.
+// sign signs a certificate for a key; x509 draws the serial number.
 func sign(template, parent *x509.Certificate, key, by *ecdsa.PrivateKey) (Pair, error) {
 	certificate, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, by)
 	if err != nil {
@@ -164,7 +162,7 @@ func sign(template, parent *x509.Certificate, key, by *ecdsa.PrivateKey) (Pair, 
 
 var errUnreadable = errors.New("unreadable PEM")
 
-func (p Pair) certificate() (*x509.Certificate, error) {
+func (p Pair) parseCertificate() (*x509.Certificate, error) {
 	block, _ := pem.Decode(p.Certificate)
 	if block == nil || block.Type != "CERTIFICATE" {
 		return nil, fmt.Errorf("certificate: %w", errUnreadable)
@@ -176,7 +174,7 @@ func (p Pair) certificate() (*x509.Certificate, error) {
 	return certificate, nil
 }
 
-func (p Pair) key() (*ecdsa.PrivateKey, error) {
+func (p Pair) parseKey() (*ecdsa.PrivateKey, error) {
 	block, _ := pem.Decode(p.Key)
 	if block == nil || block.Type != "PRIVATE KEY" {
 		return nil, fmt.Errorf("key: %w", errUnreadable)

@@ -20,7 +20,7 @@ func made(t *testing.T, now time.Time) (authority, server pki.Pair) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if server, err = authority.Server("gateway", pki.Loopback(), now); err != nil {
+	if server, err = authority.IssueServer("gateway", pki.Loopback(), now); err != nil {
 		t.Fatal(err)
 	}
 	return authority, server
@@ -99,8 +99,8 @@ func TestCheck(t *testing.T) {
 		"swapped":              {authority, pki.Pair{Certificate: server.Key, Key: server.Certificate}, pki.Loopback(), now, false},
 		"the authority itself": {authority, authority, pki.Loopback(), now, false},
 	} {
-		err := row.authority.Check(row.server, row.hosts, row.at)
-		if (err == nil) != row.good || err != nil && !errors.Is(err, pki.ErrNotOurs) {
+		err := row.authority.Verify(row.server, row.hosts, row.at)
+		if (err == nil) != row.good || err != nil && !errors.Is(err, pki.ErrInvalid) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -121,11 +121,11 @@ func TestGood(t *testing.T) {
 		"nothing":       {pki.Pair{}, now, false},
 		"another's key": {pki.Pair{Certificate: authority.Certificate, Key: server.Key}, now, false},
 	} {
-		if err := row.pair.Good(row.at); (err == nil) != row.good {
+		if err := row.pair.CheckAuthority(row.at); (err == nil) != row.good {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := (pki.Pair{}).Server("gateway", pki.Loopback(), now); err == nil {
+	if _, err := (pki.Pair{}).IssueServer("gateway", pki.Loopback(), now); err == nil {
 		t.Error("nothing has signed a certificate")
 	}
 }

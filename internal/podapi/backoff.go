@@ -2,9 +2,9 @@ package podapi
 
 import "time"
 
-// backoff is how long a copy waits before it lists again (WCH-31): 0.8 s, doubled up
-// to 30 s, each spread over up to twice its length, and from the start after two
-// minutes of peace. It is pure: time and chance are given to it.
+// backoff computes how long a copy waits before it lists again (WCH-31): 0.8 s, doubled up to 30 s,
+// each jittered up to twice its length. After two minutes without a failure it starts over. It is
+// pure: time and random number are parameters.
 type backoff struct {
 	next time.Duration
 	last time.Time
@@ -12,16 +12,16 @@ type backoff struct {
 
 const (
 	backoffFirst = 800 * time.Millisecond
-	backoffMost  = 30 * time.Second
+	backoffMax   = 30 * time.Second
 	backoffReset = 2 * time.Minute
 )
 
-// after is the wait that begins now, and the backoff from then on; chance is from 0 up
-// to 1.
-func (b backoff) after(now time.Time, chance float64) (time.Duration, backoff) {
+// advance returns the wait that begins now, and the backoff after it. The random number chance is
+// in [0, 1).
+func (b backoff) advance(now time.Time, chance float64) (time.Duration, backoff) {
 	if b.next == 0 || now.Sub(b.last) > backoffReset {
 		b.next = backoffFirst
 	}
 	wait := b.next + time.Duration(chance*float64(b.next))
-	return wait, backoff{next: min(2*b.next, backoffMost), last: now}
+	return wait, backoff{next: min(2*b.next, backoffMax), last: now}
 }

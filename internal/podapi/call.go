@@ -15,54 +15,54 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// call is one request before it has an operation and a deadline.
+// call is one request before it gets an operation id and a deadline.
 type call struct {
 	verb   proto.Verb
 	target Target
-	// options is the verb's metav1 options; list goes with deletecollection only.
-	options     message
+	// options are the verb's metav1 options; list is set for deletecollection only.
+	options     marshaler
 	list        *metav1.ListOptions
 	contentType string
 	body        []byte
-	// patience is how long to wait for an answer, or its next part, before the
-	// request is sent again; a third of the call's time when zero.
-	patience time.Duration
+	// attemptTimeout limits the wait for an answer, or for its next part, before the request is
+	// sent again. Zero means a third of the call's time.
+	attemptTimeout time.Duration
 }
 
-// message is what every metav1 options type is.
-type message interface{ Marshal() ([]byte, error) }
+// marshaler is implemented by every metav1 options type.
+type marshaler interface{ Marshal() ([]byte, error) }
 
-// String is the call as errors name it: "get pods default/web".
+// String returns the call as error messages name it: "get pods default/web".
 func (w call) String() string { return string(w.verb) + " " + w.target.String() }
 
-// one carries out a call that is answered in one part.
-func (c *Client) one(ctx context.Context, what call) (*proto.Response, error) {
+// request sends a call and returns its answer of one part.
+func (c *Client) request(ctx context.Context, req call) (*proto.Response, error) {
 	var answer *proto.Response
-	err := c.attempts(ctx, what, func(ctx context.Context, patience time.Duration, data []byte) error {
+	err := c.retry(ctx, req, func(ctx context.Context, patience time.Duration, data []byte) error {
 		ctx, cancel := clock.Clock{}.Timeout(ctx, patience)
 		defer cancel()
-		raw, err := c.link.Request(ctx, proto.APIServer, c.subject(what), data)
+		raw, err := c.link.Request(ctx, proto.APIServer, c.subject(req), data)
 		if err != nil {
 			return err
 		}
-		answer, err = c.read(raw)
+		answer, err = c.decodeResponse(raw)
 		return err
 	})
 	return answer, err
 }
 
-// parts carries out a call that is answered in parts, and returns all of them.
-func (c *Client) parts(ctx context.Context, what call) ([]*proto.Response, error) {
+// stream sends a call and returns all parts of its answer.
+func (c *Client) stream(ctx context.Context, req call) ([]*proto.Response, error) {
 	var answer []*proto.Response
-	err := c.attempts(ctx, what, func(ctx context.Context, patience time.Duration, data []byte) error {
+	err := c.retry(ctx, req, func(ctx context.Context, patience time.Duration, data []byte) error {
 		answer = nil
-		return patiently(ctx, patience, func(ctx context.Context, heard func()) error {
-			for raw, err := range c.link.Stream(ctx, proto.APIServer, c.subject(what), data) {
+		return withIdleTimeout(ctx, patience, func(ctx context.Context, heard func()) error {
+			for raw, err := range c.link.Stream(ctx, proto.APIServer, c.subject(req), data) {
 				if err != nil {
 					return err
 				}
 				heard()
-				part, err := c.read(raw)
+				part, err := c.decodeResponse(raw)
 				if err != nil {
 					return err
 				}
@@ -74,106 +74,104 @@ func (c *Client) parts(ctx context.Context, what call) ([]*proto.Response, error
 	return answer, err
 }
 
-func (c *Client) subject(what call) string {
+func (c *Client) subject(req call) string {
 	return proto.APISubject{
-		Identity: c.link.Identity(), Verb: what.verb,
-		Resource: what.target.Kind.GroupResource().String(), Subresource: what.target.Subresource,
-		Namespace: what.target.Namespace, Name: what.target.Name,
+		Identity: c.link.Identity(), Verb: req.verb,
+		Resource: req.target.Kind.GroupResource().String(), Subresource: req.target.Subresource,
+		Namespace: req.target.Namespace, Name: req.target.Name,
 	}.String()
 }
 
-// The pauses between two attempts of one call, on the wall.
+// The delays between two attempts of one call, in wall time.
 const (
-	firstPause = 20 * time.Millisecond
-	longPause  = 500 * time.Millisecond
+	minRetryDelay = 20 * time.Millisecond
+	maxRetryDelay = 500 * time.Millisecond
 )
 
-// attempt sends an envelope once and reads the answer, as long as it does not have to
-// wait for longer than patience.
-type attempt func(ctx context.Context, patience time.Duration, data []byte) error
+// attemptFunc sends an envelope once and reads the answer. It gives up after timeout without data.
+type attemptFunc func(ctx context.Context, patience time.Duration, data []byte) error
 
-// attempts sends one request, under one operation id, until try gets an answer or the
-// call's time is over.
-func (c *Client) attempts(ctx context.Context, what call, try attempt) error {
+// retry sends one request, under one operation id, until try succeeds or the call's time is over.
+func (c *Client) retry(ctx context.Context, req call, try attemptFunc) error {
 	if ctx.Err() != nil {
-		return fmt.Errorf("%s: %w", what, context.Cause(ctx))
+		return fmt.Errorf("%s: %w", req, context.Cause(ctx))
 	}
-	if err := what.target.check(); err != nil {
+	if err := req.target.check(); err != nil {
 		return err
 	}
-	limit := c.limit()
+	limit := c.callTimeout()
 	operation := c.cfg.Operation()
-	data, err := c.envelope(what, operation, within(ctx, limit))
+	data, err := c.encodeRequest(req, operation, untilDeadline(ctx, limit))
 	if err != nil {
-		return fmt.Errorf("%s: %w", what, err)
+		return fmt.Errorf("%s: %w", req, err)
 	}
-	told(ctx, operation)
+	callOperationHook(ctx, operation)
 	wall := clock.Clock{}
 	all, cancel := wall.Timeout(ctx, limit)
 	defer cancel()
-	patience := what.patience
+	patience := req.attemptTimeout
 	if patience <= 0 {
 		patience = limit / 3
 	}
-	for pause := firstPause; ; pause = min(2*pause, longPause) {
-		err := c.suffer(all, what, patience, func() error { return try(all, patience, data) })
-		if err == nil || !transient(err) {
-			return named(what, err)
+	for pause := minRetryDelay; ; pause = min(2*pause, maxRetryDelay) {
+		err := c.withFaults(all, req, patience, func() error { return try(all, patience, data) })
+		if err == nil || !isRetryable(err) {
+			return wrapError(req, err)
 		}
 		if wall.Sleep(all, pause) != nil {
-			return c.gaveUp(ctx, what, err)
+			return c.timeoutError(ctx, req, err)
 		}
 	}
 }
 
-// limit is how long on the wall a call may take.
-func (c *Client) limit() time.Duration {
-	return c.cfg.Clock.WallWithin(min(c.cfg.Timeout, leastTimeout), c.cfg.Timeout)
+// callTimeout returns how much wall time a call may take.
+func (c *Client) callTimeout() time.Duration {
+	return c.cfg.Clock.ClampWallDuration(min(c.cfg.Timeout, minTimeout), c.cfg.Timeout)
 }
 
-// within is limit, or what is left until ctx ends.
-func within(ctx context.Context, limit time.Duration) time.Duration {
+// untilDeadline returns limit, or the time until ctx ends if that is shorter.
+func untilDeadline(ctx context.Context, limit time.Duration) time.Duration {
 	if end, ok := ctx.Deadline(); ok {
 		return min(limit, clock.Clock{}.Until(end))
 	}
 	return limit
 }
 
-// envelope is the request as it goes onto the bus, unchanged however often. It always has
-// a deadline: without one the apiserver would carry it out however late it came, so what
-// has no time left is not sent.
-func (c *Client) envelope(what call, operation string, limit time.Duration) ([]byte, error) {
+// encodeRequest returns the request as it is sent, the same for every attempt. It always carries a
+// deadline: without one the apiserver would carry it out however late it arrived. So a request
+// without time left is not sent.
+func (c *Client) encodeRequest(req call, operation string, limit time.Duration) ([]byte, error) {
 	if limit <= 0 {
 		return nil, context.DeadlineExceeded
 	}
-	options, err := what.options.Marshal()
+	options, err := req.options.Marshal()
 	if err != nil {
 		return nil, err
 	}
 	request := &proto.Request{
 		Version: proto.Version, Operation: operation, Boot: string(c.cfg.Boot),
-		Options: options, ContentType: what.contentType, Body: what.body,
-		ApiVersion: what.target.Kind.GroupVersion().String(),
+		Options: options, ContentType: req.contentType, Body: req.body,
+		ApiVersion: req.target.Kind.GroupVersion().String(),
 
 		DeadlineUnixNano: clock.Clock{}.Now().Add(limit).UnixNano(),
 	}
-	if what.list != nil {
-		if request.ListOptions, err = what.list.Marshal(); err != nil {
+	if req.list != nil {
+		if request.ListOptions, err = req.list.Marshal(); err != nil {
 			return nil, err
 		}
 	}
 	return protobuf.Marshal(request)
 }
 
-// read takes one part of an answer apart: its warnings are passed on, and a refusal
-// becomes the error it stands for.
-func (c *Client) read(raw []byte) (*proto.Response, error) {
+// decodeResponse decodes one part of an answer, passes on its warnings, and returns a refusal as an
+// error.
+func (c *Client) decodeResponse(raw []byte) (*proto.Response, error) {
 	answer := &proto.Response{}
 	if err := protobuf.Unmarshal(raw, answer); err != nil {
 		return nil, fmt.Errorf("unreadable answer: %w", err)
 	}
 	if answer.GetVersion() != proto.Version {
-		return nil, fmt.Errorf("the apiserver speaks version %d of the contract, this process version %d", answer.GetVersion(), proto.Version)
+		return nil, fmt.Errorf("the apiserver uses version %d of the contract, this process version %d", answer.GetVersion(), proto.Version)
 	}
 	if c.cfg.Warn != nil {
 		for _, warning := range answer.GetWarnings() {
@@ -186,35 +184,35 @@ func (c *Client) read(raw []byte) (*proto.Response, error) {
 	return answer, nil
 }
 
-// transient reports whether a request that met err may be answered if it is sent again.
-func transient(err error) bool {
+// isRetryable reports whether a request that failed with err may succeed if it is sent again.
+func isRetryable(err error) bool {
 	return errors.Is(err, bus.ErrNoResponder) || errors.Is(err, bus.ErrDisconnected) ||
-		errors.Is(err, bus.ErrAbandoned) || errors.Is(err, bus.ErrBehind) ||
+		errors.Is(err, bus.ErrAbandoned) || errors.Is(err, bus.ErrMissedMessages) ||
 		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errSilent)
 }
 
-// gaveUp is the error of a call whose time ran out; last is what its last attempt met.
-func (c *Client) gaveUp(ctx context.Context, what call, last error) error {
+// timeoutError returns the error of a call that ran out of time; last is the error of its last
+// attempt.
+func (c *Client) timeoutError(ctx context.Context, req call, last error) error {
 	if ctx.Err() != nil {
-		return fmt.Errorf("%s: %w", what, context.Cause(ctx))
+		return fmt.Errorf("%s: %w", req, context.Cause(ctx))
 	}
 	if errors.Is(last, bus.ErrNoResponder) || errors.Is(last, bus.ErrDisconnected) {
-		return apierrors.NewServiceUnavailable(fmt.Sprintf("%s: the apiserver was not to be reached in %s: %v", what, c.cfg.Timeout, last))
+		return apierrors.NewServiceUnavailable(fmt.Sprintf("%s: the apiserver was not to be reached in %s: %v", req, c.cfg.Timeout, last))
 	}
-	return apierrors.NewTimeoutError(fmt.Sprintf("%s: no answer from the apiserver in %s", what, c.cfg.Timeout), 0)
+	return apierrors.NewTimeoutError(fmt.Sprintf("%s: no answer from the apiserver in %s", req, c.cfg.Timeout), 0)
 }
 
-// named puts verb and key in front of an error, except of the apiserver's own, which
-// names them itself.
-func named(what call, err error) error {
-	var said apierrors.APIStatus
+// wrapError adds verb and key to an error. The apiserver's own errors name them already.
+func wrapError(req call, err error) error {
+	var status apierrors.APIStatus
 	switch {
-	case err == nil, errors.As(err, &said):
+	case err == nil, errors.As(err, &status):
 		return err
 	case errors.Is(err, bus.ErrTooLarge):
-		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("%s: %v", what, err))
+		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("%s: %v", req, err))
 	case errors.Is(err, bus.ErrForbidden):
-		return apierrors.NewForbidden(what.target.Kind.GroupResource(), what.target.Name, err)
+		return apierrors.NewForbidden(req.target.Kind.GroupResource(), req.target.Name, err)
 	}
-	return fmt.Errorf("%s: %w", what, err)
+	return fmt.Errorf("%s: %w", req, err)
 }

@@ -26,8 +26,8 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// scripted is a link whose other end answers as it is told.
-type scripted struct {
+// scriptedLink is a link whose other end answers by a script.
+type scriptedLink struct {
 	mu      sync.Mutex
 	asked   []*proto.Request
 	subject []string
@@ -38,9 +38,9 @@ type scripted struct {
 
 var errNever = errors.New("no answer ever")
 
-func (l *scripted) Identity() proto.Identity { return proto.Client("ann") }
+func (l *scriptedLink) Identity() proto.Identity { return proto.Client("ann") }
 
-func (l *scripted) ask(ctx context.Context, subject string, data []byte) ([]*proto.Response, error) {
+func (l *scriptedLink) nextAnswer(ctx context.Context, subject string, data []byte) ([]*proto.Response, error) {
 	request := &proto.Request{}
 	if err := protobuf.Unmarshal(data, request); err != nil {
 		return nil, err
@@ -61,17 +61,17 @@ func (l *scripted) ask(ctx context.Context, subject string, data []byte) ([]*pro
 	return parts, err
 }
 
-func (l *scripted) Request(ctx context.Context, _ proto.Identity, subject string, data []byte) ([]byte, error) {
-	parts, err := l.ask(ctx, subject, data)
+func (l *scriptedLink) Request(ctx context.Context, _ proto.Identity, subject string, data []byte) ([]byte, error) {
+	parts, err := l.nextAnswer(ctx, subject, data)
 	if err != nil {
 		return nil, fmt.Errorf("request: %w", err)
 	}
 	return protobuf.Marshal(parts[0])
 }
 
-func (l *scripted) Stream(ctx context.Context, _ proto.Identity, subject string, data []byte) iter.Seq2[[]byte, error] {
+func (l *scriptedLink) Stream(ctx context.Context, _ proto.Identity, subject string, data []byte) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
-		parts, err := l.ask(ctx, subject, data)
+		parts, err := l.nextAnswer(ctx, subject, data)
 		for _, part := range parts {
 			raw, err := protobuf.Marshal(part)
 			if !yield(raw, err) {
@@ -84,19 +84,19 @@ func (l *scripted) Stream(ctx context.Context, _ proto.Identity, subject string,
 	}
 }
 
-func (l *scripted) Publish(string, []byte) error { return nil }
+func (l *scriptedLink) Publish(string, []byte) error { return nil }
 
-func (l *scripted) Subscribe(string, int) (subscription, error) { return quiet{}, nil }
+func (l *scriptedLink) Subscribe(string, int) (subscription, error) { return idleSubscription{}, nil }
 
-// quiet is a live stream on which nothing happens.
-type quiet struct{}
+// idleSubscription is a live stream without messages.
+type idleSubscription struct{}
 
-func (quiet) Next(ctx context.Context) ([]byte, error) {
+func (idleSubscription) Next(ctx context.Context) ([]byte, error) {
 	<-ctx.Done()
 	return nil, ctx.Err()
 }
 
-func (quiet) Close() {}
+func (idleSubscription) Close() {}
 
 var podKind = kinds.Kind{
 	GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, Resource: "pods", Namespaced: true,
@@ -104,7 +104,7 @@ var podKind = kinds.Kind{
 
 var web = Target{Kind: podKind, Namespace: "default", Name: "web"}
 
-func encoded(t *testing.T, obj runtime.Object) []byte {
+func mustEncode(t *testing.T, obj runtime.Object) []byte {
 	t.Helper()
 	data, err := kinds.Encode(obj)
 	if err != nil {
@@ -116,33 +116,33 @@ func encoded(t *testing.T, obj runtime.Object) []byte {
 func podItem(t *testing.T, name string, revision uint64) *proto.Item {
 	t.Helper()
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name)}}
-	return &proto.Item{Revision: revision, Object: encoded(t, p)}
+	return &proto.Item{Revision: revision, Object: mustEncode(t, p)}
 }
 
-func ok(item *proto.Item) []*proto.Response {
+func okResponse(item *proto.Item) []*proto.Response {
 	return []*proto.Response{{Version: proto.Version, Code: 200, Boot: "b", Item: item}}
 }
 
-func refusal(t *testing.T, err error) []*proto.Response {
+func refusalResponse(t *testing.T, err error) []*proto.Response {
 	t.Helper()
 	status := proto.StatusFrom(err)
-	return []*proto.Response{{Version: proto.Version, Code: status.Code, Item: &proto.Item{Object: encoded(t, status)}}}
+	return []*proto.Response{{Version: proto.Version, Code: status.Code, Item: &proto.Item{Object: mustEncode(t, status)}}}
 }
 
 func TestARequestIsRepeatedUnderOneOperation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		face, err := clock.NewFace(began, 2)
+		schedule, err := clock.NewSchedule(began, 2)
 		if err != nil {
 			t.Fatal(err)
 		}
-		fast := clock.NewMovement(face).Clock()
+		fast := clock.NewDriver(schedule).Clock()
 		troubles := []error{bus.ErrNoResponder, bus.ErrDisconnected, bus.ErrAbandoned, errNever}
-		link := &scripted{answer: func(n int, _ proto.APISubject, _ *proto.Request) ([]*proto.Response, error) {
+		link := &scriptedLink{answer: func(n int, _ proto.APISubject, _ *proto.Request) ([]*proto.Response, error) {
 			if n < len(troubles) {
 				return nil, troubles[n]
 			}
-			return ok(podItem(t, "web", 7)), nil
+			return okResponse(podItem(t, "web", 7)), nil
 		}}
 		c := newClient(link, Config{Clock: fast, Boot: "boot-1"})
 		obj, err := c.Get(t.Context(), web, metav1.GetOptions{})
@@ -171,21 +171,21 @@ func TestARequestIsRepeatedUnderOneOperation(t *testing.T) {
 	})
 }
 
-// late is a context whose deadline has passed but which has not noticed.
-type late struct{ context.Context }
+// expiredContext has a deadline in the past but is not done.
+type expiredContext struct{ context.Context }
 
-func (late) Deadline() (time.Time, bool) { return time.Now().Add(-time.Second), true }
+func (expiredContext) Deadline() (time.Time, bool) { return time.Now().Add(-time.Second), true }
 
 // A request without a deadline would be carried out whenever it came.
 func TestACallThatIsTooLateIsNotSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		link := &scripted{answer: func(int, proto.APISubject, *proto.Request) ([]*proto.Response, error) {
-			return ok(podItem(t, "web", 7)), nil
+		link := &scriptedLink{answer: func(int, proto.APISubject, *proto.Request) ([]*proto.Response, error) {
+			return okResponse(podItem(t, "web", 7)), nil
 		}}
 		over, cancel := context.WithCancel(t.Context())
 		cancel()
 		c := newClient(link, Config{})
-		for want, ctx := range map[error]context.Context{context.DeadlineExceeded: late{t.Context()}, context.Canceled: over} {
+		for want, ctx := range map[error]context.Context{context.DeadlineExceeded: expiredContext{t.Context()}, context.Canceled: over} {
 			if _, err := c.Delete(ctx, web, metav1.DeleteOptions{}); !errors.Is(err, want) {
 				t.Errorf("Delete: %v, want %v", err, want)
 			}
@@ -202,8 +202,8 @@ func TestACallThatIsTooLateIsNotSent(t *testing.T) {
 // TestNoObjectsNameIsNotSent calls with text of a client's that is the name of no object: it becomes
 // part of no subject, and the call is refused at once.
 func TestNoObjectsNameIsNotSent(t *testing.T) {
-	link := &scripted{answer: func(int, proto.APISubject, *proto.Request) ([]*proto.Response, error) {
-		return ok(podItem(t, "web", 7)), nil
+	link := &scriptedLink{answer: func(int, proto.APISubject, *proto.Request) ([]*proto.Response, error) {
+		return okResponse(podItem(t, "web", 7)), nil
 	}}
 	c := newClient(link, Config{})
 	long := strings.Repeat("x", 254)
@@ -220,7 +220,7 @@ func TestNoObjectsNameIsNotSent(t *testing.T) {
 		_, refused["get"] = c.Get(t.Context(), target, metav1.GetOptions{})
 		_, refused["delete"] = c.Delete(t.Context(), target, metav1.DeleteOptions{})
 		_, refused["patch"] = c.Patch(t.Context(), target, types.MergePatchType, []byte("{}"), metav1.PatchOptions{})
-		_, refused["do"] = c.Do(t.Context(), Raw{Verb: proto.VerbList, Target: target, Options: &metav1.ListOptions{}})
+		_, refused["do"] = c.Do(t.Context(), RawRequest{Verb: proto.VerbList, Target: target, Options: &metav1.ListOptions{}})
 		for verb, err := range refused {
 			if !apierrors.IsBadRequest(err) {
 				t.Errorf("%s: %s: %v, want a BadRequest", name, verb, err)
@@ -237,8 +237,8 @@ func TestNoObjectsNameIsNotSent(t *testing.T) {
 }
 
 func TestOperationsDiffer(t *testing.T) {
-	link := &scripted{answer: func(int, proto.APISubject, *proto.Request) ([]*proto.Response, error) {
-		return ok(podItem(t, "web", 7)), nil
+	link := &scriptedLink{answer: func(int, proto.APISubject, *proto.Request) ([]*proto.Response, error) {
+		return okResponse(podItem(t, "web", 7)), nil
 	}}
 	c := newClient(link, Config{})
 	for range 2 {
@@ -268,7 +268,7 @@ func TestACallEnds(t *testing.T) {
 		"no connection":    {bus.ErrDisconnected, (*testing.T).Context, 1, apierrors.IsServiceUnavailable, 30 * time.Second},
 		"no answer":        {errNever, (*testing.T).Context, 1, apierrors.IsTimeout, 30 * time.Second},
 		"a fast cluster":   {errNever, (*testing.T).Context, 10, apierrors.IsTimeout, 3 * time.Second},
-		"a faster cluster": {errNever, (*testing.T).Context, 1000, apierrors.IsTimeout, leastTimeout},
+		"a faster cluster": {errNever, (*testing.T).Context, 1000, apierrors.IsTimeout, minTimeout},
 		"a slow cluster":   {errNever, (*testing.T).Context, 0.01, apierrors.IsTimeout, 30 * time.Second},
 		"the caller's end": {
 			bus.ErrNoResponder, cancelled, 1,
@@ -282,12 +282,12 @@ func TestACallEnds(t *testing.T) {
 			t.Run(fmt.Sprintf("%s streamed=%t", name, streamed), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					began := time.Now()
-					face, err := clock.NewFace(began, row.speed)
+					schedule, err := clock.NewSchedule(began, row.speed)
 					if err != nil {
 						t.Fatal(err)
 					}
-					clk := clock.NewMovement(face).Clock()
-					link := &scripted{answer: func(int, proto.APISubject, *proto.Request) ([]*proto.Response, error) {
+					clk := clock.NewDriver(schedule).Clock()
+					link := &scriptedLink{answer: func(int, proto.APISubject, *proto.Request) ([]*proto.Response, error) {
 						return nil, row.trouble
 					}}
 					c := newClient(link, Config{Clock: clk})
@@ -321,8 +321,8 @@ func TestRefusalsAreTheServers(t *testing.T) {
 		"500": {errors.New("disk"), apierrors.IsInternalError},
 	} {
 		t.Run(name, func(t *testing.T) {
-			link := &scripted{answer: func(int, proto.APISubject, *proto.Request) ([]*proto.Response, error) {
-				return refusal(t, row.err), nil
+			link := &scriptedLink{answer: func(int, proto.APISubject, *proto.Request) ([]*proto.Response, error) {
+				return refusalResponse(t, row.err), nil
 			}}
 			c := newClient(link, Config{})
 			_, err := c.Delete(t.Context(), web, metav1.DeleteOptions{})
@@ -342,12 +342,12 @@ func TestBadAnswers(t *testing.T) {
 		"nothing":         {Version: proto.Version, Code: 200},
 		"no object":       {Version: proto.Version, Code: 200, Item: &proto.Item{Object: []byte("x")}},
 		"no reason":       {Version: proto.Version, Code: 404},
-		"a false refusal": {Version: proto.Version, Code: 500, Item: &proto.Item{Object: encoded(t, &metav1.Status{Status: metav1.StatusSuccess})}},
+		"a false refusal": {Version: proto.Version, Code: 500, Item: &proto.Item{Object: mustEncode(t, &metav1.Status{Status: metav1.StatusSuccess})}},
 		"another kind":    {Version: proto.Version, Code: 500, Item: podItem(t, "web", 1)},
-		"a bare status":   {Version: proto.Version, Code: 200, Item: &proto.Item{Object: encoded(t, &metav1.Status{})}},
+		"a bare status":   {Version: proto.Version, Code: 200, Item: &proto.Item{Object: mustEncode(t, &metav1.Status{})}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			link := &scripted{answer: func(int, proto.APISubject, *proto.Request) ([]*proto.Response, error) {
+			link := &scriptedLink{answer: func(int, proto.APISubject, *proto.Request) ([]*proto.Response, error) {
 				return []*proto.Response{answer}, nil
 			}}
 			if obj, err := newClient(link, Config{}).Get(t.Context(), web, metav1.GetOptions{}); err == nil {
@@ -358,8 +358,8 @@ func TestBadAnswers(t *testing.T) {
 }
 
 func TestWarningsArePassedOn(t *testing.T) {
-	link := &scripted{answer: func(int, proto.APISubject, *proto.Request) ([]*proto.Response, error) {
-		answer := ok(podItem(t, "web", 7))
+	link := &scriptedLink{answer: func(int, proto.APISubject, *proto.Request) ([]*proto.Response, error) {
+		answer := okResponse(podItem(t, "web", 7))
 		answer[0].Warnings = []string{"one", "two"}
 		return answer, nil
 	}}
@@ -374,9 +374,9 @@ func TestWarningsArePassedOn(t *testing.T) {
 }
 
 func TestDeleteAnswersWithObjectOrStatus(t *testing.T) {
-	items := []*proto.Item{podItem(t, "web", 9), {Object: encoded(t, &metav1.Status{Status: metav1.StatusSuccess})}}
-	link := &scripted{answer: func(n int, _ proto.APISubject, _ *proto.Request) ([]*proto.Response, error) {
-		return ok(items[n]), nil
+	items := []*proto.Item{podItem(t, "web", 9), {Object: mustEncode(t, &metav1.Status{Status: metav1.StatusSuccess})}}
+	link := &scriptedLink{answer: func(n int, _ proto.APISubject, _ *proto.Request) ([]*proto.Response, error) {
+		return okResponse(items[n]), nil
 	}}
 	c := newClient(link, Config{})
 	grace := int64(0)
@@ -395,8 +395,8 @@ func TestDeleteAnswersWithObjectOrStatus(t *testing.T) {
 }
 
 func TestABindingIsAnsweredWithAStatus(t *testing.T) {
-	link := &scripted{answer: func(int, proto.APISubject, *proto.Request) ([]*proto.Response, error) {
-		return ok(&proto.Item{Object: encoded(t, &metav1.Status{Status: metav1.StatusSuccess})}), nil
+	link := &scriptedLink{answer: func(int, proto.APISubject, *proto.Request) ([]*proto.Response, error) {
+		return okResponse(&proto.Item{Object: mustEncode(t, &metav1.Status{Status: metav1.StatusSuccess})}), nil
 	}}
 	binding := web
 	binding.Subresource = "binding"
@@ -407,8 +407,8 @@ func TestABindingIsAnsweredWithAStatus(t *testing.T) {
 }
 
 func TestAnUpdateCarriesItsPrecondition(t *testing.T) {
-	link := &scripted{answer: func(int, proto.APISubject, *proto.Request) ([]*proto.Response, error) {
-		return ok(podItem(t, "web", 8)), nil
+	link := &scriptedLink{answer: func(int, proto.APISubject, *proto.Request) ([]*proto.Response, error) {
+		return okResponse(podItem(t, "web", 8)), nil
 	}}
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", ResourceVersion: "7"}}
 	status := web
@@ -426,7 +426,7 @@ func TestAnUpdateCarriesItsPrecondition(t *testing.T) {
 }
 
 func TestAListIsReadToItsEnd(t *testing.T) {
-	link := &scripted{answer: func(n int, _ proto.APISubject, _ *proto.Request) ([]*proto.Response, error) {
+	link := &scriptedLink{answer: func(n int, _ proto.APISubject, _ *proto.Request) ([]*proto.Response, error) {
 		head := &proto.Response{Version: proto.Version, Code: 200, List: &proto.List{
 			Revision: 12, Continue: "next", Remaining: 3, Items: []*proto.Item{podItem(t, "a", 4)},
 		}}
@@ -449,14 +449,14 @@ func TestAListIsReadToItsEnd(t *testing.T) {
 		t.Errorf("got items %v", page.Items)
 	}
 	last := &List{}
-	last.head(&proto.List{Revision: 12, Remaining: 0})
+	last.setMeta(&proto.List{Revision: 12, Remaining: 0})
 	if last.Remaining != nil {
 		t.Errorf("the last page has %d objects after it, want none told", *last.Remaining)
 	}
 }
 
 func TestANameSelectsInACollection(t *testing.T) {
-	link := &scripted{answer: func(int, proto.APISubject, *proto.Request) ([]*proto.Response, error) {
+	link := &scriptedLink{answer: func(int, proto.APISubject, *proto.Request) ([]*proto.Response, error) {
 		return []*proto.Response{{Version: proto.Version, Code: 200, List: &proto.List{Revision: 1}}}, nil
 	}}
 	if _, err := newClient(link, Config{}).List(t.Context(), web, metav1.ListOptions{FieldSelector: "spec.nodeName=n1"}); err != nil {
@@ -475,7 +475,7 @@ func TestASlowAnswerInPartsIsNotRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		// Each part comes within the patience, all of them together do not.
 		heard := 0
-		err := patiently(t.Context(), 5*time.Second, func(_ context.Context, sign func()) error {
+		err := withIdleTimeout(t.Context(), 5*time.Second, func(_ context.Context, sign func()) error {
 			for range 4 {
 				time.Sleep(4 * time.Second)
 				heard++
@@ -486,7 +486,7 @@ func TestASlowAnswerInPartsIsNotRepeated(t *testing.T) {
 		if err != nil || heard != 4 {
 			t.Errorf("heard %d of 4 parts, %v", heard, err)
 		}
-		err = patiently(t.Context(), 5*time.Second, func(ctx context.Context, _ func()) error {
+		err = withIdleTimeout(t.Context(), 5*time.Second, func(ctx context.Context, _ func()) error {
 			<-ctx.Done()
 			return ctx.Err()
 		})

@@ -6,12 +6,12 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// Cursor is where a watch stands in its group's live stream, and in the history. It
-// decides what to do with a frame; it is pure.
+// Cursor is a watch's position in the live stream of its group, and in the history. It decides
+// whether a frame is the next one. It is pure.
 type Cursor struct {
 	boot     proto.Boot
 	sequence uint64
-	// Revision up to which the consumer has been given everything.
+	// Revision is the revision up to which the consumer has received everything.
 	Revision uint64
 }
 
@@ -20,18 +20,18 @@ var (
 	errBoot = errors.New("the apiserver has restarted")
 )
 
-// Join places the cursor in the live stream after catching up.
+// Join moves the cursor to the live stream after catching up.
 func (c *Cursor) Join(j *proto.Join) {
 	c.boot, c.sequence = proto.Boot(j.GetBoot()), j.GetSequence()
-	c.Reached(j.GetRevision())
+	c.Advance(j.GetRevision())
 }
 
-// Reached records that everything up to revision has been delivered.
-func (c *Cursor) Reached(revision uint64) { c.Revision = max(c.Revision, revision) }
+// Advance records that everything up to revision was delivered.
+func (c *Cursor) Advance(revision uint64) { c.Revision = max(c.Revision, revision) }
 
-// Admit decides whether frame is the next one. A frame that was seen before, or comes
-// from an incarnation that has ended, is not news, and false without an error.
-func (c *Cursor) Admit(frame *proto.Frame) (news bool, err error) {
+// Accept decides whether frame is the next one. A frame that was seen before, or that an ended
+// incarnation sent, is not news: false without an error.
+func (c *Cursor) Accept(frame *proto.Frame) (news bool, err error) {
 	boot := proto.Boot(frame.GetBoot())
 	switch {
 	case boot.OlderThan(c.boot):

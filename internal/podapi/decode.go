@@ -16,7 +16,7 @@ import (
 
 var errNoObject = errors.New("the answer holds no object")
 
-// decodeItem is the object of an item, with the item's revision in it; or a status.
+// decodeItem decodes an item to an object with the item's revision in it, or to a status.
 func decodeItem(item *proto.Item) (runtime.Object, error) {
 	if item == nil {
 		return nil, errNoObject
@@ -29,13 +29,13 @@ func decodeObject(data []byte, revision uint64) (runtime.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	if obj, ok := decoded.(kinds.Object); ok && revision != 0 { // a dry run's has none
+	if obj, ok := decoded.(kinds.Object); ok && revision != 0 { // a dry run has no revision
 		obj.SetResourceVersion(strconv.FormatUint(revision, 10))
 	}
 	return decoded, nil
 }
 
-// decodeStatus is the error that an answer of 400 or more carries.
+// decodeStatus decodes the error in an answer with code 400 or more.
 func decodeStatus(code int32, item *proto.Item) error {
 	decoded, err := decodeItem(item)
 	if err != nil {
@@ -51,10 +51,10 @@ func decodeStatus(code int32, item *proto.Item) error {
 	return proto.ErrorFrom(status)
 }
 
-// decodeEvent is one change as the consumer of a watch gets it.
+// decodeEvent decodes one change for the consumer of a watch.
 func decodeEvent(kind kinds.Kind, event *proto.Event) (watch.Event, error) {
 	if event.GetType() == proto.EventType_EVENT_TYPE_BOOKMARK {
-		return bookmark(kind, event)
+		return decodeBookmark(kind, event)
 	}
 	eventType, err := eventType(event.GetType())
 	if err != nil {
@@ -64,12 +64,12 @@ func decodeEvent(kind kinds.Kind, event *proto.Event) (watch.Event, error) {
 	if err != nil {
 		return watch.Event{}, err
 	}
-	return watch.Event{Type: eventType, Object: versioned(kind, obj)}, nil
+	return watch.Event{Type: eventType, Object: setVersion(kind, obj)}, nil
 }
 
-// versioned is a custom resource in the version that was asked for: the live stream, which
-// readers of all versions share, has the stored one.
-func versioned(kind kinds.Kind, obj runtime.Object) runtime.Object {
+// setVersion sets a custom resource's version to the requested one. The live stream is shared by
+// readers of all versions and carries the stored version.
+func setVersion(kind kinds.Kind, obj runtime.Object) runtime.Object {
 	custom, ok := obj.(*unstructured.Unstructured)
 	if ok && custom.GroupVersionKind().GroupKind() == kind.GroupKind() {
 		custom.SetGroupVersionKind(kind.GroupVersionKind)
@@ -94,9 +94,9 @@ func eventType(onWire proto.EventType) (watch.EventType, error) {
 	return "", fmt.Errorf("watch event of unknown type %d", onWire)
 }
 
-// bookmark is an object of the watched kind that holds a revision and, at the end of
-// the initial events, says so (WCH-12, WCH-24).
-func bookmark(kind kinds.Kind, event *proto.Event) (watch.Event, error) {
+// decodeBookmark returns an object of the watched kind that holds only a revision and, at the end
+// of the initial events, the annotation for it (WCH-12, WCH-24).
+func decodeBookmark(kind kinds.Kind, event *proto.Event) (watch.Event, error) {
 	obj, err := kinds.NewOf(kind)
 	if err != nil {
 		return watch.Event{}, fmt.Errorf("bookmark of %s: %w", kind.Kind, err)

@@ -18,42 +18,41 @@ import (
 	"github.com/podfall/podfall/internal/fault"
 )
 
-// speakerKey is where a context keeps for whom a client asks.
-type speakerKey struct{}
+// clientNameKey is the context key of WithClientName.
+type clientNameKey struct{}
 
-// Speaking is a context for calls on somebody else's behalf: faults know the caller by
-// that name.
-func Speaking(ctx context.Context, client string) context.Context {
-	return context.WithValue(ctx, speakerKey{}, client)
+// WithClientName returns a context for calls on behalf of another client. Faults select by that
+// client name.
+func WithClientName(ctx context.Context, client string) context.Context {
+	return context.WithValue(ctx, clientNameKey{}, client)
 }
 
-// speaker is who asks.
-func (c *Client) speaker(ctx context.Context) string {
-	if client, ok := ctx.Value(speakerKey{}).(string); ok {
+// clientName returns the client name that faults select by.
+func (c *Client) clientName(ctx context.Context) string {
+	if client, ok := ctx.Value(clientNameKey{}).(string); ok {
 		return client
 	}
-	return cmp.Or(c.cfg.Speaker, string(c.link.Identity()))
+	return cmp.Or(c.cfg.ClientName, string(c.link.Identity()))
 }
 
-func (c *Client) about(ctx context.Context, what call) fault.About {
-	return fault.About{
-		Client: c.speaker(ctx), Verb: string(what.verb), Resource: what.target.Kind.GroupResource().String(),
-		Subresource: what.target.Subresource, Namespace: what.target.Namespace, Name: what.target.Name,
+func (c *Client) attributes(ctx context.Context, req call) fault.Attributes {
+	return fault.Attributes{
+		Client: c.clientName(ctx), Verb: string(req.verb), Resource: req.target.Kind.GroupResource().String(),
+		Subresource: req.target.Subresource, Namespace: req.target.Namespace, Name: req.target.Name,
 	}
 }
 
-// suffer is try with what goes wrong at api.request: what is held is not sent until it is
-// let go, an answer that is lost is waited for in vain, and what is sent twice is one
-// operation.
-func (c *Client) suffer(ctx context.Context, what call, patience time.Duration, try func() error) error {
-	about := c.about(ctx, what)
-	if err := c.cfg.Faults.Pass(ctx, fault.APIRequest, about); err != nil {
+// withFaults runs try under the faults of api.request. A held request is sent when it is released,
+// a dropped answer is awaited in vain, and a duplicate is one operation sent twice.
+func (c *Client) withFaults(ctx context.Context, req call, patience time.Duration, try func() error) error {
+	attrs := c.attributes(ctx, req)
+	if err := c.cfg.Faults.Inject(ctx, fault.APIRequest, attrs); err != nil {
 		if injected, ok := errors.AsType[*fault.Injected](err); ok {
 			return injectedStatus(injected)
 		}
 		return errHeld
 	}
-	if _, twice := c.cfg.Faults.Find(fault.APIRequest, about, fault.Duplicate); twice {
+	if _, twice := c.cfg.Faults.FindEffect(fault.APIRequest, attrs, fault.Duplicate); twice {
 		if err := try(); err != nil {
 			return err
 		}
@@ -62,17 +61,17 @@ func (c *Client) suffer(ctx context.Context, what call, patience time.Duration, 
 	if err != nil {
 		return err
 	}
-	if _, lost := c.cfg.Faults.Find(fault.APIRequest, about, fault.Drop); lost {
-		_ = clock.Clock{}.Sleep(ctx, patience) // the caller's own end ends it sooner
+	if _, lost := c.cfg.Faults.FindEffect(fault.APIRequest, attrs, fault.Drop); lost {
+		_ = clock.Clock{}.Sleep(ctx, patience) // the caller's deadline may end it sooner
 		return context.DeadlineExceeded
 	}
 	return nil
 }
 
-// errHeld means that a request was held up for longer than its call may take.
+// errHeld means that a fault held a request for longer than its call may take.
 var errHeld = fmt.Errorf("held up by a fault: %w", errSilent)
 
-// injectedStatus is the refusal that a fault asks for; a 500 without a code.
+// injectedStatus returns the refusal that a fault injects; 500 if the fault has no code.
 func injectedStatus(injected *fault.Injected) error {
 	code, err := strconv.Atoi(injected.Code)
 	if err != nil {
@@ -91,38 +90,38 @@ func injectedStatus(injected *fault.Injected) error {
 	}}
 }
 
-// deliver offers an event, with what goes wrong at watch.deliver.
-func (r *reader) deliver(ctx context.Context, event watch.Event) error {
+// deliverWithFaults delivers an event under the faults of watch.deliver.
+func (r *reader) deliverWithFaults(ctx context.Context, event watch.Event) error {
 	c := r.client
-	return Deliver(ctx, c.cfg.Faults, c.speaker(ctx), r.target, event, func(event watch.Event) error {
-		if err := r.offer(ctx, event); err != nil || event.Type != watch.Error {
+	return DeliverWithFaults(ctx, c.cfg.Faults, c.clientName(ctx), r.target, event, func(event watch.Event) error {
+		if err := r.send(ctx, event); err != nil || event.Type != watch.Error {
 			return err
 		}
 		return errOver
 	})
 }
 
-// Deliver offers an event of a watch to a client, with what goes wrong at watch.deliver:
-// later, never, twice, or an ERROR instead, after which the watch is over.
-func Deliver(ctx context.Context, faults *fault.Table, client string, of Target, event watch.Event, offer func(watch.Event) error) error { //nolint:revive // all that a delivery is
+// DeliverWithFaults passes a watch event to offer under the faults of watch.deliver: late, never,
+// twice, or an ERROR instead, which ends the watch.
+func DeliverWithFaults(ctx context.Context, faults *fault.Table, client string, of Target, event watch.Event, offer func(watch.Event) error) error { //nolint:revive // all that a delivery is
 	if len(faults.Faults()) == 0 {
 		return offer(event)
 	}
-	about := fault.About{Client: client, Verb: string(event.Type), Resource: of.Kind.GroupResource().String()}
+	attrs := fault.Attributes{Client: client, Verb: string(event.Type), Resource: of.Kind.GroupResource().String()}
 	if object, err := meta.Accessor(event.Object); err == nil {
-		about.Namespace, about.Name = object.GetNamespace(), object.GetName()
+		attrs.Namespace, attrs.Name = object.GetNamespace(), object.GetName()
 	}
-	if _, gone := faults.Find(fault.WatchDeliver, about, fault.Expire); gone {
+	if _, gone := faults.FindEffect(fault.WatchDeliver, attrs, fault.Expire); gone {
 		status := apierrors.NewResourceExpired("too old resource version: a fault has expired it").Status()
 		return offer(watch.Event{Type: watch.Error, Object: &status})
 	}
-	if err := faults.Pass(ctx, fault.WatchDeliver, about); err != nil {
+	if err := faults.Inject(ctx, fault.WatchDeliver, attrs); err != nil {
 		return err
 	}
-	if _, lost := faults.Find(fault.WatchDeliver, about, fault.Drop); lost {
+	if _, lost := faults.FindEffect(fault.WatchDeliver, attrs, fault.Drop); lost {
 		return nil
 	}
-	if _, twice := faults.Find(fault.WatchDeliver, about, fault.Duplicate); twice {
+	if _, twice := faults.FindEffect(fault.WatchDeliver, attrs, fault.Duplicate); twice {
 		if err := offer(event); err != nil {
 			return err
 		}

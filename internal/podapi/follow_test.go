@@ -18,25 +18,25 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// copied is a sink that notes what it is told.
-type copied struct{ told []string }
+// recordingSink records the calls of a sink.
+type recordingSink struct{ calls []string }
 
-func (c *copied) Replace(items []kinds.Object, resourceVersion string) {
+func (c *recordingSink) Replace(items []kinds.Object, resourceVersion string) {
 	var names []string
 	for _, item := range items {
 		names = append(names, item.GetName())
 	}
-	c.told = append(c.told, strings.Join(names, ", ")+" at "+resourceVersion)
+	c.calls = append(c.calls, strings.Join(names, ", ")+" at "+resourceVersion)
 }
 
-func (c *copied) Apply(event watch.Event) {
+func (c *recordingSink) Apply(event watch.Event) {
 	obj, _ := event.Object.(kinds.Object)
-	c.told = append(c.told, string(event.Type)+" "+obj.GetName())
+	c.calls = append(c.calls, string(event.Type)+" "+obj.GetName())
 }
 
 func TestWCH31ListsFromTheLastRevisionThenFromNowhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		expired := func() []*proto.Response { return refusal(t, apierrors.NewResourceExpired("too old")) }
+		expired := func() []*proto.Response { return refusalResponse(t, apierrors.NewResourceExpired("too old")) }
 		page := func(revision uint64, names ...string) []*proto.Response {
 			list := &proto.List{Revision: revision}
 			for _, name := range names {
@@ -45,7 +45,7 @@ func TestWCH31ListsFromTheLastRevisionThenFromNowhere(t *testing.T) {
 			return []*proto.Response{{Version: proto.Version, Code: 200, List: list}}
 		}
 		gone := func() []*proto.Response {
-			status := encoded(t, proto.StatusFrom(apierrors.NewResourceExpired("too old resource version: 9 (10)")))
+			status := mustEncode(t, proto.StatusFrom(apierrors.NewResourceExpired("too old resource version: 9 (10)")))
 			return []*proto.Response{{Version: proto.Version, Code: 200, Events: []*proto.Event{
 				{Type: proto.EventType_EVENT_TYPE_ADDED, Revision: 9, Object: podItem(t, "c", 9).GetObject()},
 				{Type: proto.EventType_EVENT_TYPE_ERROR, Object: status},
@@ -53,7 +53,7 @@ func TestWCH31ListsFromTheLastRevisionThenFromNowhere(t *testing.T) {
 		}
 		var asked []string
 		ctx, cancel := context.WithCancel(t.Context())
-		link := &scripted{answer: func(n int, to proto.APISubject, request *proto.Request) ([]*proto.Response, error) {
+		link := &scriptedLink{answer: func(n int, to proto.APISubject, request *proto.Request) ([]*proto.Response, error) {
 			opts := metav1.ListOptions{}
 			if err := opts.Unmarshal(request.GetOptions()); err != nil {
 				t.Error(err)
@@ -75,7 +75,7 @@ func TestWCH31ListsFromTheLastRevisionThenFromNowhere(t *testing.T) {
 			cancel()
 			return nil, errNever
 		}}
-		kept := &copied{}
+		kept := &recordingSink{}
 		if err := newClient(link, Config{}).Follow(ctx, Target{Kind: podKind}, metav1.ListOptions{}, kept); !errors.Is(err, context.Canceled) {
 			t.Errorf("ended with %v", err)
 		}
@@ -87,8 +87,8 @@ func TestWCH31ListsFromTheLastRevisionThenFromNowhere(t *testing.T) {
 			t.Errorf("listed again after %s, want 0.8 s to 1.6 s", wait)
 		}
 		told := []string{"a, b at 5", "ADDED c", "b at 20"}
-		if !slices.Equal(kept.told, told) {
-			t.Errorf("the copy was told %q, want %q", kept.told, told)
+		if !slices.Equal(kept.calls, told) {
+			t.Errorf("the copy was told %q, want %q", kept.calls, told)
 		}
 	})
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// link is what the client needs of a connection to the bus.
+// link is the part of a bus connection that the client needs.
 type link interface {
 	Identity() proto.Identity
 	Request(ctx context.Context, to proto.Identity, subject string, data []byte) ([]byte, error)

@@ -13,41 +13,41 @@ import (
 
 // List is a page of objects at one revision.
 type List struct {
-	// ResourceVersion is the revision of the page, and of all pages after it.
+	// ResourceVersion is the revision of this page and of all pages after it.
 	ResourceVersion string
-	// Continue asks for the next page; empty on the last.
+	// Continue is the token for the next page; empty on the last page.
 	Continue string
-	// Remaining counts the objects after this page; nil when not known.
+	// Remaining counts the objects after this page; nil if unknown.
 	Remaining *int64
 	// Items are in key order: namespace, then name.
 	Items []kinds.Object
 }
 
-// List reads one page: all parts of it, at one revision. A Name in t is the field
-// selector metadata.name.
+// List reads one page, all parts of it at one revision. A Name in t becomes the field selector
+// metadata.name.
 func (c *Client) List(ctx context.Context, t Target, opts metav1.ListOptions) (*List, error) {
-	t, opts = collection(t, opts)
-	return c.list(ctx, call{verb: proto.VerbList, target: t, options: &opts})
+	t, opts = selectByName(t, opts)
+	return c.requestList(ctx, call{verb: proto.VerbList, target: t, options: &opts})
 }
 
-func (c *Client) list(ctx context.Context, what call) (*List, error) {
-	parts, err := c.parts(ctx, what)
+func (c *Client) requestList(ctx context.Context, req call) (*List, error) {
+	parts, err := c.stream(ctx, req)
 	if err != nil {
 		return nil, err
 	}
 	page := &List{}
 	for i, part := range parts {
 		if i == 0 {
-			page.head(part.GetList())
+			page.setMeta(part.GetList())
 		}
 		for _, item := range part.GetList().GetItems() {
 			decoded, err := decodeItem(item)
 			if err != nil {
-				return nil, fmt.Errorf("%s: %w", what, err)
+				return nil, fmt.Errorf("%s: %w", req, err)
 			}
 			obj, ok := decoded.(kinds.Object)
 			if !ok {
-				return nil, fmt.Errorf("%s: the list holds %T, which has no metadata", what, decoded)
+				return nil, fmt.Errorf("%s: the list holds %T, which has no metadata", req, decoded)
 			}
 			page.Items = append(page.Items, obj)
 		}
@@ -55,8 +55,8 @@ func (c *Client) list(ctx context.Context, what call) (*List, error) {
 	return page, nil
 }
 
-// head takes the fields that only a page's first part carries.
-func (l *List) head(first *proto.List) {
+// setMeta sets the fields that only the first part of a page carries.
+func (l *List) setMeta(first *proto.List) {
 	l.ResourceVersion = strconv.FormatUint(first.GetRevision(), 10)
 	l.Continue = first.GetContinue()
 	if remaining := first.GetRemaining(); l.Continue != "" && remaining >= 0 {

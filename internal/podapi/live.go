@@ -13,14 +13,14 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-func (r *reader) heartbeat() time.Duration {
-	return r.client.cfg.Clock.WallWithin(100*time.Millisecond, r.client.cfg.Heartbeat)
+func (r *reader) heartbeatInterval() time.Duration {
+	return r.client.cfg.Clock.ClampWallDuration(100*time.Millisecond, r.client.cfg.Heartbeat)
 }
 
-// beat reads the live stream for the time of a heartbeat, and reports whether there
-// was anything to hear.
-func (r *reader) beat(ctx context.Context, live subscription) (heard bool, err error) {
-	tick, cancel := clock.Clock{}.Timeout(ctx, r.heartbeat())
+// readUntilHeartbeat reads the live stream for one heartbeat interval. It reports whether anything
+// arrived.
+func (r *reader) readUntilHeartbeat(ctx context.Context, live subscription) (heard bool, err error) {
+	tick, cancel := clock.Clock{}.Timeout(ctx, r.heartbeatInterval())
 	defer cancel()
 	for {
 		data, err := live.Next(tick)
@@ -31,62 +31,62 @@ func (r *reader) beat(ctx context.Context, live subscription) (heard bool, err e
 			return heard, err
 		}
 		heard = true
-		if err := r.receive(ctx, data); err != nil {
+		if err := r.receiveFrame(ctx, data); err != nil {
 			return heard, err
 		}
 	}
 }
 
-// receive delivers one frame, if it is the next.
-func (r *reader) receive(ctx context.Context, data []byte) error {
+// receiveFrame delivers one frame if it is the next.
+func (r *reader) receiveFrame(ctx context.Context, data []byte) error {
 	frame := &proto.Frame{}
 	if err := protobuf.Unmarshal(data, frame); err != nil {
 		return fmt.Errorf("unreadable frame: %w", err)
 	}
-	if news, err := r.at.Admit(frame); !news {
+	if news, err := r.cursor.Accept(frame); !news {
 		return err
 	}
 	for _, event := range frame.GetEvents() {
-		if event.GetRevision() <= r.at.Revision {
-			continue // caught up with already
+		if event.GetRevision() <= r.cursor.Revision {
+			continue // delivered already
 		}
-		if err := r.pass(ctx, event); err != nil {
+		if err := r.deliverEvent(ctx, event); err != nil {
 			return err
 		}
-		r.at.Reached(event.GetRevision())
+		r.cursor.Advance(event.GetRevision())
 	}
-	r.at.Reached(frame.GetRevision())
+	r.cursor.Advance(frame.GetRevision())
 	return nil
 }
 
-// pass hands one event to the consumer; after an ERROR the watch is over (WCH-25).
-func (r *reader) pass(ctx context.Context, event *proto.Event) error {
+// deliverEvent delivers one event to the consumer. After an ERROR the watch is over (WCH-25).
+func (r *reader) deliverEvent(ctx context.Context, event *proto.Event) error {
 	if event.GetInitialEventsEnd() {
-		if r.marked {
+		if r.initialEventsEnded {
 			return nil
 		}
-		r.marked = true
+		r.initialEventsEnded = true
 	}
 	decoded, err := decodeEvent(r.target.Kind, event)
 	if err != nil {
 		decoded = watch.Event{Type: watch.Error, Object: proto.StatusFrom(fmt.Errorf("watch %s: %w", r.target, err))}
 	}
-	deliver := r.deliver
+	deliver := r.deliverWithFaults
 	if decoded.Type == watch.Bookmark || decoded.Type == watch.Error {
-		deliver = r.offer
+		deliver = r.send
 	}
 	if err := deliver(ctx, decoded); err != nil {
 		return err
 	}
-	r.handed.add(event, decoded)
+	r.delivery.add(event, decoded)
 	if decoded.Type == watch.Error {
 		return errOver
 	}
 	return nil
 }
 
-// offer waits for the consumer as long as it takes.
-func (r *reader) offer(ctx context.Context, event watch.Event) error {
+// send waits until the consumer takes the event or ctx ends.
+func (r *reader) send(ctx context.Context, event watch.Event) error {
 	select {
 	case r.out <- event:
 		return nil
@@ -95,39 +95,38 @@ func (r *reader) offer(ctx context.Context, event watch.Event) error {
 	}
 }
 
-// attend sends the bookmark, when one is due: every Config.Bookmark, and just before the
-// end (WCH-24).
-func (r *reader) attend(ctx context.Context) error {
+// sendDueBookmark sends a bookmark if one is due: every Config.Bookmark, and shortly before the end
+// of the watch (WCH-24).
+func (r *reader) sendDueBookmark(ctx context.Context) error {
 	now := r.client.cfg.Clock.Steady()
-	due := r.bookmarked.Add(r.client.cfg.Bookmark)
-	if last := r.ends.Add(-lastBookmark); r.bookmarked.Before(last) && last.Before(due) {
+	due := r.lastBookmark.Add(r.client.cfg.Bookmark)
+	if last := r.deadline.Add(-finalBookmarkLead); r.lastBookmark.Before(last) && last.Before(due) {
 		due = last
 	}
-	if !r.options.AllowWatchBookmarks || r.at.Revision == 0 || now.Before(due) {
+	if !r.options.AllowWatchBookmarks || r.cursor.Revision == 0 || now.Before(due) {
 		return nil
 	}
-	r.bookmarked = now
-	mark := &proto.Event{Type: proto.EventType_EVENT_TYPE_BOOKMARK, Revision: r.at.Revision}
+	r.lastBookmark = now
+	mark := &proto.Event{Type: proto.EventType_EVENT_TYPE_BOOKMARK, Revision: r.cursor.Revision}
 	event, err := decodeEvent(r.target.Kind, mark)
 	if err != nil {
 		return err
 	}
-	return r.offer(ctx, event)
+	return r.send(ctx, event)
 }
 
-// renew tells the apiserver, for as long as the watch lasts, that the group still has a
-// reader. A renewal that is lost is made up for by the next, or by the silence that
-// follows.
-func (r *reader) renew(ctx context.Context) {
-	every := func() time.Duration { return r.client.cfg.Clock.WallWithin(2*time.Second, renewEvery) }
-	what := call{verb: proto.VerbWatch, target: r.target, options: &metav1.ListOptions{
+// renewGroup tells the apiserver regularly, while the watch lasts, that the group still has a
+// reader. A lost renewal is made up for by the next one, or by the reconnect after the silence.
+func (r *reader) renewGroup(ctx context.Context) {
+	every := func() time.Duration { return r.client.cfg.Clock.ClampWallDuration(2*time.Second, renewInterval) }
+	req := call{verb: proto.VerbWatch, target: r.target, options: &metav1.ListOptions{
 		LabelSelector: r.options.LabelSelector, FieldSelector: r.options.FieldSelector,
 	}}
-	what.target.Subresource = proto.SubresourceRenew
+	req.target.Subresource = proto.SubresourceRenew
 	for (clock.Clock{}).Sleep(ctx, every()) == nil {
-		data, err := r.client.envelope(what, r.client.cfg.Operation(), every())
+		data, err := r.client.encodeRequest(req, r.client.cfg.Operation(), every())
 		if err == nil {
-			err = r.tell(ctx, what, data, every())
+			err = r.sendRenewal(ctx, req, data, every())
 		}
 		if err != nil {
 			r.client.cfg.Log.DebugContext(ctx, "watch not renewed", "watch", r.scope.Resource, "cause", err)
@@ -135,9 +134,9 @@ func (r *reader) renew(ctx context.Context) {
 	}
 }
 
-func (r *reader) tell(ctx context.Context, what call, data []byte, patience time.Duration) error {
+func (r *reader) sendRenewal(ctx context.Context, req call, data []byte, patience time.Duration) error {
 	ctx, cancel := clock.Clock{}.Timeout(ctx, patience)
 	defer cancel()
-	_, err := r.client.link.Request(ctx, proto.APIServer, r.client.subject(what), data)
+	_, err := r.client.link.Request(ctx, proto.APIServer, r.client.subject(req), data)
 	return err
 }

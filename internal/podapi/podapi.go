@@ -1,28 +1,28 @@
-// Package podapi is a client of the API over the bus: the verbs on single objects,
-// lists and watches, and a local copy of a selection that keeps itself up to date.
-// Start reading here; call.go sends one request, watch.go and reader.go keep one watch
-// alive, follow.go keeps one copy.
+// Package podapi is a client of the API over the bus. It provides the verbs on single objects,
+// lists, watches, and local copies of a selection that keep themselves up to date. Start reading
+// here. File call.go sends one request, watch.go and reader.go keep one watch running, follow.go
+// maintains one copy.
 //
 // # Errors
 //
-// What the apiserver refuses comes back as it said it, for apierrors.IsNotFound and its
-// like. A call that found nobody to answer it ends, after [Config].Timeout, with a
-// ServiceUnavailable or a Timeout of the same family. A caller whose context has ended
-// gets that context's error, wrapped.
+// The apiserver's refusals are returned as they are, for apierrors.IsNotFound and similar
+// functions. If no answer comes within [Config].Timeout, the call fails with a ServiceUnavailable
+// or Timeout error of the same family. If the caller's context ends, the call returns the context's
+// error, wrapped.
 //
-// # Repetition
+// # Retries
 //
-// A request that got no answer is sent again under the same operation id, which the
-// apiserver carries out once. Nothing is sent again after the call's deadline.
+// A request without an answer is sent again under the same operation id, which the apiserver
+// carries out once. Nothing is sent after the call's deadline.
 //
 // # Order
 //
-// A watch delivers each change of its selection once, in revision order, over any
-// number of interruptions; or it ends. See [Client.Watch].
+// A watch delivers each change of its selection once, in revision order, over any number of
+// interruptions; or it ends. See [Client.Watch].
 //
 // # Blocking
 //
-// A consumer that does not read holds up its own watch and nothing else.
+// A consumer that does not read blocks its own watch and nothing else.
 package podapi
 
 import (
@@ -41,38 +41,36 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// Config is what a client may be told. Its zero value works.
+// Config configures a client. The zero value works.
 type Config struct {
-	// Clock is the cluster's time.
+	// Clock is the cluster's clock.
 	Clock clock.Clock
-	// Boot is the incarnation of the process that asks, by which the apiserver
-	// refuses an older one.
+	// Boot is the incarnation of the calling process. The apiserver refuses requests of an older
+	// one.
 	Boot proto.Boot
-	// Timeout is how long one call may take in cluster time, sending again
-	// included; 30 s when zero. On the wall it is never more than that, however slow
-	// the cluster's clock, and never less than 2 s, however fast.
+	// Timeout limits one call, retries included, in cluster time; 30 s if zero. In wall time the
+	// limit is at most that long, however slow the cluster's clock, and at least 2 s, however fast.
 	Timeout time.Duration
-	// Warn receives the warnings that come with an answer; nil drops them.
+	// Warn receives the warnings of answers; nil drops them.
 	Warn func(text string)
-	// Operation names a call: 1 to 64 printable characters, never the same twice.
-	// Nil draws 128 random bits.
+	// Operation returns a new operation id: 1 to 64 printable characters, never the same twice. If
+	// it is nil, ids are 128 random bits.
 	Operation func() string
-	// Log is nil for none.
+	// Log may be nil.
 	Log *slog.Logger
-	// Heartbeat is how often the apiserver speaks on an idle watch; 1 s when zero.
-	// Three of them without a word make a watch resume.
+	// Heartbeat is how often the apiserver sends on an idle watch; 1 s if zero. After three
+	// intervals without data a watch reconnects.
 	Heartbeat time.Duration
-	// Bookmark is how often a watch that allows bookmarks gets one, in cluster time;
-	// 1 min when zero, and never more often than Heartbeat.
+	// Bookmark is the interval of bookmarks in cluster time, for watches that allow them; 1 min if
+	// zero, and never shorter than Heartbeat.
 	Bookmark time.Duration
-	// Seed decides the client's own dice: how long a watch lasts and how a
-	// back-off is spread.
+	// Seed seeds the client's random numbers, for watch durations and back-off jitter.
 	Seed uint64
-	// Faults are asked at api.request and watch.deliver, which know this client by the name
-	// of Speaker, or by its identity on the bus.
-	Faults  *fault.Table
-	Speaker string
-	// History is told what watches hand over; nil for nobody.
+	// Faults are applied at api.request and watch.deliver. They know this client as ClientName, or
+	// by its bus identity.
+	Faults     *fault.Table
+	ClientName string
+	// History records what watches deliver; nil for none.
 	History *history.Recorder
 }
 
@@ -83,21 +81,20 @@ const (
 	DefaultBookmark  = time.Minute
 )
 
-// leastTimeout is the least of the wall's time that a call gets: a fast clock makes no
-// machine faster.
-const leastTimeout = 2 * time.Second
+// minTimeout is the least wall time of a call: a fast clock makes no machine faster.
+const minTimeout = 2 * time.Second
 
-// Client speaks to the apiserver. It is safe for concurrent use, holds no goroutine of
-// its own, and needs no closing; close the connection after the last watch has ended.
+// Client calls the apiserver. It is safe for concurrent use, owns no goroutine, and needs no
+// closing. Close its connection after the last watch has ended.
 type Client struct {
 	link link
 	cfg  Config
-	dice *dice
-	// watches counts those that were begun.
+	rng  *rng
+	// watches counts the watches begun.
 	watches *atomic.Uint64
 }
 
-// New is a client over conn, which stays the caller's.
+// New returns a client over conn. The caller keeps ownership of conn.
 func New(conn *bus.Conn, cfg Config) *Client { return newClient(busLink{conn}, cfg) }
 
 func newClient(l link, cfg Config) *Client {
@@ -116,19 +113,19 @@ func newClient(l link, cfg Config) *Client {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Client{link: l, cfg: cfg, dice: newDice(cfg.Seed), watches: &atomic.Uint64{}}
+	return &Client{link: l, cfg: cfg, rng: newRNG(cfg.Seed), watches: &atomic.Uint64{}}
 }
 
-// As is the client as another speaker: faults tell the two apart.
-func (c *Client) As(speaker string) *Client {
+// WithName returns a copy of the client with another client name for faults.
+func (c *Client) WithName(speaker string) *Client {
 	other := *c
-	other.cfg.Speaker = speaker
+	other.cfg.ClientName = speaker
 	return &other
 }
 
-// Target is what a call is about: one object, or all of a kind.
+// Target is the object, or the collection of objects, that a call concerns.
 type Target struct {
-	// Kind is the row of the table of kinds; its version is the one asked for.
+	// Kind is the row of the table of kinds; its version is the requested one.
 	Kind kinds.Kind
 	// Namespace is empty for cluster-scoped kinds and for all namespaces.
 	Namespace string
@@ -146,7 +143,7 @@ func (t Target) check() error {
 	)
 }
 
-// String is the target as errors name it: "pods default/web".
+// String returns the target as error messages name it: "pods default/web".
 func (t Target) String() string {
 	text := t.Kind.GroupResource().String()
 	if t.Subresource != "" {

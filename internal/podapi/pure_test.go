@@ -8,7 +8,7 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-func TestCursorAdmits(t *testing.T) {
+func TestCursorAccepts(t *testing.T) {
 	for name, row := range map[string]struct {
 		frame *proto.Frame
 		news  bool
@@ -24,7 +24,7 @@ func TestCursorAdmits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := Cursor{}
 			c.Join(&proto.Join{Boot: "b", Sequence: 7, Revision: 3})
-			news, err := c.Admit(row.frame)
+			news, err := c.Accept(row.frame)
 			if news != row.news || !errors.Is(err, row.err) {
 				t.Errorf("got %t, %v", news, err)
 			}
@@ -48,21 +48,21 @@ func TestBackoff(t *testing.T) {
 	var b backoff
 	for _, want := range []string{"800ms", "1.6s", "3.2s", "6.4s", "12.8s", "25.6s", "30s", "30s"} {
 		var wait time.Duration
-		if wait, b = b.after(now, 0); wait.String() != want {
+		if wait, b = b.advance(now, 0); wait.String() != want {
 			t.Errorf("waits %s, want %s", wait, want)
 		}
 		now = now.Add(2 * time.Minute)
 	}
-	if wait, _ := b.after(now, 0.5); wait != 45*time.Second {
+	if wait, _ := b.advance(now, 0.5); wait != 45*time.Second {
 		t.Errorf("with chance 0.5 it waits %s, want 45s", wait)
 	}
-	if wait, _ := b.after(now.Add(time.Nanosecond), 0); wait != 800*time.Millisecond {
+	if wait, _ := b.advance(now.Add(time.Nanosecond), 0); wait != 800*time.Millisecond {
 		t.Errorf("after two minutes of peace it waits %s, want 800ms", wait)
 	}
 }
 
-func TestDiceAreSeeded(t *testing.T) {
-	a, b, c := newDice(1), newDice(1), newDice(2)
+func TestRNGIsSeeded(t *testing.T) {
+	a, b, c := newRNG(1), newRNG(1), newRNG(2)
 	same := true
 	for range 1000 {
 		x, y, z := a.fraction(), b.fraction(), c.fraction()

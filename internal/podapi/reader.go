@@ -17,99 +17,99 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// reader keeps one watch alive:
+// reader keeps one watch running:
 //
-//	subscribe → ask → deliver what was missed → join the live stream
-//	    ^                                             |
-//	    +---- gap, behind, silence, other boot -------+
+//	subscribe → fetch the backlog → deliver the backlog → join the live stream
+//	    ^                                                        |
+//	    +------- gap, slow consumer, silence, other boot --------+
 //
-// The first round may begin with initial events; every other asks for what came after
-// the cursor's revision.
+// The first session may begin with initial events. Every later session asks for what came after the
+// cursor's revision.
 type reader struct {
-	client  *Client
-	target  Target
-	options metav1.ListOptions
-	scope   proto.WatchScope
-	out     chan watch.Event
-	ends    time.Time
-	at      Cursor
-	// dice decide how it comes back after a gap.
-	dice *dice
-	// marked says that the end of the initial events has been delivered.
-	marked bool
-	// bookmarked is when the consumer was last told of the revision.
-	bookmarked time.Time
-	// handed is what the history is still to be told of.
-	handed took
+	client   *Client
+	target   Target
+	options  metav1.ListOptions
+	scope    proto.WatchScope
+	out      chan watch.Event
+	deadline time.Time
+	cursor   Cursor
+	// rng decides the delays before reconnects.
+	rng *rng
+	// initialEventsEnded is set once the end of the initial events was delivered.
+	initialEventsEnded bool
+	// lastBookmark is when the consumer last got a bookmark.
+	lastBookmark time.Time
+	// delivery is what was delivered and not yet recorded in the history.
+	delivery delivery
 }
 
-// The rhythm of a watch, in cluster time.
+// The intervals of a watch, in cluster time.
 const (
-	silentBeats  = 3
-	renewEvery   = 20 * time.Second
-	lastBookmark = 2 * time.Second
+	maxSilentHeartbeats = 3
+	renewInterval       = 20 * time.Second
+	finalBookmarkLead   = 2 * time.Second
 )
 
-// errOver ends a watch whose consumer has been told why.
+// errOver ends a watch after its consumer got an ERROR.
 var errOver = errors.New("the watch is over")
 
-// round is one way through the reader's circle, from its subscription to the break.
-type round struct {
+// session is one subscription of the reader, from subscribing to the break.
+type session struct {
 	live subscription
-	// missed is delivered before anything live.
-	missed []*proto.Event
-	// join is nil while history has more for the consumer to catch up with.
+	// backlog is delivered before live events.
+	backlog []*proto.Event
+	// join is nil while the apiserver has more backlog.
 	join *proto.Join
 }
 
-// run goes in circles until the watch is over.
-func (r *reader) run(ctx context.Context, current *round) {
-	r.bookmarked = r.client.cfg.Clock.Steady()
+// run delivers sessions, one after the other, until the watch is over.
+func (r *reader) run(ctx context.Context, current *session) {
+	r.lastBookmark = r.client.cfg.Clock.Steady()
 	for {
-		err := r.stay(ctx, current)
-		r.tellHistory()
+		err := r.deliverSession(ctx, current)
+		r.recordDelivery()
 		current.live.Close()
 		switch {
 		case errors.Is(err, errOver), errors.Is(err, bus.ErrClosed), ctx.Err() != nil:
 			return
 		case errors.Is(err, bus.ErrForbidden):
-			r.refuse(ctx, apierrors.NewForbidden(r.target.Kind.GroupResource(), "", err))
+			r.endWithError(ctx, apierrors.NewForbidden(r.target.Kind.GroupResource(), "", err))
 			return
 		}
-		r.client.cfg.Log.DebugContext(ctx, "watch resumes", "watch", r.scope.Resource, "revision", r.at.Revision, "cause", err)
-		if current = r.again(ctx); current == nil {
+		r.client.cfg.Log.DebugContext(ctx, "watch resumes", "watch", r.scope.Resource, "revision", r.cursor.Revision, "cause", err)
+		if current = r.reconnect(ctx); current == nil {
 			return
 		}
 	}
 }
 
-// enter subscribes to the group, so that nothing can be missed from here on, and then
-// asks for what came before.
-func (r *reader) enter(ctx context.Context, opts metav1.ListOptions) (*round, error) {
-	live, err := r.client.link.Subscribe(proto.WatchSubject(r.client.link.Identity().Class(), r.scope), queued)
+// connect subscribes to the group, so that nothing is missed from here on, and then fetches the
+// backlog.
+func (r *reader) connect(ctx context.Context, opts metav1.ListOptions) (*session, error) {
+	live, err := r.client.link.Subscribe(proto.WatchSubject(r.client.link.Identity().Class(), r.scope), maxQueuedMessages)
 	if err != nil {
 		return nil, fmt.Errorf("watch %s: %w", r.target, err)
 	}
-	entered := &round{live: live}
-	if err := r.ask(ctx, entered, opts); err != nil {
+	next := &session{live: live}
+	if err := r.fetchBacklog(ctx, next, opts); err != nil {
 		live.Close()
 		return nil, err
 	}
-	return entered, nil
+	return next, nil
 }
 
-// ask reads one answer to the end, at the bus' pace and not the consumer's.
-func (r *reader) ask(ctx context.Context, current *round, opts metav1.ListOptions) error {
-	parts, err := r.client.parts(ctx, call{
+// fetchBacklog reads a whole answer as fast as the bus delivers it, independent of the consumer.
+func (r *reader) fetchBacklog(ctx context.Context, current *session, opts metav1.ListOptions) error {
+	parts, err := r.client.stream(ctx, call{
 		verb: proto.VerbWatch, target: r.target, options: &opts,
-		patience: max(2*silentBeats*r.heartbeat(), leastTimeout),
+		attemptTimeout: max(2*maxSilentHeartbeats*r.heartbeatInterval(), minTimeout),
 	})
 	if err != nil {
 		return err
 	}
-	current.missed, current.join = nil, nil
+	current.backlog, current.join = nil, nil
 	for _, part := range parts {
-		current.missed = append(current.missed, part.GetEvents()...)
+		current.backlog = append(current.backlog, part.GetEvents()...)
 		if part.GetJoin() != nil {
 			current.join = part.GetJoin()
 		}
@@ -117,35 +117,35 @@ func (r *reader) ask(ctx context.Context, current *round, opts metav1.ListOption
 	return nil
 }
 
-// again enters until it succeeds; nil when the watch is over.
-func (r *reader) again(ctx context.Context) *round {
+// reconnect retries connect until it succeeds; nil if the watch is over.
+func (r *reader) reconnect(ctx context.Context) *session {
 	pause := time.Duration(0)
-	for clk := (clock.Clock{}); clk.Sleep(ctx, r.dice.between(pause/2, pause)) == nil; {
-		entered, err := r.enter(ctx, r.resumption())
+	for clk := (clock.Clock{}); clk.Sleep(ctx, r.rng.durationBetween(pause/2, pause)) == nil; {
+		next, err := r.connect(ctx, r.resumeOptions())
 		if err == nil {
-			return entered
+			return next
 		}
-		if final(err) {
-			r.refuse(ctx, err)
+		if isPermanent(err) {
+			r.endWithError(ctx, err)
 			return nil
 		}
-		pause = min(max(2*pause, 4*firstPause), 2*longPause)
+		pause = min(max(2*pause, 4*minRetryDelay), 2*maxRetryDelay)
 	}
 	return nil
 }
 
-// refuse ends the watch with an ERROR (WCH-25), unless it ends before that.
-func (r *reader) refuse(ctx context.Context, err error) {
+// endWithError ends the watch with an ERROR (WCH-25), unless ctx ends first.
+func (r *reader) endWithError(ctx context.Context, err error) {
 	status := proto.StatusFrom(err)
-	if r.offer(ctx, watch.Event{Type: watch.Error, Object: status}) == nil {
-		r.handed.code = status.Code
-		r.tellHistory()
+	if r.send(ctx, watch.Event{Type: watch.Error, Object: status}) == nil {
+		r.delivery.code = status.Code
+		r.recordDelivery()
 		r.client.cfg.Log.InfoContext(ctx, "watch refused", "watch", r.scope.Resource, "cause", err)
 	}
 }
 
-// final reports whether asking again would be refused again.
-func final(err error) bool {
+// isPermanent reports whether a retry would be refused again.
+func isPermanent(err error) bool {
 	var refused apierrors.APIStatus
 	if !errors.As(err, &refused) {
 		return errors.Is(err, bus.ErrClosed)
@@ -154,48 +154,47 @@ func final(err error) bool {
 	return code >= 400 && code < 500 && code != http.StatusTooManyRequests && code != http.StatusRequestTimeout
 }
 
-// resumption are the options that continue behind the cursor. A cursor at 0 stands in
-// an empty store before its first write, of which nothing can have been delivered: it
-// starts over.
-func (r *reader) resumption() metav1.ListOptions {
+// resumeOptions returns the options that continue after the cursor. A cursor at 0 means an empty
+// store before its first write. Nothing can have been delivered then, so the watch starts over.
+func (r *reader) resumeOptions() metav1.ListOptions {
 	opts := r.options
 	opts.SendInitialEvents, opts.ResourceVersionMatch = nil, ""
-	opts.ResourceVersion = strconv.FormatUint(r.at.Revision, 10)
+	opts.ResourceVersion = strconv.FormatUint(r.cursor.Revision, 10)
 	return opts
 }
 
-// stay delivers what a round has until it breaks.
-func (r *reader) stay(ctx context.Context, current *round) error {
+// deliverSession delivers the events of a session until it breaks.
+func (r *reader) deliverSession(ctx context.Context, current *session) error {
 	for {
-		initial := r.at.Revision == 0 // they come by key, so the cursor stays before them
-		for _, event := range current.missed {
-			if err := r.pass(ctx, event); err != nil {
+		initial := r.cursor.Revision == 0 // initial events are ordered by key, so the cursor does not move
+		for _, event := range current.backlog {
+			if err := r.deliverEvent(ctx, event); err != nil {
 				return err
 			}
 			if !initial {
-				r.at.Reached(event.GetRevision())
+				r.cursor.Advance(event.GetRevision())
 			}
 		}
 		if current.join != nil {
 			break
 		}
-		if err := r.ask(ctx, current, r.resumption()); err != nil {
+		if err := r.fetchBacklog(ctx, current, r.resumeOptions()); err != nil {
 			return err
 		}
 	}
-	current.missed = nil
-	r.at.Join(current.join)
-	r.tellHistory()
-	for silent := 0; silent < silentBeats; silent++ {
-		heard, err := r.beat(ctx, current.live)
+	current.backlog = nil
+	r.cursor.Join(current.join)
+	r.recordDelivery()
+	for silent := 0; silent < maxSilentHeartbeats; silent++ {
+		heard, err := r.readUntilHeartbeat(ctx, current.live)
 		if err != nil {
 			return err
 		}
 		if heard {
 			silent = -1
 		}
-		r.tellHistory()
-		if err := r.attend(ctx); err != nil {
+		r.recordDelivery()
+		if err := r.sendDueBookmark(ctx); err != nil {
 			return err
 		}
 	}

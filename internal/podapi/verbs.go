@@ -12,8 +12,8 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// Create stores obj under t, whose Name is empty except for a subresource, and returns
-// it as stored. The answer to a Binding is no object: then it returns nil and no error.
+// Create stores obj under t and returns the stored object. The Name of t is empty except for a
+// subresource. A Binding is answered without an object: then Create returns nil and no error.
 func (c *Client) Create(ctx context.Context, t Target, obj kinds.Object, opts metav1.CreateOptions) (kinds.Object, error) {
 	body, err := kinds.Encode(obj)
 	if err != nil {
@@ -22,15 +22,15 @@ func (c *Client) Create(ctx context.Context, t Target, obj kinds.Object, opts me
 	return c.CreateRaw(ctx, t, kinds.ContentTypeOf(body), body, opts)
 }
 
-// CreateRaw is Create for a body that is encoded already, such as a manifest's JSON,
-// so that the apiserver can judge its fields.
+// CreateRaw is Create for an encoded body, for example a manifest's JSON, so that the apiserver can
+// validate its fields.
 func (c *Client) CreateRaw(ctx context.Context, t Target, contentType string, body []byte, opts metav1.CreateOptions) (kinds.Object, error) {
-	return c.object(ctx, call{verb: proto.VerbCreate, target: t, options: &opts, contentType: contentType, body: body})
+	return c.requestObject(ctx, call{verb: proto.VerbCreate, target: t, options: &opts, contentType: contentType, body: body})
 }
 
 // Get reads one object.
 func (c *Client) Get(ctx context.Context, t Target, opts metav1.GetOptions) (kinds.Object, error) {
-	return c.object(ctx, call{verb: proto.VerbGet, target: t, options: &opts})
+	return c.requestObject(ctx, call{verb: proto.VerbGet, target: t, options: &opts})
 }
 
 // Update replaces one object. A resourceVersion in obj makes it conditional.
@@ -42,20 +42,20 @@ func (c *Client) Update(ctx context.Context, t Target, obj kinds.Object, opts me
 	return c.UpdateRaw(ctx, t, kinds.ContentTypeOf(body), body, opts)
 }
 
-// UpdateRaw is Update for a body that is encoded already.
+// UpdateRaw is Update for an encoded body.
 func (c *Client) UpdateRaw(ctx context.Context, t Target, contentType string, body []byte, opts metav1.UpdateOptions) (kinds.Object, error) {
-	return c.object(ctx, call{verb: proto.VerbUpdate, target: t, options: &opts, contentType: contentType, body: body})
+	return c.requestObject(ctx, call{verb: proto.VerbUpdate, target: t, options: &opts, contentType: contentType, body: body})
 }
 
 // Patch changes one object by a JSON, merge or strategic-merge patch.
 func (c *Client) Patch(ctx context.Context, t Target, pt types.PatchType, patch []byte, opts metav1.PatchOptions) (kinds.Object, error) {
-	return c.object(ctx, call{verb: proto.VerbPatch, target: t, options: &opts, contentType: string(pt), body: patch})
+	return c.requestObject(ctx, call{verb: proto.VerbPatch, target: t, options: &opts, contentType: string(pt), body: patch})
 }
 
-// Delete asks for one object to be deleted. The answer is the object as it now is, or
-// a *metav1.Status of success for kinds that do not return it (API-05).
+// Delete requests the deletion of one object. It returns the object after the request, or a
+// *metav1.Status of success for kinds whose deletion returns none (API-05).
 func (c *Client) Delete(ctx context.Context, t Target, opts metav1.DeleteOptions) (runtime.Object, error) {
-	answer, err := c.one(ctx, call{verb: proto.VerbDelete, target: t, options: &opts})
+	answer, err := c.request(ctx, call{verb: proto.VerbDelete, target: t, options: &opts})
 	if err != nil {
 		return nil, err
 	}
@@ -66,29 +66,28 @@ func (c *Client) Delete(ctx context.Context, t Target, opts metav1.DeleteOptions
 	return obj, nil
 }
 
-// DeleteCollection asks for every object that list selects to be deleted, and returns
-// them.
+// DeleteCollection requests the deletion of every object that list selects, and returns them.
 func (c *Client) DeleteCollection(ctx context.Context, t Target, opts metav1.DeleteOptions, list metav1.ListOptions) (*List, error) {
-	return c.list(ctx, call{verb: proto.VerbDeleteCollection, target: t, options: &opts, list: &list})
+	return c.requestList(ctx, call{verb: proto.VerbDeleteCollection, target: t, options: &opts, list: &list})
 }
 
-// object carries out a call that is answered with one object. A subresource such as a
-// Binding may be answered with a Status of success instead: then the object is nil.
-func (c *Client) object(ctx context.Context, what call) (kinds.Object, error) {
-	answer, err := c.one(ctx, what)
+// requestObject sends a call that is answered with one object. A subresource, for example a
+// Binding, may be answered with a Status of success: then the object is nil.
+func (c *Client) requestObject(ctx context.Context, req call) (kinds.Object, error) {
+	answer, err := c.request(ctx, req)
 	if err != nil {
 		return nil, err
 	}
 	decoded, err := decodeItem(answer.GetItem())
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", what, err)
+		return nil, fmt.Errorf("%s: %w", req, err)
 	}
-	if status, done := decoded.(*metav1.Status); done && what.target.Subresource != "" && status.Status == metav1.StatusSuccess {
+	if status, done := decoded.(*metav1.Status); done && req.target.Subresource != "" && status.Status == metav1.StatusSuccess {
 		return nil, nil
 	}
 	obj, ok := decoded.(kinds.Object)
 	if !ok {
-		return nil, fmt.Errorf("%s: answered with %T, which has no metadata", what, decoded)
+		return nil, fmt.Errorf("%s: answered with %T, which has no metadata", req, decoded)
 	}
 	return obj, nil
 }

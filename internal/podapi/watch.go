@@ -13,42 +13,41 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// Watch delivers the changes of what t and the selectors of opts select. It returns
-// once the apiserver has accepted the watch, with its refusal if it has not. A Name in
-// t is the field selector metadata.name.
+// Watch delivers the changes of what t and the selectors of opts select. It returns once the
+// apiserver has accepted or refused the watch. A Name in t becomes the field selector
+// metadata.name.
 //
-// The stream ends when ctx does, when Stop is called, after opts.TimeoutSeconds (30 to
-// 60 min when not set, WCH-33), or after an ERROR event: 410 when the history that
-// would be needed is gone, or the apiserver's refusal to go on. Lost messages, a broken
-// connection and a restarted apiserver do not end it: it resumes behind the last event
-// that was delivered.
+// The stream ends if ctx ends, if Stop is called, after opts.TimeoutSeconds (30 to 60 min if not
+// set, WCH-33), or after an ERROR event: 410 if the needed history was compacted, or another
+// refusal of the apiserver. Lost messages, a broken connection and a restarted apiserver do not end
+// it: it resumes after the last delivered event.
 //
 // # Order
 //
-// After the initial events, which come in key order, revisions strictly increase; no
-// change is left out and none comes twice.
+// After the initial events, which come in key order, revisions strictly increase. No change is left
+// out and none is delivered twice.
 //
 // # Blocking
 //
-// A consumer that falls more than 1,000 messages behind loses its place in the live
-// stream; the watch then reads on from the apiserver's history.
+// A consumer that falls more than 1,000 messages behind loses its place in the live stream. The
+// watch then continues from the apiserver's history.
 func (c *Client) Watch(ctx context.Context, t Target, opts metav1.ListOptions) (watch.Interface, error) {
-	t, opts = collection(t, opts)
+	t, opts = selectByName(t, opts)
 	scope, err := proto.ScopeFor(t.Kind.GroupResource().String(), t.Namespace, &opts)
 	if err != nil {
 		return nil, err
 	}
 	opts.Watch = true
-	lasts := c.WatchTime(opts.TimeoutSeconds)
-	ctx, cancel := c.cfg.Clock.Timeout(ctx, lasts)
+	duration := c.WatchDuration(opts.TimeoutSeconds)
+	ctx, cancel := c.cfg.Clock.Timeout(ctx, duration)
 	r := &reader{
-		client: c, target: t, options: opts, scope: scope, dice: c.dice.of("watch of " + selected(t, opts)),
-		out:  make(chan watch.Event, buffered),
-		ends: c.cfg.Clock.Steady().Add(lasts),
+		client: c, target: t, options: opts, scope: scope, rng: c.rng.derive("watch of " + selectionKey(t, opts)),
+		out:      make(chan watch.Event, eventBufferSize),
+		deadline: c.cfg.Clock.Steady().Add(duration),
 	}
-	r.at.Revision = startsBehind(opts)
-	r.handed = took{watch: c.watches.Add(1), from: r.at.Revision}
-	entered, err := r.enter(ctx, opts)
+	r.cursor.Revision = startRevision(opts)
+	r.delivery = delivery{watch: c.watches.Add(1), from: r.cursor.Revision}
+	next, err := r.connect(ctx, opts)
 	if err != nil {
 		cancel()
 		return nil, err
@@ -57,14 +56,14 @@ func (c *Client) Watch(ctx context.Context, t Target, opts metav1.ListOptions) (
 	w.reading.Go(func() {
 		defer cancel()
 		defer close(r.out)
-		r.run(ctx, entered)
+		r.run(ctx, next)
 	})
-	w.reading.Go(func() { r.renew(ctx) })
+	w.reading.Go(func() { r.renewGroup(ctx) })
 	return w, nil
 }
 
-// collection turns a target with a name into the collection with that name selected.
-func collection(t Target, opts metav1.ListOptions) (Target, metav1.ListOptions) {
+// selectByName turns a target with a name into its collection with a field selector.
+func selectByName(t Target, opts metav1.ListOptions) (Target, metav1.ListOptions) {
 	if t.Name == "" {
 		return t, opts
 	}
@@ -77,24 +76,24 @@ func collection(t Target, opts metav1.ListOptions) (Target, metav1.ListOptions) 
 }
 
 const (
-	// buffered is how many events wait for the consumer outside the bounded queue
-	// of messages.
-	buffered = 100
-	// queued is how many messages may wait for a slow consumer.
-	queued = 1000
+	// eventBufferSize is how many decoded events wait for the consumer, besides the queue of
+	// messages.
+	eventBufferSize = 100
+	// maxQueuedMessages is how many messages may wait for a slow consumer.
+	maxQueuedMessages = 1000
 )
 
-// WatchTime is how long a watch lasts that was asked to last that many seconds (WCH-33).
-func (c *Client) WatchTime(asked *int64) time.Duration {
+// WatchDuration returns how long a watch lasts, given its timeoutSeconds (WCH-33).
+func (c *Client) WatchDuration(asked *int64) time.Duration {
 	if asked != nil && *asked > 0 {
 		return time.Duration(*asked) * time.Second
 	}
-	return c.dice.between(30*time.Minute, 60*time.Minute)
+	return c.rng.durationBetween(30*time.Minute, 60*time.Minute)
 }
 
-// startsBehind is the revision behind which a watch begins; 0 when it begins with
-// initial events, or now. The apiserver refuses what is not a number.
-func startsBehind(opts metav1.ListOptions) uint64 {
+// startRevision returns the revision after which a watch begins; 0 if it begins with initial
+// events, or now. The apiserver refuses a revision that is not a number.
+func startRevision(opts metav1.ListOptions) uint64 {
 	if opts.SendInitialEvents != nil && *opts.SendInitialEvents {
 		return 0
 	}
@@ -105,18 +104,18 @@ func startsBehind(opts metav1.ListOptions) uint64 {
 	return revision
 }
 
-// watcher is the consumer's end of a watch.
+// watcher is the consumer's side of a watch.
 type watcher struct {
 	events  <-chan watch.Event
 	cancel  context.CancelFunc
 	reading sync.WaitGroup
 }
 
-// Stop ends the watch and waits for its goroutine. It may be called more than once.
+// Stop ends the watch and waits for its goroutines. It may be called more than once.
 func (w *watcher) Stop() {
 	w.cancel()
 	w.reading.Wait()
 }
 
-// ResultChan is closed when the watch has ended.
+// ResultChan returns the channel of events. It is closed when the watch has ended.
 func (w *watcher) ResultChan() <-chan watch.Event { return w.events }

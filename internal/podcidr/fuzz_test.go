@@ -12,14 +12,14 @@ func FuzzOf(f *testing.F) {
 		if pods < 0 {
 			return
 		}
-		network, err := netip.ParsePrefix(Of(int(node), pods))
+		network, err := netip.ParsePrefix(NodeCIDR(int(node), pods))
 		if err != nil || network.Masked() != network {
-			t.Fatalf("node %d of %d pods: %s (%v)", node, pods, Of(int(node), pods), err)
+			t.Fatalf("node %d of %d pods: %s (%v)", node, pods, NodeCIDR(int(node), pods), err)
 		}
-		if room := 1 << (32 - network.Bits()); pods <= 1<<(most-1) && room < 2*pods {
+		if room := 1 << (32 - network.Bits()); pods <= 1<<(maxHostBits-1) && room < 2*pods {
 			t.Errorf("%s has room for %d, want twice %d", network, room, pods)
 		}
-		next, err := netip.ParsePrefix(Of(int(node)+1, pods))
+		next, err := netip.ParsePrefix(NodeCIDR(int(node)+1, pods))
 		if err != nil || next.Overlaps(network) {
 			t.Errorf("nodes %d and the next have %s and %s (%v)", node, network, next, err)
 		}

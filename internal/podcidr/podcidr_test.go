@@ -15,7 +15,7 @@ func TestOf(t *testing.T) {
 		{2, 500, "10.244.8.0/22"},
 		{1, 1000, "10.244.8.0/21"},
 	} {
-		if got := Of(row.node, row.pods); got != row.want {
+		if got := NodeCIDR(row.node, row.pods); got != row.want {
 			t.Errorf("node %d with %d pods: %s, want %s", row.node, row.pods, got, row.want)
 		}
 	}

@@ -1,5 +1,5 @@
-// Package podcondition writes the conditions of pods, for whoever sets one: kubelets,
-// controllers, and the apiserver for what some verbs mean. It is pure.
+// Package podcondition writes pod conditions for kubelets, controllers and the apiserver. It is
+// pure.
 package podcondition
 
 import (
@@ -10,35 +10,36 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Disruption is the condition of a pod that is about to be ended by somebody else than
-// its user (CTL-53).
+// Disruption returns the condition of a pod that the system, not its user, is about to end
+// (CTL-53).
 func Disruption(reason, message string) corev1.PodCondition {
 	return corev1.PodCondition{
 		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: reason, Message: message,
 	}
 }
 
-// The reasons that a kubelet gives in the readiness conditions of a pod that it has ended: no
-// container of it runs again.
+// The reasons in the readiness conditions of a pod that the kubelet has ended. No container of
+// the pod runs again.
 const (
 	Completed = "PodCompleted"
 	Failed    = "PodFailed"
 )
 
-// Final reports whether its kubelet has said that the pod has ended. Others may have given it
-// a final phase before.
-func Final(pod *corev1.Pod) bool {
+// IsFinal reports whether the kubelet has reported the end of the pod: by the reason, and by the final
+// phase, which follows once no container runs. Other writers may have set a terminal phase before.
+func IsFinal(pod *corev1.Pod) bool {
 	c := Find(pod, corev1.ContainersReady)
-	return c != nil && (c.Reason == Completed || c.Reason == Failed)
+	final := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+	return final && c != nil && (c.Reason == Completed || c.Reason == Failed)
 }
 
-// Find is the pod's condition of that type, nil when it has none.
+// Find returns the pod's condition of a type; nil if there is none.
 func Find(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondition {
-	return In(pod.Status.Conditions, kind)
+	return FindIn(pod.Status.Conditions, kind)
 }
 
-// In is the condition of that type among others, nil when it is not there.
-func In(conditions []corev1.PodCondition, kind corev1.PodConditionType) *corev1.PodCondition {
+// FindIn returns the condition of a type; nil if there is none.
+func FindIn(conditions []corev1.PodCondition, kind corev1.PodConditionType) *corev1.PodCondition {
 	for i := range conditions {
 		if conditions[i].Type == kind {
 			return &conditions[i]
@@ -47,9 +48,9 @@ func In(conditions []corev1.PodCondition, kind corev1.PodConditionType) *corev1.
 	return nil
 }
 
-// Stamp gives c its transition time, in whole seconds: that of the old one, which may be nil,
-// while the status is the same.
-func Stamp(c, old *corev1.PodCondition, now time.Time) {
+// SetTransitionTime sets the transition time of c, in whole seconds. If the status has not changed,
+// it keeps the time of old, which may be nil.
+func SetTransitionTime(c, old *corev1.PodCondition, now time.Time) {
 	if old != nil && old.Status == c.Status && !old.LastTransitionTime.IsZero() {
 		c.LastTransitionTime = old.LastTransitionTime
 		return
@@ -57,33 +58,33 @@ func Stamp(c, old *corev1.PodCondition, now time.Time) {
 	c.LastTransitionTime = metav1.Unix(now.Unix(), 0)
 }
 
-// Set gives the pod the condition, in the place of the one of its type.
+// Set sets the pod's condition, replacing the one of the same type.
 func Set(pod *corev1.Pod, c corev1.PodCondition, now time.Time) {
 	old := Find(pod, c.Type)
-	if Stamp(&c, old, now); old != nil {
+	if SetTransitionTime(&c, old, now); old != nil {
 		*old = c
 		return
 	}
 	pod.Status.Conditions = append(pod.Status.Conditions, c)
 }
 
-// Patch is the strategic merge patch of the pod's status that gives it the condition,
-// and the phase unless that is empty. It applies to this pod only, by its UID. It is nil
-// when the pod has both already.
+// Patch returns a strategic merge patch of the pod's status that sets the condition, and the phase
+// unless it is empty. It applies to this pod only, by UID. It returns nil if the pod has both
+// already.
 func Patch(pod *corev1.Pod, phase corev1.PodPhase, condition *corev1.PodCondition, now time.Time) ([]byte, error) {
 	status := map[string]any{}
 	if phase != "" && pod.Status.Phase != phase {
 		status["phase"] = phase
 	}
 	if condition != nil {
-		wanted := *condition
+		want := *condition
 		if pod.Status.ObservedGeneration != 0 {
-			wanted.ObservedGeneration = pod.Generation
+			want.ObservedGeneration = pod.Generation
 		}
-		have := Find(pod, wanted.Type)
-		Stamp(&wanted, have, now)
-		if have == nil || !same(*have, wanted) {
-			status["conditions"] = []any{whole(wanted)}
+		have := Find(pod, want.Type)
+		SetTransitionTime(&want, have, now)
+		if have == nil || !equalStatus(*have, want) {
+			status["conditions"] = []any{withEmptyTexts(want)}
 		}
 	}
 	if len(status) == 0 {
@@ -92,9 +93,8 @@ func Patch(pod *corev1.Pod, phase corev1.PodPhase, condition *corev1.PodConditio
 	return json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID}, "status": status})
 }
 
-// whole is a condition with all of its texts, empty ones too: a patch without them would
-// keep the old ones.
-func whole(c corev1.PodCondition) any {
+// withEmptyTexts includes empty texts as null: a patch without them would keep the old texts.
+func withEmptyTexts(c corev1.PodCondition) any {
 	type condition corev1.PodCondition
 	return struct {
 		condition
@@ -111,6 +111,6 @@ func orNull(text string) *string {
 	return &text
 }
 
-func same(a, b corev1.PodCondition) bool {
+func equalStatus(a, b corev1.PodCondition) bool {
 	return a.Status == b.Status && a.Reason == b.Reason && a.Message == b.Message && a.ObservedGeneration == b.ObservedGeneration
 }

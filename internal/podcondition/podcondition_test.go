@@ -26,7 +26,7 @@ func TestPatch(t *testing.T) {
 	}
 }
 
-// TestSet keeps the time of a condition while its status is the same, and its place.
+// TestSet keeps the time of a condition while its status stays the same, and its place.
 func TestSet(t *testing.T) {
 	pod := &corev1.Pod{}
 	for i, row := range []struct {

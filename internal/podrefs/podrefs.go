@@ -1,6 +1,5 @@
-// Package podrefs lists the objects that a pod's spec names: what its kubelet has to read
-// before the pod can run, and therefore what the apiserver lets that kubelet read. It is
-// pure.
+// Package podrefs lists the objects that a pod's spec refers to. The kubelet has to read them
+// before the pod can run, so the apiserver lets that kubelet read them. It is pure.
 package podrefs
 
 import (
@@ -10,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// The resources that a pod refers to, as the API spells them.
+// The resources that a pod refers to, by API name.
 const (
 	Secrets         = "secrets"
 	ConfigMaps      = "configmaps"
@@ -18,30 +17,30 @@ const (
 	ServiceAccounts = "serviceaccounts"
 )
 
-// Reference is one object in the pod's own namespace.
+// Reference is one object in the pod's namespace.
 type Reference struct {
 	// Resource is one of the constants of this package.
 	Resource string
 	Name     string
 }
 
-// Of are the objects that the pod refers to, each once, by resource and name.
-func Of(pod *corev1.Pod) []Reference {
-	l := list{}
+// List returns the objects that the pod refers to, each once, ordered by resource and name.
+func List(pod *corev1.Pod) []Reference {
+	l := collector{}
 	l.add(ServiceAccounts, ServiceAccount(pod))
 	for _, secret := range pod.Spec.ImagePullSecrets {
 		l.add(Secrets, secret.Name)
 	}
 	for i := range pod.Spec.Volumes {
-		l.volume(pod, &pod.Spec.Volumes[i])
+		l.addVolume(pod, &pod.Spec.Volumes[i])
 	}
 	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range containers {
-			l.environment(containers[i].Env, containers[i].EnvFrom)
+			l.addEnvironment(containers[i].Env, containers[i].EnvFrom)
 		}
 	}
 	for i := range pod.Spec.EphemeralContainers {
-		l.environment(pod.Spec.EphemeralContainers[i].Env, pod.Spec.EphemeralContainers[i].EnvFrom)
+		l.addEnvironment(pod.Spec.EphemeralContainers[i].Env, pod.Spec.EphemeralContainers[i].EnvFrom)
 	}
 	slices.SortFunc(l.found, func(a, b Reference) int {
 		return cmp.Or(cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Name, b.Name))
@@ -49,11 +48,12 @@ func Of(pod *corev1.Pod) []Reference {
 	return slices.Compact(l.found)
 }
 
-// ServiceAccount is the pod's: the namespace's default one if it names none.
+// ServiceAccount returns the pod's service account: the namespace's default one if the pod names
+// none.
 func ServiceAccount(pod *corev1.Pod) string { return cmp.Or(pod.Spec.ServiceAccountName, "default") }
 
-// ClaimName is the claim that a volume of the pod stands for, empty when it is none: that
-// of an ephemeral volume is called after the pod and the volume.
+// ClaimName returns the claim of a pod's volume; empty if it has none. The claim of an ephemeral
+// volume is named after the pod and the volume.
 func ClaimName(pod *corev1.Pod, volume *corev1.Volume) string {
 	switch {
 	case volume.PersistentVolumeClaim != nil:
@@ -64,16 +64,15 @@ func ClaimName(pod *corev1.Pod, volume *corev1.Volume) string {
 	return ""
 }
 
-// list is what has been found so far.
-type list struct{ found []Reference }
+type collector struct{ found []Reference }
 
-func (l *list) add(resource, name string) {
+func (l *collector) add(resource, name string) {
 	if name != "" {
 		l.found = append(l.found, Reference{resource, name})
 	}
 }
 
-func (l *list) volume(pod *corev1.Pod, volume *corev1.Volume) {
+func (l *collector) addVolume(pod *corev1.Pod, volume *corev1.Volume) {
 	l.add(Claims, ClaimName(pod, volume))
 	if volume.Secret != nil {
 		l.add(Secrets, volume.Secret.SecretName)
@@ -97,7 +96,7 @@ func (l *list) volume(pod *corev1.Pod, volume *corev1.Volume) {
 	}
 }
 
-func (l *list) environment(env []corev1.EnvVar, from []corev1.EnvFromSource) {
+func (l *collector) addEnvironment(env []corev1.EnvVar, from []corev1.EnvFromSource) {
 	for _, source := range from {
 		if source.SecretRef != nil {
 			l.add(Secrets, source.SecretRef.Name)

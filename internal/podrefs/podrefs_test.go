@@ -53,7 +53,7 @@ func TestOf(t *testing.T) {
 		podrefs.ServiceAccounts: {"robot"},
 	}
 	got := map[string][]string{}
-	for _, ref := range podrefs.Of(pod) {
+	for _, ref := range podrefs.List(pod) {
 		got[ref.Resource] = append(got[ref.Resource], ref.Name)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

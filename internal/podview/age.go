@@ -8,11 +8,11 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// unknown is the age of what has no time.
+// unknown is printed for a missing time or value.
 const unknown = "<unknown>"
 
-// Since is how long ago t was, as people read it: "42h", "2m52s", "<unknown>" for no
-// time, "<invalid>" for one that is still to come (PRN-13).
+// Since returns how long ago t was, in short form: "42h", "2m52s", "<unknown>" for no time,
+// "<invalid>" for the future (PRN-13).
 func (v View) Since(t time.Time) string {
 	if t.IsZero() {
 		return unknown
@@ -20,6 +20,6 @@ func (v View) Since(t time.Time) string {
 	return duration.HumanDuration(v.Now.Sub(t))
 }
 
-func (v View) age(obj kinds.Object) string {
+func (v View) objectAge(obj kinds.Object) string {
 	return v.Since(obj.GetCreationTimestamp().Time)
 }

@@ -13,15 +13,15 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// CustomColumns are those that a CustomResourceDefinition gives to a Table of its objects
-// (upstream's tableconvertor, which would bring an API server's libraries along).
+// CustomColumns are the printer columns of a CustomResourceDefinition (upstream's tableconvertor,
+// which would pull in an API server's libraries).
 type CustomColumns struct {
 	definitions []apiextensionsv1.CustomResourceColumnDefinition
 	paths       []*jsonpath.JSONPath
 }
 
-// ColumnsOf are the columns of one version of a definition; nil for nil.
-func ColumnsOf(crd *apiextensionsv1.CustomResourceDefinition, version string) *CustomColumns {
+// CustomColumnsOf returns the columns of one version of a definition; nil for nil.
+func CustomColumnsOf(crd *apiextensionsv1.CustomResourceDefinition, version string) *CustomColumns {
 	if crd == nil {
 		return nil
 	}
@@ -40,16 +40,16 @@ func ColumnsOf(crd *apiextensionsv1.CustomResourceDefinition, version string) *C
 	for _, column := range c.definitions {
 		path := jsonpath.New(column.Name).AllowMissingKeys(true)
 		if err := path.Parse("{" + column.JSONPath + "}"); err != nil {
-			path = nil // the apiserver has judged the definition; an empty column is all there is to say
+			path = nil // the apiserver has accepted the definition; the column stays empty
 		}
 		c.paths = append(c.paths, path)
 	}
 	return c
 }
 
-// header is what a Table says of the columns.
+// header returns the column definitions of the Table.
 func (c *CustomColumns) header() []metav1.TableColumnDefinition {
-	header := Columns(metav1.SchemeGroupVersion.WithKind(""))[:1] // the name, as every kind has it
+	header := Columns(metav1.SchemeGroupVersion.WithKind(""))[:1] // the name column of every kind
 	for _, column := range c.definitions {
 		description := column.Description
 		if description == "" {
@@ -62,7 +62,7 @@ func (c *CustomColumns) header() []metav1.TableColumnDefinition {
 	return header
 }
 
-// cells are the values of one object; nil for what it does not have.
+// cells returns the values of one object; nil for missing values.
 func (c *CustomColumns) cells(view View, obj kinds.Object) []any {
 	cells := []any{obj.GetName()}
 	custom, ok := obj.(*unstructured.Unstructured)
@@ -71,12 +71,12 @@ func (c *CustomColumns) cells(view View, obj kinds.Object) []any {
 			cells = append(cells, nil)
 			continue
 		}
-		cells = append(cells, cell(view, column.Type, c.paths[i], custom.Object))
+		cells = append(cells, customCell(view, column.Type, c.paths[i], custom.Object))
 	}
 	return cells
 }
 
-func cell(view View, as string, path *jsonpath.JSONPath, obj map[string]any) any {
+func customCell(view View, as string, path *jsonpath.JSONPath, obj map[string]any) any {
 	results, err := path.FindResults(obj)
 	if err != nil || len(results) == 0 || len(results[0]) == 0 {
 		return nil
@@ -89,11 +89,11 @@ func cell(view View, as string, path *jsonpath.JSONPath, obj map[string]any) any
 		}
 		return text.String()
 	}
-	return typed(view, as, value)
+	return convertValue(view, as, value)
 }
 
-// typed is a value of the type that its column has; nil when it is of another.
-func typed(view View, as string, value any) any {
+// convertValue converts a value to its column's type; nil if it has another type.
+func convertValue(view View, as string, value any) any {
 	switch v := value.(type) {
 	case int64:
 		if as == "number" {
@@ -115,13 +115,13 @@ func typed(view View, as string, value any) any {
 		}
 	case string:
 		if as == "date" {
-			return ageOf(view, v)
+			return formatAge(view, v)
 		}
 	}
 	return nil
 }
 
-func ageOf(view View, stamp string) string {
+func formatAge(view View, stamp string) string {
 	at, err := time.Parse(time.RFC3339, stamp)
 	if err != nil {
 		return "<invalid>"
@@ -129,7 +129,7 @@ func ageOf(view View, stamp string) string {
 	return view.Since(at)
 }
 
-// Table is objects under the columns, as [View.Table] for a built-in kind.
+// Table returns objects as rows under the columns, as [View.Table] does for a built-in kind.
 func (c *CustomColumns) Table(view View, objs []kinds.Object) *metav1.Table {
 	table := &metav1.Table{
 		TypeMeta:          metav1.TypeMeta{Kind: "Table", APIVersion: metav1.SchemeGroupVersion.String()},

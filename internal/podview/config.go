@@ -8,38 +8,38 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// configSheet prints the kinds that a pod mounts.
-func configSheet(gvk schema.GroupVersionKind) (sheet, bool) {
+// configPrinter prints the kinds that pods mount.
+func configPrinter(gvk schema.GroupVersionKind) (printer, bool) {
 	switch gvk {
 	case corev1.SchemeGroupVersion.WithKind("ConfigMap"):
-		return sheetOf(func(v View, m *corev1.ConfigMap) []any {
-			return []any{m.Name, int64(len(m.Data) + len(m.BinaryData)), v.age(m)}
-		}, name(), text("Data", corev1.ConfigMap{}.SwaggerDoc()["data"]), age()), true
+		return newPrinter(func(v View, m *corev1.ConfigMap) []any {
+			return []any{m.Name, int64(len(m.Data) + len(m.BinaryData)), v.objectAge(m)}
+		}, nameColumn(), textColumn("Data", corev1.ConfigMap{}.SwaggerDoc()["data"]), ageColumn()), true
 	case corev1.SchemeGroupVersion.WithKind("Secret"):
-		return sheetOf(func(v View, secret *corev1.Secret) []any {
-			return []any{secret.Name, string(secret.Type), int64(len(secret.Data)), v.age(secret)}
-		}, name(), text("Type", corev1.Secret{}.SwaggerDoc()["type"]), text("Data", corev1.Secret{}.SwaggerDoc()["data"]), age()), true
+		return newPrinter(func(v View, secret *corev1.Secret) []any {
+			return []any{secret.Name, string(secret.Type), int64(len(secret.Data)), v.objectAge(secret)}
+		}, nameColumn(), textColumn("Type", corev1.Secret{}.SwaggerDoc()["type"]), textColumn("Data", corev1.Secret{}.SwaggerDoc()["data"]), ageColumn()), true
 	case corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"):
-		return sheetOf(
-			View.claim,
-			name(), text("Status", corev1.PersistentVolumeClaimStatus{}.SwaggerDoc()["phase"]), text("Volume", corev1.PersistentVolumeClaimSpec{}.SwaggerDoc()["volumeName"]), text("Capacity", corev1.PersistentVolumeClaimStatus{}.SwaggerDoc()["capacity"]), text("Access Modes", corev1.PersistentVolumeClaimStatus{}.SwaggerDoc()["accessModes"]), text("StorageClass", "StorageClass of the pvc"),
-			text("VolumeAttributesClass", "VolumeAttributesClass of the pvc"), age(), wide(text("VolumeMode", corev1.PersistentVolumeClaimSpec{}.SwaggerDoc()["volumeMode"])),
+		return newPrinter(
+			View.claimCells,
+			nameColumn(), textColumn("Status", corev1.PersistentVolumeClaimStatus{}.SwaggerDoc()["phase"]), textColumn("Volume", corev1.PersistentVolumeClaimSpec{}.SwaggerDoc()["volumeName"]), textColumn("Capacity", corev1.PersistentVolumeClaimStatus{}.SwaggerDoc()["capacity"]), textColumn("Access Modes", corev1.PersistentVolumeClaimStatus{}.SwaggerDoc()["accessModes"]), textColumn("StorageClass", "StorageClass of the pvc"),
+			textColumn("VolumeAttributesClass", "VolumeAttributesClass of the pvc"), ageColumn(), wideOnly(textColumn("VolumeMode", corev1.PersistentVolumeClaimSpec{}.SwaggerDoc()["volumeMode"])),
 		), true
 	case corev1.SchemeGroupVersion.WithKind("PersistentVolume"):
-		return sheetOf(
-			View.volume,
-			name(), text("Capacity", corev1.PersistentVolumeSpec{}.SwaggerDoc()["capacity"]), text("Access Modes", corev1.PersistentVolumeSpec{}.SwaggerDoc()["accessModes"]), text("Reclaim Policy", corev1.PersistentVolumeSpec{}.SwaggerDoc()["persistentVolumeReclaimPolicy"]), text("Status", corev1.PersistentVolumeStatus{}.SwaggerDoc()["phase"]), text("Claim", corev1.PersistentVolumeSpec{}.SwaggerDoc()["claimRef"]),
-			text("StorageClass", "StorageClass of the pv"), text("VolumeAttributesClass", "VolumeAttributesClass of the pv"), text("Reason", corev1.PersistentVolumeStatus{}.SwaggerDoc()["reason"]), age(), wide(text("VolumeMode", corev1.PersistentVolumeSpec{}.SwaggerDoc()["volumeMode"])),
+		return newPrinter(
+			View.volumeCells,
+			nameColumn(), textColumn("Capacity", corev1.PersistentVolumeSpec{}.SwaggerDoc()["capacity"]), textColumn("Access Modes", corev1.PersistentVolumeSpec{}.SwaggerDoc()["accessModes"]), textColumn("Reclaim Policy", corev1.PersistentVolumeSpec{}.SwaggerDoc()["persistentVolumeReclaimPolicy"]), textColumn("Status", corev1.PersistentVolumeStatus{}.SwaggerDoc()["phase"]), textColumn("Claim", corev1.PersistentVolumeSpec{}.SwaggerDoc()["claimRef"]),
+			textColumn("StorageClass", "StorageClass of the pv"), textColumn("VolumeAttributesClass", "VolumeAttributesClass of the pv"), textColumn("Reason", corev1.PersistentVolumeStatus{}.SwaggerDoc()["reason"]), ageColumn(), wideOnly(textColumn("VolumeMode", corev1.PersistentVolumeSpec{}.SwaggerDoc()["volumeMode"])),
 		), true
 	default:
-		return sheet{}, false
+		return printer{}, false
 	}
 }
 
-// unset stands for a field that has no value, not even a default one.
+// unset is printed for a field without a value.
 const unset = "<unset>"
 
-func (v View) claim(claim *corev1.PersistentVolumeClaim) []any {
+func (v View) claimCells(claim *corev1.PersistentVolumeClaim) []any {
 	status := string(claim.Status.Phase)
 	if claim.DeletionTimestamp != nil {
 		status = terminating
@@ -51,7 +51,7 @@ func (v View) claim(claim *corev1.PersistentVolumeClaim) []any {
 	}
 	class, annotated := claim.Annotations[corev1.BetaStorageClassAnnotation]
 	if !annotated {
-		class = value(claim.Spec.StorageClassName, "")
+		class = valueOr(claim.Spec.StorageClassName, "")
 	}
 	return []any{
 		claim.Name,
@@ -60,13 +60,13 @@ func (v View) claim(claim *corev1.PersistentVolumeClaim) []any {
 		capacity,
 		modes,
 		class,
-		value(claim.Spec.VolumeAttributesClassName, unset),
-		v.age(claim),
-		string(value(claim.Spec.VolumeMode, unset)),
+		valueOr(claim.Spec.VolumeAttributesClassName, unset),
+		v.objectAge(claim),
+		string(valueOr(claim.Spec.VolumeMode, unset)),
 	}
 }
 
-func (v View) volume(volume *corev1.PersistentVolume) []any {
+func (v View) volumeCells(volume *corev1.PersistentVolume) []any {
 	status := string(volume.Status.Phase)
 	if volume.DeletionTimestamp != nil {
 		status = terminating
@@ -88,14 +88,14 @@ func (v View) volume(volume *corev1.PersistentVolume) []any {
 		status,
 		claim,
 		class,
-		value(volume.Spec.VolumeAttributesClassName, unset),
+		valueOr(volume.Spec.VolumeAttributesClassName, unset),
 		volume.Status.Reason,
-		v.age(volume),
-		string(value(volume.Spec.VolumeMode, unset)),
+		v.objectAge(volume),
+		string(valueOr(volume.Spec.VolumeMode, unset)),
 	}
 }
 
-// accessModes are the short forms, each once and in this order.
+// accessModes returns the short forms, each once and in this order.
 func accessModes(modes []corev1.PersistentVolumeAccessMode) string {
 	var short []string
 	for _, known := range []struct {

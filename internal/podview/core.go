@@ -13,34 +13,34 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// coreSheet prints the kinds that a pod's life and death show in.
-func coreSheet(gvk schema.GroupVersionKind) (sheet, bool) {
+// corePrinter prints pods, nodes, namespaces, events and leases.
+func corePrinter(gvk schema.GroupVersionKind) (printer, bool) {
 	switch gvk {
 	case corev1.SchemeGroupVersion.WithKind("Pod"):
-		return podSheet(), true
+		return podPrinter(), true
 	case corev1.SchemeGroupVersion.WithKind("Node"):
-		return sheetOf(
-			View.node,
-			name(), text("Status", "The status of the node"), text("Roles", "The roles of the node"), age(), text("Version", corev1.NodeSystemInfo{}.SwaggerDoc()["kubeletVersion"]),
-			wide(text("Internal-IP", corev1.NodeStatus{}.SwaggerDoc()["addresses"])), wide(text("External-IP", corev1.NodeStatus{}.SwaggerDoc()["addresses"])), wide(text("OS-Image", corev1.NodeSystemInfo{}.SwaggerDoc()["osImage"])),
-			wide(text("Kernel-Version", corev1.NodeSystemInfo{}.SwaggerDoc()["kernelVersion"])), wide(text("Container-Runtime", corev1.NodeSystemInfo{}.SwaggerDoc()["containerRuntimeVersion"])),
+		return newPrinter(
+			View.nodeCells,
+			nameColumn(), textColumn("Status", "The status of the node"), textColumn("Roles", "The roles of the node"), ageColumn(), textColumn("Version", corev1.NodeSystemInfo{}.SwaggerDoc()["kubeletVersion"]),
+			wideOnly(textColumn("Internal-IP", corev1.NodeStatus{}.SwaggerDoc()["addresses"])), wideOnly(textColumn("External-IP", corev1.NodeStatus{}.SwaggerDoc()["addresses"])), wideOnly(textColumn("OS-Image", corev1.NodeSystemInfo{}.SwaggerDoc()["osImage"])),
+			wideOnly(textColumn("Kernel-Version", corev1.NodeSystemInfo{}.SwaggerDoc()["kernelVersion"])), wideOnly(textColumn("Container-Runtime", corev1.NodeSystemInfo{}.SwaggerDoc()["containerRuntimeVersion"])),
 		), true
 	case corev1.SchemeGroupVersion.WithKind("Namespace"):
-		return sheetOf(func(v View, ns *corev1.Namespace) []any {
-			return []any{ns.Name, string(ns.Status.Phase), v.age(ns)}
-		}, name(), text("Status", "The status of the namespace"), age()), true
+		return newPrinter(func(v View, ns *corev1.Namespace) []any {
+			return []any{ns.Name, string(ns.Status.Phase), v.objectAge(ns)}
+		}, nameColumn(), textColumn("Status", "The status of the namespace"), ageColumn()), true
 	case corev1.SchemeGroupVersion.WithKind("Event"):
-		return eventSheet(), true
+		return eventPrinter(), true
 	case coordinationv1.SchemeGroupVersion.WithKind("Lease"):
-		return sheetOf(func(v View, lease *coordinationv1.Lease) []any {
-			return []any{lease.Name, value(lease.Spec.HolderIdentity, ""), v.age(lease)}
-		}, name(), text("Holder", coordinationv1.LeaseSpec{}.SwaggerDoc()["holderIdentity"]), age()), true
+		return newPrinter(func(v View, lease *coordinationv1.Lease) []any {
+			return []any{lease.Name, valueOr(lease.Spec.HolderIdentity, ""), v.objectAge(lease)}
+		}, nameColumn(), textColumn("Holder", coordinationv1.LeaseSpec{}.SwaggerDoc()["holderIdentity"]), ageColumn()), true
 	default:
-		return sheet{}, false
+		return printer{}, false
 	}
 }
 
-func (v View) node(node *corev1.Node) []any {
+func (v View) nodeCells(node *corev1.Node) []any {
 	info := node.Status.NodeInfo
 	kernel := orUnknown(info.KernelVersion)
 	if info.Architecture != "" {
@@ -50,18 +50,18 @@ func (v View) node(node *corev1.Node) []any {
 		node.Name,
 		nodeStatus(node),
 		orNone(strings.Join(NodeRoles(node), ",")),
-		v.age(node),
+		v.objectAge(node),
 		info.KubeletVersion,
-		address(node, corev1.NodeInternalIP),
-		address(node, corev1.NodeExternalIP),
+		nodeAddress(node, corev1.NodeInternalIP),
+		nodeAddress(node, corev1.NodeExternalIP),
 		orUnknown(info.OSImage),
 		kernel,
 		orUnknown(info.ContainerRuntimeVersion),
 	}
 }
 
-// nodeStatus is Ready, NotReady (the Ready condition is False or Unknown) or Unknown
-// (there is none yet).
+// nodeStatus is Ready, NotReady (the Ready condition is False or Unknown) or Unknown (no Ready
+// condition).
 func nodeStatus(node *corev1.Node) string {
 	status := "Unknown"
 	for _, c := range node.Status.Conditions {
@@ -79,7 +79,7 @@ func nodeStatus(node *corev1.Node) string {
 	return status
 }
 
-// NodeRoles are the roles that a node's labels give it, sorted.
+// NodeRoles returns the roles in a node's labels, sorted.
 func NodeRoles(node *corev1.Node) []string {
 	roles := map[string]bool{}
 	for key, label := range node.Labels {
@@ -93,7 +93,7 @@ func NodeRoles(node *corev1.Node) []string {
 	return slices.Sorted(maps.Keys(roles))
 }
 
-func address(node *corev1.Node, kind corev1.NodeAddressType) string {
+func nodeAddress(node *corev1.Node, kind corev1.NodeAddressType) string {
 	for _, a := range node.Status.Addresses {
 		if a.Type == kind {
 			return a.Address
@@ -102,17 +102,17 @@ func address(node *corev1.Node, kind corev1.NodeAddressType) string {
 	return none
 }
 
-func eventSheet() sheet {
-	return sheetOf(
-		View.event,
-		text("Last Seen", corev1.Event{}.SwaggerDoc()["lastTimestamp"]), text("Type", corev1.Event{}.SwaggerDoc()["type"]), text("Reason", corev1.Event{}.SwaggerDoc()["reason"]), text("Object", corev1.Event{}.SwaggerDoc()["involvedObject"]),
-		wide(text("Subobject", corev1.ObjectReference{}.SwaggerDoc()["fieldPath"])), wide(text("Source", corev1.Event{}.SwaggerDoc()["source"])),
-		text("Message", corev1.Event{}.SwaggerDoc()["message"]),
-		wide(text("First Seen", corev1.Event{}.SwaggerDoc()["firstTimestamp"])), wide(number("Count", corev1.Event{}.SwaggerDoc()["count"])), wide(name()),
+func eventPrinter() printer {
+	return newPrinter(
+		View.eventCells,
+		textColumn("Last Seen", corev1.Event{}.SwaggerDoc()["lastTimestamp"]), textColumn("Type", corev1.Event{}.SwaggerDoc()["type"]), textColumn("Reason", corev1.Event{}.SwaggerDoc()["reason"]), textColumn("Object", corev1.Event{}.SwaggerDoc()["involvedObject"]),
+		wideOnly(textColumn("Subobject", corev1.ObjectReference{}.SwaggerDoc()["fieldPath"])), wideOnly(textColumn("Source", corev1.Event{}.SwaggerDoc()["source"])),
+		textColumn("Message", corev1.Event{}.SwaggerDoc()["message"]),
+		wideOnly(textColumn("First Seen", corev1.Event{}.SwaggerDoc()["firstTimestamp"])), wideOnly(numberColumn("Count", corev1.Event{}.SwaggerDoc()["count"])), wideOnly(nameColumn()),
 	)
 }
 
-func (v View) event(event *corev1.Event) []any {
+func (v View) eventCells(event *corev1.Event) []any {
 	first, last := EventTimes(event)
 	object := strings.ToLower(event.InvolvedObject.Kind)
 	if event.InvolvedObject.Name != "" {
@@ -132,8 +132,7 @@ func (v View) event(event *corev1.Event) []any {
 	}
 }
 
-// EventTimes are when an event was first and last seen, whichever of the two event
-// APIs wrote it.
+// EventTimes returns when an event was first and last seen, for both event APIs.
 func EventTimes(event *corev1.Event) (first, last time.Time) {
 	first = event.FirstTimestamp.Time
 	if first.IsZero() {
@@ -149,7 +148,7 @@ func EventTimes(event *corev1.Event) (first, last time.Time) {
 	return first, last
 }
 
-// EventCount is how often an event was seen, at least once.
+// EventCount returns how often an event was seen, at least once.
 func EventCount(event *corev1.Event) int32 {
 	if event.Series != nil {
 		return event.Series.Count
@@ -178,8 +177,8 @@ func orUnknown(value string) string {
 	return value
 }
 
-// value is what p points to, or otherwise.
-func value[T any](p *T, otherwise T) T {
+// valueOr returns what p points to, or otherwise if p is nil.
+func valueOr[T any](p *T, otherwise T) T {
 	if p == nil {
 		return otherwise
 	}

@@ -14,46 +14,46 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// networkSheet prints the kinds that a pod's address goes to.
-func networkSheet(gvk schema.GroupVersionKind) (sheet, bool) {
+// networkPrinter prints the kinds that route traffic to pods.
+func networkPrinter(gvk schema.GroupVersionKind) (printer, bool) {
 	switch gvk {
 	case corev1.SchemeGroupVersion.WithKind("Service"):
-		return sheetOf(
-			View.service,
-			name(), text("Type", corev1.ServiceSpec{}.SwaggerDoc()["type"]), text("Cluster-IP", corev1.ServiceSpec{}.SwaggerDoc()["clusterIP"]), text("External-IP", corev1.ServiceSpec{}.SwaggerDoc()["externalIPs"]), text("Port(s)", corev1.ServiceSpec{}.SwaggerDoc()["ports"]), age(),
-			wide(text("Selector", corev1.ServiceSpec{}.SwaggerDoc()["selector"])),
+		return newPrinter(
+			View.serviceCells,
+			nameColumn(), textColumn("Type", corev1.ServiceSpec{}.SwaggerDoc()["type"]), textColumn("Cluster-IP", corev1.ServiceSpec{}.SwaggerDoc()["clusterIP"]), textColumn("External-IP", corev1.ServiceSpec{}.SwaggerDoc()["externalIPs"]), textColumn("Port(s)", corev1.ServiceSpec{}.SwaggerDoc()["ports"]), ageColumn(),
+			wideOnly(textColumn("Selector", corev1.ServiceSpec{}.SwaggerDoc()["selector"])),
 		), true
 	case discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"):
-		return sheetOf(
-			View.endpointSlice,
-			name(), text("AddressType", discoveryv1.EndpointSlice{}.SwaggerDoc()["addressType"]), text("Ports", discoveryv1.EndpointSlice{}.SwaggerDoc()["ports"]), text("Endpoints", discoveryv1.EndpointSlice{}.SwaggerDoc()["endpoints"]), age(),
+		return newPrinter(
+			View.endpointSliceCells,
+			nameColumn(), textColumn("AddressType", discoveryv1.EndpointSlice{}.SwaggerDoc()["addressType"]), textColumn("Ports", discoveryv1.EndpointSlice{}.SwaggerDoc()["ports"]), textColumn("Endpoints", discoveryv1.EndpointSlice{}.SwaggerDoc()["endpoints"]), ageColumn(),
 		), true
 	case corev1.SchemeGroupVersion.WithKind("Endpoints"):
-		return sheetOf(func(v View, endpoints *corev1.Endpoints) []any { //nolint:staticcheck // deprecated, and still served
-			return []any{endpoints.Name, endpointList(endpoints), v.age(endpoints)}
-		}, name(), text("Endpoints", corev1.Endpoints{}.SwaggerDoc()["subsets"]), age()), true //nolint:staticcheck // as above
+		return newPrinter(func(v View, endpoints *corev1.Endpoints) []any { //nolint:staticcheck // deprecated, and still served
+			return []any{endpoints.Name, formatEndpoints(endpoints), v.objectAge(endpoints)}
+		}, nameColumn(), textColumn("Endpoints", corev1.Endpoints{}.SwaggerDoc()["subsets"]), ageColumn()), true //nolint:staticcheck // as above
 	case networkingv1.SchemeGroupVersion.WithKind("Ingress"):
-		return sheetOf(
-			View.ingress,
-			name(),
-			text("Class", "The name of the IngressClass resource that should be used for additional configuration"),
-			text("Hosts", "Hosts that incoming requests are matched against before the ingress rule"),
-			text("Address", "Address is a list containing ingress points for the load-balancer"),
-			text("Ports", "Ports of TLS configurations that open"),
-			age(),
+		return newPrinter(
+			View.ingressCells,
+			nameColumn(),
+			textColumn("Class", "The name of the IngressClass resource that should be used for additional configuration"),
+			textColumn("Hosts", "Hosts that incoming requests are matched against before the ingress rule"),
+			textColumn("Address", "Address is a list containing ingress points for the load-balancer"),
+			textColumn("Ports", "Ports of TLS configurations that open"),
+			ageColumn(),
 		), true
 	case networkingv1.SchemeGroupVersion.WithKind("IngressClass"):
-		return sheetOf(
-			View.ingressClass,
-			name(), text("Controller", "Controller that is responsible for handling this class"),
-			text("Parameters", "A reference to a resource with additional parameters"), age(),
+		return newPrinter(
+			View.ingressClassCells,
+			nameColumn(), textColumn("Controller", "Controller that is responsible for handling this class"),
+			textColumn("Parameters", "A reference to a resource with additional parameters"), ageColumn(),
 		), true
 	default:
-		return sheet{}, false
+		return printer{}, false
 	}
 }
 
-func (v View) ingress(ingress *networkingv1.Ingress) []any {
+func (v View) ingressCells(ingress *networkingv1.Ingress) []any {
 	var hosts, addresses []string
 	for _, rule := range ingress.Spec.Rules {
 		if rule.Host != "" {
@@ -73,12 +73,12 @@ func (v View) ingress(ingress *networkingv1.Ingress) []any {
 	}
 	slices.Sort(addresses)
 	return []any{
-		ingress.Name, value(ingress.Spec.IngressClassName, none), few(hosts, "*"), strings.Join(slices.Compact(addresses), ","), ports,
-		v.age(ingress),
+		ingress.Name, valueOr(ingress.Spec.IngressClassName, none), joinFew(hosts, "*"), strings.Join(slices.Compact(addresses), ","), ports,
+		v.objectAge(ingress),
 	}
 }
 
-func (v View) ingressClass(class *networkingv1.IngressClass) []any {
+func (v View) ingressClassCells(class *networkingv1.IngressClass) []any {
 	parameters := none
 	if p := class.Spec.Parameters; p != nil {
 		parameters = p.Kind
@@ -87,10 +87,10 @@ func (v View) ingressClass(class *networkingv1.IngressClass) []any {
 		}
 		parameters += "/" + p.Name
 	}
-	return []any{class.Name, class.Spec.Controller, parameters, v.age(class)}
+	return []any{class.Name, class.Spec.Controller, parameters, v.objectAge(class)}
 }
 
-func (v View) service(service *corev1.Service) []any {
+func (v View) serviceCells(service *corev1.Service) []any {
 	ip := none
 	if len(service.Spec.ClusterIPs) > 0 {
 		ip = service.Spec.ClusterIPs[0]
@@ -108,7 +108,7 @@ func (v View) service(service *corev1.Service) []any {
 		ip,
 		externalIP(service),
 		orNone(strings.Join(ports, ",")),
-		v.age(service),
+		v.objectAge(service),
 		labels.FormatLabels(service.Spec.Selector),
 	}
 }
@@ -138,21 +138,21 @@ func externalIP(service *corev1.Service) string {
 	return orNone(strings.Join(addresses, ","))
 }
 
-// shown is how many of a list a cell holds before it says how many more there are.
-const shown = 3
+// maxListed is how many elements of a list a cell shows before it shows the number of the others.
+const maxListed = 3
 
-func few(list []string, otherwise string) string {
+func joinFew(list []string, otherwise string) string {
 	switch {
 	case len(list) == 0:
 		return otherwise
-	case len(list) > shown:
-		return fmt.Sprintf("%s + %d more...", strings.Join(list[:shown], ","), len(list)-shown)
+	case len(list) > maxListed:
+		return fmt.Sprintf("%s + %d more...", strings.Join(list[:maxListed], ","), len(list)-maxListed)
 	default:
 		return strings.Join(list, ",")
 	}
 }
 
-func (v View) endpointSlice(slice *discoveryv1.EndpointSlice) []any {
+func (v View) endpointSliceCells(slice *discoveryv1.EndpointSlice) []any {
 	var ports, addresses []string
 	for _, port := range slice.Ports {
 		switch {
@@ -168,11 +168,11 @@ func (v View) endpointSlice(slice *discoveryv1.EndpointSlice) []any {
 		addresses = append(addresses, endpoint.Addresses...)
 	}
 	return []any{
-		slice.Name, string(slice.AddressType), few(ports, "<unset>"), few(addresses, "<unset>"), v.age(slice),
+		slice.Name, string(slice.AddressType), joinFew(ports, "<unset>"), joinFew(addresses, "<unset>"), v.objectAge(slice),
 	}
 }
 
-func endpointList(endpoints *corev1.Endpoints) string { //nolint:staticcheck // as above
+func formatEndpoints(endpoints *corev1.Endpoints) string { //nolint:staticcheck // as above
 	var list []string
 	for _, subset := range endpoints.Subsets {
 		for _, address := range subset.Addresses {
@@ -186,5 +186,5 @@ func endpointList(endpoints *corev1.Endpoints) string { //nolint:staticcheck // 
 			}
 		}
 	}
-	return few(list, none)
+	return joinFew(list, none)
 }

@@ -12,23 +12,23 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// The words of the STATUS column that no pod field holds.
+// The words of the STATUS column that are in no pod field.
 const (
 	terminating = "Terminating"
 	completed   = "Completed"
 	nodeLost    = "NodeLost"
 )
 
-func podSheet() sheet {
-	return sheetOf(
-		View.pod,
-		name(), text("Ready", "The aggregate readiness state of this pod for accepting traffic."), text("Status", "The aggregate status of the containers in this pod."), text("Restarts", "The number of times the containers in this pod have been restarted and when the last container in this pod has restarted."), age(),
-		wide(text("IP", corev1.PodStatus{}.SwaggerDoc()["podIP"])), wide(text("Node", corev1.PodSpec{}.SwaggerDoc()["nodeName"])), wide(text("Nominated Node", corev1.PodStatus{}.SwaggerDoc()["nominatedNodeName"])), wide(text("Readiness Gates", corev1.PodSpec{}.SwaggerDoc()["readinessGates"])),
+func podPrinter() printer {
+	return newPrinter(
+		View.podCells,
+		nameColumn(), textColumn("Ready", "The aggregate readiness state of this pod for accepting traffic."), textColumn("Status", "The aggregate status of the containers in this pod."), textColumn("Restarts", "The number of times the containers in this pod have been restarted and when the last container in this pod has restarted."), ageColumn(),
+		wideOnly(textColumn("IP", corev1.PodStatus{}.SwaggerDoc()["podIP"])), wideOnly(textColumn("Node", corev1.PodSpec{}.SwaggerDoc()["nodeName"])), wideOnly(textColumn("Nominated Node", corev1.PodStatus{}.SwaggerDoc()["nominatedNodeName"])), wideOnly(textColumn("Readiness Gates", corev1.PodSpec{}.SwaggerDoc()["readinessGates"])),
 	)
 }
 
-// pod is the row of PRN-01 and, for -o wide, PRN-14.
-func (v View) pod(pod *corev1.Pod) []any {
+// podCells returns the row of PRN-01 and, for -o wide, PRN-14.
+func (v View) podCells(pod *corev1.Pod) []any {
 	count := countContainers(pod)
 	ip := ""
 	if len(pod.Status.PodIPs) > 0 {
@@ -37,9 +37,9 @@ func (v View) pod(pod *corev1.Pod) []any {
 	return []any{
 		pod.Name,
 		fmt.Sprintf("%d/%d", count.ready, count.all),
-		v.podStatus(pod, count.status),
-		v.restarts(count),
-		v.age(pod),
+		v.overallStatus(pod, count.status),
+		v.formatRestarts(count),
+		v.objectAge(pod),
 		orNone(ip),
 		orNone(pod.Spec.NodeName),
 		orNone(pod.Status.NominatedNodeName),
@@ -47,35 +47,35 @@ func (v View) pod(pod *corev1.Pod) []any {
 	}
 }
 
-// PodStatus is the word in the STATUS column of a pod's row.
+// PodStatus returns the STATUS column of a pod's row.
 func (v View) PodStatus(pod *corev1.Pod) string {
-	return v.podStatus(pod, countContainers(pod).status)
+	return v.overallStatus(pod, countContainers(pod).status)
 }
 
-// podStatus has the last word over what the containers say (PRN-10, PRN-11). Which
-// pods being deleted are Terminating is the one thing that depends on the release.
-func (v View) podStatus(pod *corev1.Pod, containers string) string {
+// overallStatus returns the STATUS column, given the containers' status (PRN-10, PRN-11). Which
+// pods being deleted are Terminating depends on the release.
+func (v View) overallStatus(pod *corev1.Pod, containers string) string {
 	switch {
 	case pod.DeletionTimestamp == nil:
 		return containers
 	case pod.Status.Reason == nodeLost:
 		return "Unknown"
-	case v.Compat.TerminatingUntilGone || !terminal(pod.Status.Phase):
+	case v.Compat.TerminatingUntilGone || !isTerminal(pod.Status.Phase):
 		return terminating
 	default:
 		return containers
 	}
 }
 
-// restarts is PRN-12.
-func (v View) restarts(c containerCount) string {
+// formatRestarts returns the RESTARTS column (PRN-12).
+func (v View) formatRestarts(c containerCount) string {
 	if c.restarts == 0 || c.lastRestart.IsZero() {
 		return strconv.Itoa(c.restarts)
 	}
 	return fmt.Sprintf("%d (%s ago)", c.restarts, v.Since(c.lastRestart))
 }
 
-// containerCount is what a pod's containers add up to.
+// containerCount is the sum over a pod's containers.
 type containerCount struct {
 	ready, all  int
 	restarts    int
@@ -92,11 +92,11 @@ func (c *containerCount) add(status corev1.ContainerStatus) {
 	}
 }
 
-// countContainers walks a pod's containers as PRN-02 to PRN-06 and PRN-12 say.
+// countContainers counts a pod's containers (PRN-02 to PRN-06, PRN-12).
 func countContainers(pod *corev1.Pod) containerCount {
 	sidecars := sidecarNames(pod)
 	count := containerCount{all: len(pod.Spec.Containers) + len(sidecars), status: baseStatus(pod)}
-	running := count // what is counted once the pod is past its init containers
+	running := count // the count if all init containers are done
 	initializing := false
 	for i, status := range pod.Status.InitContainerStatuses {
 		count.add(status)
@@ -112,7 +112,7 @@ func countContainers(pod *corev1.Pod) containerCount {
 			initializing = true
 			break
 		}
-		if status.Ready && !exitedWell(status) {
+		if status.Ready && !hasSucceeded(status) {
 			count.ready++
 		}
 	}
@@ -125,7 +125,7 @@ func countContainers(pod *corev1.Pod) containerCount {
 	return running
 }
 
-// baseStatus is PRN-03.
+// baseStatus returns the status before the containers are considered (PRN-03).
 func baseStatus(pod *corev1.Pod) string {
 	word := string(pod.Status.Phase)
 	if pod.Status.Reason != "" {
@@ -139,21 +139,21 @@ func baseStatus(pod *corev1.Pod) string {
 	return word
 }
 
-// exitedWell reports whether a container has ended with code 0.
-func exitedWell(status corev1.ContainerStatus) bool {
+// hasSucceeded reports whether a container has ended with code 0.
+func hasSucceeded(status corev1.ContainerStatus) bool {
 	return status.State.Terminated != nil && status.State.Terminated.ExitCode == 0
 }
 
-// initStatus reports whether an init container holds the pod up, and the word for it;
-// an empty word is the count of those that are done (PRN-04).
+// initStatus reports whether an init container blocks the pod, and its status word. An empty word
+// means the count of finished init containers (PRN-04).
 func initStatus(status corev1.ContainerStatus, sidecar bool) (word string, pending bool) {
 	switch ended, waiting := status.State.Terminated, status.State.Waiting; {
-	case exitedWell(status):
+	case hasSucceeded(status):
 		return "", false
 	case sidecar && status.Started != nil && *status.Started:
 		return "", false
 	case ended != nil:
-		return "Init:" + endedWord(ended), true
+		return "Init:" + terminatedStatus(ended), true
 	case waiting != nil && waiting.Reason != "" && waiting.Reason != "PodInitializing":
 		return "Init:" + waiting.Reason, true
 	default:
@@ -161,7 +161,8 @@ func initStatus(status corev1.ContainerStatus, sidecar bool) (word string, pendi
 	}
 }
 
-// countRegular is PRN-05 and PRN-06: the first container has the last word.
+// countRegular counts the regular containers; the first container determines the status (PRN-05,
+// PRN-06).
 func countRegular(count *containerCount, pod *corev1.Pod) {
 	failure := ""
 	alive := false
@@ -171,7 +172,7 @@ func countRegular(count *containerCount, pod *corev1.Pod) {
 		case waiting != nil && waiting.Reason != "":
 			count.status = waiting.Reason
 		case ended != nil:
-			count.status = endedWord(ended)
+			count.status = terminatedStatus(ended)
 			if ended.ExitCode != 0 {
 				failure = count.status
 			}
@@ -193,8 +194,8 @@ func countRegular(count *containerCount, pod *corev1.Pod) {
 	}
 }
 
-// endedWord names the end of a container.
-func endedWord(ended *corev1.ContainerStateTerminated) string {
+// terminatedStatus returns the status word of a terminated container.
+func terminatedStatus(ended *corev1.ContainerStateTerminated) string {
 	switch {
 	case ended.Reason != "":
 		return ended.Reason
@@ -205,7 +206,7 @@ func endedWord(ended *corev1.ContainerStateTerminated) string {
 	}
 }
 
-// sidecarNames are the init containers that run beside the regular ones.
+// sidecarNames returns the restartable init containers.
 func sidecarNames(pod *corev1.Pod) map[string]bool {
 	names := map[string]bool{}
 	for _, c := range pod.Spec.InitContainers {
@@ -238,7 +239,7 @@ func conditionTrue(pod *corev1.Pod, kind corev1.PodConditionType) bool {
 	return false
 }
 
-func terminal(phase corev1.PodPhase) bool {
+func isTerminal(phase corev1.PodPhase) bool {
 	return phase == corev1.PodSucceeded || phase == corev1.PodFailed
 }
 
@@ -250,9 +251,9 @@ func phaseOf(obj kinds.Object) (corev1.PodPhase, bool) {
 	return pod.Status.Phase, true
 }
 
-// rowConditions is PRN-15: a client may hide rows that are done with.
+// rowConditions returns the Completed condition, by which clients may hide rows (PRN-15).
 func rowConditions(phase corev1.PodPhase) []metav1.TableRowCondition {
-	if !terminal(phase) {
+	if !isTerminal(phase) {
 		return nil
 	}
 	message := "The pod has completed successfully."

@@ -1,7 +1,6 @@
-// Package podview turns objects into the rows that people see: pods above all, and
-// the other kinds that a deletion leads one to. It is what an API server does when it
-// is asked for a Table, so that the client and the gateway print the same. It is pure:
-// the time and the release to imitate come in with [View].
+// Package podview formats objects as table rows: pods above all, and other kinds that matter for a
+// deletion. An API server does the same for a Table request, so that the client and the gateway
+// print the same rows. It is pure: [View] carries the time and the release to imitate.
 package podview
 
 import (
@@ -17,39 +16,38 @@ import (
 
 // View is what rows depend on besides their objects.
 type View struct {
-	// Now is when the rows are looked at; ages count back from it.
+	// Now is the time from which ages count back.
 	Now time.Time
-	// Compat is the release whose rows these are.
+	// Compat is the release to imitate.
 	Compat proto.Compat
 }
 
-// Table is objs as rows under the columns of gvk. Each row carries its whole object;
-// see [Partial] for what a server sends by default. Resource version and continue
-// token are the caller's to set.
+// Table returns objs as rows under the columns of gvk. Each row carries its whole object; see
+// [Partial] for a server's default. The caller sets resource version and continue token.
 func (v View) Table(gvk schema.GroupVersionKind, objs ...kinds.Object) *metav1.Table {
-	sheet := sheetFor(gvk)
+	sheet := printerFor(gvk)
 	table := &metav1.Table{
 		TypeMeta:          metav1.TypeMeta{Kind: "Table", APIVersion: metav1.SchemeGroupVersion.String()},
 		ColumnDefinitions: sheet.columns,
 		Rows:              make([]metav1.TableRow, 0, len(objs)),
 	}
 	for _, obj := range objs {
-		table.Rows = append(table.Rows, v.row(sheet, obj))
+		table.Rows = append(table.Rows, v.newRow(sheet, obj))
 	}
 	return table
 }
 
-// Columns are those of the kind: its own, or NAME and AGE.
+// Columns returns the columns of a kind: its own, or NAME and AGE.
 func Columns(gvk schema.GroupVersionKind) []metav1.TableColumnDefinition {
-	return sheetFor(gvk).columns
+	return printerFor(gvk).columns
 }
 
-// Row is one object under the columns of gvk.
+// Row returns one object as a row under the columns of gvk.
 func (v View) Row(gvk schema.GroupVersionKind, obj kinds.Object) metav1.TableRow {
-	return v.row(sheetFor(gvk), obj)
+	return v.newRow(printerFor(gvk), obj)
 }
 
-func (v View) row(sheet sheet, obj kinds.Object) metav1.TableRow {
+func (v View) newRow(sheet printer, obj kinds.Object) metav1.TableRow {
 	row := metav1.TableRow{Cells: sheet.cells(v, obj), Object: runtime.RawExtension{Object: obj}}
 	if phase, ok := phaseOf(obj); ok {
 		row.Conditions = rowConditions(phase)
@@ -57,8 +55,7 @@ func (v View) row(sheet sheet, obj kinds.Object) metav1.TableRow {
 	return row
 }
 
-// Partial is what a Table's row carries unless a client asks for more: the object's
-// metadata (PRN-01).
+// Partial returns the metadata of an object, which a Table's row carries by default (PRN-01).
 func Partial(obj kinds.Object) *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{
 		TypeMeta: metav1.TypeMeta{Kind: "PartialObjectMetadata", APIVersion: metav1.SchemeGroupVersion.String()},
@@ -81,16 +78,16 @@ func Partial(obj kinds.Object) *metav1.PartialObjectMetadata {
 	}
 }
 
-// sheet is how one kind is printed: as many cells as columns.
-type sheet struct {
+// printer prints one kind: as many cells as columns.
+type printer struct {
 	columns []metav1.TableColumnDefinition
 	cells   func(View, kinds.Object) []any
 }
 
-// sheetOf builds a sheet for objects of type T. An object of another type gets its
-// name, and blanks.
-func sheetOf[T kinds.Object](cells func(View, T) []any, columns ...metav1.TableColumnDefinition) sheet {
-	return sheet{
+// newPrinter builds a printer for objects of type T. An object of another type gets its name, and
+// blanks.
+func newPrinter[T kinds.Object](cells func(View, T) []any, columns ...metav1.TableColumnDefinition) printer {
+	return printer{
 		columns: columns,
 		cells: func(v View, obj kinds.Object) []any {
 			if typed, ok := obj.(T); ok {
@@ -106,52 +103,52 @@ func sheetOf[T kinds.Object](cells func(View, T) []any, columns ...metav1.TableC
 	}
 }
 
-// sheetFor is the list of kinds that have columns of their own.
-func sheetFor(gvk schema.GroupVersionKind) sheet {
-	for _, group := range []func(schema.GroupVersionKind) (sheet, bool){
-		coreSheet, workloadSheet, networkSheet, configSheet, policySheet, storageSheet,
+// printerFor returns the printer of a kind, or one with name and age.
+func printerFor(gvk schema.GroupVersionKind) printer {
+	for _, group := range []func(schema.GroupVersionKind) (printer, bool){
+		corePrinter, workloadPrinter, networkPrinter, configPrinter, policyPrinter, storagePrinter,
 	} {
 		if s, ok := group(gvk); ok {
 			return s
 		}
 	}
-	return sheetOf(func(v View, obj kinds.Object) []any {
-		return []any{obj.GetName(), v.age(obj)}
-	}, name(), age())
+	return newPrinter(func(v View, obj kinds.Object) []any {
+		return []any{obj.GetName(), v.objectAge(obj)}
+	}, nameColumn(), ageColumn())
 }
 
-// name is the first column of every kind but Event.
-func name() metav1.TableColumnDefinition {
+// nameColumn is the first column of every kind but Event.
+func nameColumn() metav1.TableColumnDefinition {
 	return metav1.TableColumnDefinition{
 		Name: "Name", Type: "string", Format: "name", Description: metav1.ObjectMeta{}.SwaggerDoc()["name"],
 	}
 }
 
-// age is the column that nearly every kind has.
-func age() metav1.TableColumnDefinition {
-	return text("Age", metav1.ObjectMeta{}.SwaggerDoc()["creationTimestamp"])
+// ageColumn is the column that nearly every kind has.
+func ageColumn() metav1.TableColumnDefinition {
+	return textColumn("Age", metav1.ObjectMeta{}.SwaggerDoc()["creationTimestamp"])
 }
 
-// text is a column, and what upstream says that it shows.
-func text(title, about string) metav1.TableColumnDefinition {
+// textColumn returns a column with upstream's description.
+func textColumn(title, about string) metav1.TableColumnDefinition {
 	return metav1.TableColumnDefinition{Name: title, Type: "string", Description: about}
 }
 
-func number(title, about string) metav1.TableColumnDefinition {
+func numberColumn(title, about string) metav1.TableColumnDefinition {
 	return metav1.TableColumnDefinition{Name: title, Type: "integer", Description: about}
 }
 
-func yesNo(title, about string) metav1.TableColumnDefinition {
+func boolColumn(title, about string) metav1.TableColumnDefinition {
 	return metav1.TableColumnDefinition{Name: title, Type: "boolean", Description: about}
 }
 
-// wide makes a column one that only -o wide shows.
-func wide(column metav1.TableColumnDefinition) metav1.TableColumnDefinition {
+// wideOnly makes a column visible with -o wide only.
+func wideOnly(column metav1.TableColumnDefinition) metav1.TableColumnDefinition {
 	column.Priority = 1
 	return column
 }
 
-// none stands for what an object does not say.
+// none is printed for missing values.
 const none = "<none>"
 
 func orNone(value string) string {

@@ -19,76 +19,75 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// policySheet prints the kinds that say how others are to be treated.
-func policySheet(gvk schema.GroupVersionKind) (sheet, bool) {
-	if showsBirth(gvk.GroupKind()) {
-		return sheetOf(func(_ View, obj kinds.Object) []any {
-			return []any{obj.GetName(), stamp(obj.GetCreationTimestamp().Time)}
-		}, name(), createdAt()), true
+// policyPrinter prints policies, classes, quotas and role bindings.
+func policyPrinter(gvk schema.GroupVersionKind) (printer, bool) {
+	if showsCreationTime(gvk.GroupKind()) {
+		return newPrinter(func(_ View, obj kinds.Object) []any {
+			return []any{obj.GetName(), formatDate(obj.GetCreationTimestamp().Time)}
+		}, nameColumn(), createdAtColumn()), true
 	}
 	switch gvk {
 	case autoscalingv2.SchemeGroupVersion.WithKind("HorizontalPodAutoscaler"):
 		docs := autoscalingv2.HorizontalPodAutoscalerSpec{}.SwaggerDoc()
-		return sheetOf(
-			View.autoscaler,
-			name(), text("Reference", docs["scaleTargetRef"]), text("Targets", docs["metrics"]), text("MinPods", docs["minReplicas"]),
-			text("MaxPods", docs["maxReplicas"]),
-			text("Replicas", autoscalingv2.HorizontalPodAutoscalerStatus{}.SwaggerDoc()["currentReplicas"]), age(),
+		return newPrinter(
+			View.autoscalerCells,
+			nameColumn(), textColumn("Reference", docs["scaleTargetRef"]), textColumn("Targets", docs["metrics"]), textColumn("MinPods", docs["minReplicas"]),
+			textColumn("MaxPods", docs["maxReplicas"]),
+			textColumn("Replicas", autoscalingv2.HorizontalPodAutoscalerStatus{}.SwaggerDoc()["currentReplicas"]), ageColumn(),
 		), true
 	case networkingv1.SchemeGroupVersion.WithKind("NetworkPolicy"):
-		return sheetOf(func(v View, policy *networkingv1.NetworkPolicy) []any {
-			return []any{policy.Name, selectorText(&policy.Spec.PodSelector), v.age(policy)}
-		}, name(), text("Pod-Selector", networkingv1.NetworkPolicySpec{}.SwaggerDoc()["podSelector"]), age()), true
+		return newPrinter(func(v View, policy *networkingv1.NetworkPolicy) []any {
+			return []any{policy.Name, selectorText(&policy.Spec.PodSelector), v.objectAge(policy)}
+		}, nameColumn(), textColumn("Pod-Selector", networkingv1.NetworkPolicySpec{}.SwaggerDoc()["podSelector"]), ageColumn()), true
 	case schedulingv1.SchemeGroupVersion.WithKind("PriorityClass"):
 		docs := schedulingv1.PriorityClass{}.SwaggerDoc()
-		return sheetOf(
+		return newPrinter(
 			func(v View, class *schedulingv1.PriorityClass) []any {
-				policy := string(value(class.PreemptionPolicy, corev1.PreemptLowerPriority))
-				return []any{class.Name, int64(class.Value), class.GlobalDefault, v.age(class), policy}
+				policy := string(valueOr(class.PreemptionPolicy, corev1.PreemptLowerPriority))
+				return []any{class.Name, int64(class.Value), class.GlobalDefault, v.objectAge(class), policy}
 			},
-			name(), number("Value", docs["value"]), yesNo("Global-Default", docs["globalDefault"]), age(),
-			text("PreemptionPolicy", docs["preemptionPolicy"]),
+			nameColumn(), numberColumn("Value", docs["value"]), boolColumn("Global-Default", docs["globalDefault"]), ageColumn(),
+			textColumn("PreemptionPolicy", docs["preemptionPolicy"]),
 		), true
 	case nodev1.SchemeGroupVersion.WithKind("RuntimeClass"):
-		return sheetOf(func(v View, class *nodev1.RuntimeClass) []any {
-			return []any{class.Name, class.Handler, v.age(class)}
-		}, name(), text("Handler", nodev1.RuntimeClass{}.SwaggerDoc()["handler"]), age()), true
+		return newPrinter(func(v View, class *nodev1.RuntimeClass) []any {
+			return []any{class.Name, class.Handler, v.objectAge(class)}
+		}, nameColumn(), textColumn("Handler", nodev1.RuntimeClass{}.SwaggerDoc()["handler"]), ageColumn()), true
 	case corev1.SchemeGroupVersion.WithKind("ResourceQuota"):
-		return sheetOf(
-			View.quota,
-			name(),
-			text("Request", "Request represents a minimum amount of cpu/memory that a container may consume."),
-			text("Limit", "Limits control the maximum amount of cpu/memory that a container may use independent of contention on the node."),
-			age(),
+		return newPrinter(
+			View.quotaCells,
+			nameColumn(),
+			textColumn("Request", "Request represents a minimum amount of cpu/memory that a container may consume."),
+			textColumn("Limit", "Limits control the maximum amount of cpu/memory that a container may use independent of contention on the node."),
+			ageColumn(),
 		), true
 	case corev1.SchemeGroupVersion.WithKind("PodTemplate"):
-		return sheetOf(func(_ View, template *corev1.PodTemplate) []any {
+		return newPrinter(func(_ View, template *corev1.PodTemplate) []any {
 			cells := append([]any{template.Name}, templateCells(template.Template.Spec)...)
 			return append(cells, labels.FormatLabels(template.Template.Labels))
-		}, name(), text("Containers", "Names of each container in the template."),
-			text("Images", "Images referenced by each container in the template."),
-			text("Pod Labels", "The labels for the pod template.")), true
+		}, nameColumn(), textColumn("Containers", "Names of each container in the template."),
+			textColumn("Images", "Images referenced by each container in the template."),
+			textColumn("Pod Labels", "The labels for the pod template.")), true
 	case appsv1.SchemeGroupVersion.WithKind("ControllerRevision"):
-		return sheetOf(
-			View.revision,
-			name(), text("Controller", "Controller of the object"),
-			number("Revision", appsv1.ControllerRevision{}.SwaggerDoc()["revision"]), age(),
+		return newPrinter(
+			View.revisionCells,
+			nameColumn(), textColumn("Controller", "Controller of the object"),
+			numberColumn("Revision", appsv1.ControllerRevision{}.SwaggerDoc()["revision"]), ageColumn(),
 		), true
 	case rbacv1.SchemeGroupVersion.WithKind("RoleBinding"):
-		return sheetOf(func(v View, b *rbacv1.RoleBinding) []any {
-			return v.roleBinding(b, b.RoleRef, b.Subjects)
+		return newPrinter(func(v View, b *rbacv1.RoleBinding) []any {
+			return v.roleBindingCells(b, b.RoleRef, b.Subjects)
 		}, bindingColumns(rbacv1.RoleBinding{}.SwaggerDoc())...), true
 	case rbacv1.SchemeGroupVersion.WithKind("ClusterRoleBinding"):
-		return sheetOf(func(v View, b *rbacv1.ClusterRoleBinding) []any {
-			return v.roleBinding(b, b.RoleRef, b.Subjects)
+		return newPrinter(func(v View, b *rbacv1.ClusterRoleBinding) []any {
+			return v.roleBindingCells(b, b.RoleRef, b.Subjects)
 		}, bindingColumns(rbacv1.ClusterRoleBinding{}.SwaggerDoc())...), true
 	}
-	return sheet{}, false
+	return printer{}, false
 }
 
-// showsBirth lists the kinds that upstream prints with the moment of their creation instead
-// of their age.
-func showsBirth(kind schema.GroupKind) bool {
+// showsCreationTime reports whether upstream prints the creation time of a kind instead of its age.
+func showsCreationTime(kind schema.GroupKind) bool {
 	switch kind {
 	case schema.GroupKind{Group: "rbac.authorization.k8s.io", Kind: "Role"},
 		schema.GroupKind{Group: "rbac.authorization.k8s.io", Kind: "ClusterRole"},
@@ -99,13 +98,13 @@ func showsBirth(kind schema.GroupKind) bool {
 	return false
 }
 
-func createdAt() metav1.TableColumnDefinition {
-	column := age()
+func createdAtColumn() metav1.TableColumnDefinition {
+	column := ageColumn()
 	column.Name, column.Type = "Created At", "date"
 	return column
 }
 
-func (v View) quota(quota *corev1.ResourceQuota) []any {
+func (v View) quotaCells(quota *corev1.ResourceQuota) []any {
 	var requests, limits []string
 	for name := range quota.Status.Hard {
 		hard, used := quota.Status.Hard[name], quota.Status.Used[name]
@@ -118,10 +117,10 @@ func (v View) quota(quota *corev1.ResourceQuota) []any {
 	}
 	slices.Sort(requests)
 	slices.Sort(limits)
-	return []any{quota.Name, strings.Join(requests, ", "), strings.Join(limits, ", "), v.age(quota)}
+	return []any{quota.Name, strings.Join(requests, ", "), strings.Join(limits, ", "), v.objectAge(quota)}
 }
 
-func (v View) revision(revision *appsv1.ControllerRevision) []any {
+func (v View) revisionCells(revision *appsv1.ControllerRevision) []any {
 	controller := none
 	if owner := metav1.GetControllerOf(revision); owner != nil {
 		group := schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind)
@@ -130,18 +129,18 @@ func (v View) revision(revision *appsv1.ControllerRevision) []any {
 			controller = strings.ToLower(group.Kind) + "." + group.Group + "/" + owner.Name
 		}
 	}
-	return []any{revision.Name, controller, revision.Revision, v.age(revision)}
+	return []any{revision.Name, controller, revision.Revision, v.objectAge(revision)}
 }
 
 func bindingColumns(docs map[string]string) []metav1.TableColumnDefinition {
 	return []metav1.TableColumnDefinition{
-		name(), text("Role", docs["roleRef"]), age(),
-		wide(text("Users", "Users in the roleBinding")), wide(text("Groups", "Groups in the roleBinding")),
-		wide(text("ServiceAccounts", "ServiceAccounts in the roleBinding")),
+		nameColumn(), textColumn("Role", docs["roleRef"]), ageColumn(),
+		wideOnly(textColumn("Users", "Users in the roleBinding")), wideOnly(textColumn("Groups", "Groups in the roleBinding")),
+		wideOnly(textColumn("ServiceAccounts", "ServiceAccounts in the roleBinding")),
 	}
 }
 
-func (v View) roleBinding(binding kinds.Object, role rbacv1.RoleRef, subjects []rbacv1.Subject) []any {
+func (v View) roleBindingCells(binding kinds.Object, role rbacv1.RoleRef, subjects []rbacv1.Subject) []any {
 	of := func(kind string) string {
 		var names []string
 		for _, subject := range subjects {
@@ -156,12 +155,12 @@ func (v View) roleBinding(binding kinds.Object, role rbacv1.RoleRef, subjects []
 		return strings.Join(names, ", ")
 	}
 	return []any{
-		binding.GetName(), role.Kind + "/" + role.Name, v.age(binding),
+		binding.GetName(), role.Kind + "/" + role.Name, v.objectAge(binding),
 		of(rbacv1.UserKind), of(rbacv1.GroupKind), of(rbacv1.ServiceAccountKind),
 	}
 }
 
-func (v View) autoscaler(hpa *autoscalingv2.HorizontalPodAutoscaler) []any {
+func (v View) autoscalerCells(hpa *autoscalingv2.HorizontalPodAutoscaler) []any {
 	minimum := "<unset>"
 	if hpa.Spec.MinReplicas != nil {
 		minimum = fmt.Sprint(*hpa.Spec.MinReplicas)
@@ -173,11 +172,11 @@ func (v View) autoscaler(hpa *autoscalingv2.HorizontalPodAutoscaler) []any {
 		minimum,
 		int64(hpa.Spec.MaxReplicas),
 		int64(hpa.Status.CurrentReplicas),
-		v.age(hpa),
+		v.objectAge(hpa),
 	}
 }
 
-// metricTargets shows what is measured beside what is wanted, for the first two metrics.
+// metricTargets shows current and target values of the first two metrics.
 func metricTargets(hpa *autoscalingv2.HorizontalPodAutoscaler) string {
 	const most = 2
 	var list []string
@@ -230,11 +229,11 @@ func metricTarget(metric autoscalingv2.MetricSpec, now autoscalingv2.MetricStatu
 	default:
 		return "<unknown type>"
 	}
-	return label + compared(target, current)
+	return label + formatTarget(target, current)
 }
 
-// compared is "now/wanted", each as the target is given.
-func compared(target autoscalingv2.MetricTarget, now *autoscalingv2.MetricValueStatus) string {
+// formatTarget returns "current/target", in the target's unit.
+func formatTarget(target autoscalingv2.MetricTarget, now *autoscalingv2.MetricValueStatus) string {
 	have, want := unknown, "<auto>"
 	switch {
 	case target.AverageUtilization != nil:

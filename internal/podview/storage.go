@@ -9,40 +9,40 @@ import (
 	"github.com/podfall/podfall/internal/storage"
 )
 
-// storageSheet prints the kinds that volumes come from.
-func storageSheet(gvk schema.GroupVersionKind) (sheet, bool) {
+// storagePrinter prints storage classes, CSI nodes and volume attachments.
+func storagePrinter(gvk schema.GroupVersionKind) (printer, bool) {
 	if gvk.GroupVersion() != storagev1.SchemeGroupVersion {
-		return sheet{}, false
+		return printer{}, false
 	}
 	switch gvk.Kind {
 	case "StorageClass":
 		docs := storagev1.StorageClass{}.SwaggerDoc()
-		return sheetOf(
-			View.storageClass,
-			name(), text("Provisioner", docs["provisioner"]), text("ReclaimPolicy", docs["reclaimPolicy"]),
-			text("VolumeBindingMode", docs["volumeBindingMode"]), text("AllowVolumeExpansion", docs["allowVolumeExpansion"]), age(),
+		return newPrinter(
+			View.storageClassCells,
+			nameColumn(), textColumn("Provisioner", docs["provisioner"]), textColumn("ReclaimPolicy", docs["reclaimPolicy"]),
+			textColumn("VolumeBindingMode", docs["volumeBindingMode"]), textColumn("AllowVolumeExpansion", docs["allowVolumeExpansion"]), ageColumn(),
 		), true
 	case "CSINode":
-		return sheetOf(func(v View, node *storagev1.CSINode) []any {
-			return []any{node.Name, int64(len(node.Spec.Drivers)), v.age(node)}
-		}, name(), number("Drivers", "Drivers indicates the number of CSI drivers registered on the node"), age()), true
+		return newPrinter(func(v View, node *storagev1.CSINode) []any {
+			return []any{node.Name, int64(len(node.Spec.Drivers)), v.objectAge(node)}
+		}, nameColumn(), numberColumn("Drivers", "Drivers indicates the number of CSI drivers registered on the node"), ageColumn()), true
 	case "VolumeAttachment":
 		docs := storagev1.VolumeAttachmentSpec{}.SwaggerDoc()
-		return sheetOf(
+		return newPrinter(
 			func(v View, a *storagev1.VolumeAttachment) []any {
 				return []any{
-					a.Name, a.Spec.Attacher, value(a.Spec.Source.PersistentVolumeName, ""), a.Spec.NodeName, a.Status.Attached, v.age(a),
+					a.Name, a.Spec.Attacher, valueOr(a.Spec.Source.PersistentVolumeName, ""), a.Spec.NodeName, a.Status.Attached, v.objectAge(a),
 				}
 			},
-			name(), text("Attacher", docs["attacher"]),
-			text("PV", storagev1.VolumeAttachmentSource{}.SwaggerDoc()["persistentVolumeName"]), text("Node", docs["nodeName"]),
-			yesNo("Attached", storagev1.VolumeAttachmentStatus{}.SwaggerDoc()["attached"]), age(),
+			nameColumn(), textColumn("Attacher", docs["attacher"]),
+			textColumn("PV", storagev1.VolumeAttachmentSource{}.SwaggerDoc()["persistentVolumeName"]), textColumn("Node", docs["nodeName"]),
+			boolColumn("Attached", storagev1.VolumeAttachmentStatus{}.SwaggerDoc()["attached"]), ageColumn(),
 		), true
 	}
-	return sheet{}, false
+	return printer{}, false
 }
 
-func (v View) storageClass(class *storagev1.StorageClass) []any {
+func (v View) storageClassCells(class *storagev1.StorageClass) []any {
 	title := class.Name
 	if class.Annotations[storage.DefaultAnnotation] == "true" || class.Annotations["storageclass.beta.kubernetes.io/is-default-class"] == "true" {
 		title += " (default)"
@@ -54,8 +54,8 @@ func (v View) storageClass(class *storagev1.StorageClass) []any {
 	if class.VolumeBindingMode != nil {
 		binding = string(*class.VolumeBindingMode)
 	}
-	return []any{title, class.Provisioner, reclaim, binding, value(class.AllowVolumeExpansion, false), v.age(class)}
+	return []any{title, class.Provisioner, reclaim, binding, valueOr(class.AllowVolumeExpansion, false), v.objectAge(class)}
 }
 
-// stamp is a moment as a column of type "date" has it.
-func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+// formatDate formats a time for a column of type "date".
+func formatDate(t time.Time) string { return t.UTC().Format(time.RFC3339) }

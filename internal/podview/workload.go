@@ -17,79 +17,79 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// workloadSheet prints the kinds that replace a deleted pod, or stand in its way.
-func workloadSheet(gvk schema.GroupVersionKind) (sheet, bool) {
+// workloadPrinter prints workloads, scales and disruption budgets.
+func workloadPrinter(gvk schema.GroupVersionKind) (printer, bool) {
 	switch gvk {
 	case appsv1.SchemeGroupVersion.WithKind("Deployment"):
-		return sheetOf(View.deployment, append([]metav1.TableColumnDefinition{
-			name(), text("Ready", "Number of the pod with ready state"), text("Up-to-date", extensionsv1beta1.DeploymentStatus{}.SwaggerDoc()["updatedReplicas"]), text("Available", extensionsv1beta1.DeploymentStatus{}.SwaggerDoc()["availableReplicas"]), age(),
+		return newPrinter(View.deploymentCells, append([]metav1.TableColumnDefinition{
+			nameColumn(), textColumn("Ready", "Number of the pod with ready state"), textColumn("Up-to-date", extensionsv1beta1.DeploymentStatus{}.SwaggerDoc()["updatedReplicas"]), textColumn("Available", extensionsv1beta1.DeploymentStatus{}.SwaggerDoc()["availableReplicas"]), ageColumn(),
 		}, templateColumns(extensionsv1beta1.DeploymentSpec{}.SwaggerDoc()["selector"])...)...), true
 	case appsv1.SchemeGroupVersion.WithKind("ReplicaSet"):
-		return sheetOf(View.replicaSet, replicaColumns(
+		return newPrinter(View.replicaSetCells, replicaColumns(
 			extensionsv1beta1.ReplicaSetSpec{}.SwaggerDoc(), extensionsv1beta1.ReplicaSetStatus{}.SwaggerDoc(),
 		)...), true
 	case corev1.SchemeGroupVersion.WithKind("ReplicationController"):
-		return sheetOf(View.replicationController, replicaColumns(
+		return newPrinter(View.replicationControllerCells, replicaColumns(
 			corev1.ReplicationControllerSpec{}.SwaggerDoc(), corev1.ReplicationControllerStatus{}.SwaggerDoc(),
 		)...), true
 	case appsv1.SchemeGroupVersion.WithKind("StatefulSet"):
-		return sheetOf(View.statefulSet, append([]metav1.TableColumnDefinition{
-			name(), text("Ready", "Number of the pod with ready state"), age(),
+		return newPrinter(View.statefulSetCells, append([]metav1.TableColumnDefinition{
+			nameColumn(), textColumn("Ready", "Number of the pod with ready state"), ageColumn(),
 		}, templateColumns()...)...), true
 	case appsv1.SchemeGroupVersion.WithKind("DaemonSet"):
-		return sheetOf(View.daemonSet, append([]metav1.TableColumnDefinition{
-			name(), number("Desired", extensionsv1beta1.DaemonSetStatus{}.SwaggerDoc()["desiredNumberScheduled"]), number("Current", extensionsv1beta1.DaemonSetStatus{}.SwaggerDoc()["currentNumberScheduled"]), number("Ready", extensionsv1beta1.DaemonSetStatus{}.SwaggerDoc()["numberReady"]), number("Up-to-date", extensionsv1beta1.DaemonSetStatus{}.SwaggerDoc()["updatedNumberScheduled"]),
-			number("Available", extensionsv1beta1.DaemonSetStatus{}.SwaggerDoc()["numberAvailable"]), text("Node Selector", corev1.PodSpec{}.SwaggerDoc()["nodeSelector"]), age(),
+		return newPrinter(View.daemonSetCells, append([]metav1.TableColumnDefinition{
+			nameColumn(), numberColumn("Desired", extensionsv1beta1.DaemonSetStatus{}.SwaggerDoc()["desiredNumberScheduled"]), numberColumn("Current", extensionsv1beta1.DaemonSetStatus{}.SwaggerDoc()["currentNumberScheduled"]), numberColumn("Ready", extensionsv1beta1.DaemonSetStatus{}.SwaggerDoc()["numberReady"]), numberColumn("Up-to-date", extensionsv1beta1.DaemonSetStatus{}.SwaggerDoc()["updatedNumberScheduled"]),
+			numberColumn("Available", extensionsv1beta1.DaemonSetStatus{}.SwaggerDoc()["numberAvailable"]), textColumn("Node Selector", corev1.PodSpec{}.SwaggerDoc()["nodeSelector"]), ageColumn(),
 		}, templateColumns(extensionsv1beta1.DaemonSetSpec{}.SwaggerDoc()["selector"])...)...), true
 	case batchv1.SchemeGroupVersion.WithKind("Job"):
-		return sheetOf(View.job, append([]metav1.TableColumnDefinition{
-			name(), text("Status", "Status of the job."), text("Completions", batchv1.JobStatus{}.SwaggerDoc()["succeeded"]), text("Duration", "Time required to complete the job."), age(),
+		return newPrinter(View.jobCells, append([]metav1.TableColumnDefinition{
+			nameColumn(), textColumn("Status", "Status of the job."), textColumn("Completions", batchv1.JobStatus{}.SwaggerDoc()["succeeded"]), textColumn("Duration", "Time required to complete the job."), ageColumn(),
 		}, templateColumns(batchv1.JobSpec{}.SwaggerDoc()["selector"])...)...), true
 	case batchv1.SchemeGroupVersion.WithKind("CronJob"):
-		return sheetOf(View.cronJob, append([]metav1.TableColumnDefinition{
-			name(), text("Schedule", batchv1.CronJobSpec{}.SwaggerDoc()["schedule"]), text("Timezone", batchv1.CronJobSpec{}.SwaggerDoc()["timeZone"]), yesNo("Suspend", batchv1.CronJobSpec{}.SwaggerDoc()["suspend"]), number("Active", batchv1.CronJobStatus{}.SwaggerDoc()["active"]),
-			text("Last Schedule", batchv1.CronJobStatus{}.SwaggerDoc()["lastScheduleTime"]), age(),
+		return newPrinter(View.cronJobCells, append([]metav1.TableColumnDefinition{
+			nameColumn(), textColumn("Schedule", batchv1.CronJobSpec{}.SwaggerDoc()["schedule"]), textColumn("Timezone", batchv1.CronJobSpec{}.SwaggerDoc()["timeZone"]), boolColumn("Suspend", batchv1.CronJobSpec{}.SwaggerDoc()["suspend"]), numberColumn("Active", batchv1.CronJobStatus{}.SwaggerDoc()["active"]),
+			textColumn("Last Schedule", batchv1.CronJobStatus{}.SwaggerDoc()["lastScheduleTime"]), ageColumn(),
 		}, templateColumns(batchv1.JobSpec{}.SwaggerDoc()["selector"])...)...), true
 	case autoscalingv1.SchemeGroupVersion.WithKind("Scale"):
-		return sheetOf(
+		return newPrinter(
 			func(v View, scale *autoscalingv1.Scale) []any {
-				return []any{scale.Name, int64(scale.Spec.Replicas), int64(scale.Status.Replicas), v.age(scale)}
+				return []any{scale.Name, int64(scale.Spec.Replicas), int64(scale.Status.Replicas), v.objectAge(scale)}
 			},
-			name(), number("Desired", autoscalingv1.ScaleSpec{}.SwaggerDoc()["replicas"]),
-			number("Available", autoscalingv1.ScaleStatus{}.SwaggerDoc()["replicas"]), age(),
+			nameColumn(), numberColumn("Desired", autoscalingv1.ScaleSpec{}.SwaggerDoc()["replicas"]),
+			numberColumn("Available", autoscalingv1.ScaleStatus{}.SwaggerDoc()["replicas"]), ageColumn(),
 		), true
 	case policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"):
-		return sheetOf(
-			View.disruptionBudget,
-			name(), text("Min Available", "The minimum number of pods that must be available."), text("Max Unavailable", "The maximum number of pods that may be unavailable."), number("Allowed Disruptions", "Calculated number of pods that may be disrupted at this time."), age(),
+		return newPrinter(
+			View.disruptionBudgetCells,
+			nameColumn(), textColumn("Min Available", "The minimum number of pods that must be available."), textColumn("Max Unavailable", "The maximum number of pods that may be unavailable."), numberColumn("Allowed Disruptions", "Calculated number of pods that may be disrupted at this time."), ageColumn(),
 		), true
 	default:
-		return sheet{}, false
+		return printer{}, false
 	}
 }
 
-// replicaColumns are those of a ReplicaSet and its like, whose documentation is given.
+// replicaColumns returns the columns of a ReplicaSet and similar kinds, with their documentation.
 func replicaColumns(spec, status map[string]string) []metav1.TableColumnDefinition {
 	return append([]metav1.TableColumnDefinition{
-		name(), number("Desired", spec["replicas"]), number("Current", status["replicas"]),
-		number("Ready", status["readyReplicas"]), age(),
+		nameColumn(), numberColumn("Desired", spec["replicas"]), numberColumn("Current", status["replicas"]),
+		numberColumn("Ready", status["readyReplicas"]), ageColumn(),
 	}, templateColumns(spec["selector"])...)
 }
 
-// templateColumns are the wide ones of what makes pods, with one for its selector where
-// something is said about that.
+// templateColumns returns the wide columns of a pod template, with one for the selector if it is
+// documented.
 func templateColumns(selector ...string) []metav1.TableColumnDefinition {
 	columns := []metav1.TableColumnDefinition{
-		wide(text("Containers", "Names of each container in the template.")),
-		wide(text("Images", "Images referenced by each container in the template.")),
+		wideOnly(textColumn("Containers", "Names of each container in the template.")),
+		wideOnly(textColumn("Images", "Images referenced by each container in the template.")),
 	}
 	for _, about := range selector {
-		columns = append(columns, wide(text("Selector", about)))
+		columns = append(columns, wideOnly(textColumn("Selector", about)))
 	}
 	return columns
 }
 
-// templateCells are a pod template's container names and images.
+// templateCells returns a pod template's container names and images.
 func templateCells(spec corev1.PodSpec) []any {
 	names := make([]string, len(spec.Containers))
 	images := make([]string, len(spec.Containers))
@@ -99,39 +99,39 @@ func templateCells(spec corev1.PodSpec) []any {
 	return []any{strings.Join(names, ","), strings.Join(images, ",")}
 }
 
-func (v View) deployment(d *appsv1.Deployment) []any {
+func (v View) deploymentCells(d *appsv1.Deployment) []any {
 	selector := "<invalid>"
 	if parsed, err := metav1.LabelSelectorAsSelector(d.Spec.Selector); err == nil {
 		selector = parsed.String()
 	}
 	cells := []any{
 		d.Name,
-		fmt.Sprintf("%d/%d", d.Status.ReadyReplicas, value(d.Spec.Replicas, 1)),
+		fmt.Sprintf("%d/%d", d.Status.ReadyReplicas, valueOr(d.Spec.Replicas, 1)),
 		int64(d.Status.UpdatedReplicas),
 		int64(d.Status.AvailableReplicas),
-		v.age(d),
+		v.objectAge(d),
 	}
 	return append(append(cells, templateCells(d.Spec.Template.Spec)...), selector)
 }
 
-func (v View) replicaSet(rs *appsv1.ReplicaSet) []any {
+func (v View) replicaSetCells(rs *appsv1.ReplicaSet) []any {
 	cells := []any{
 		rs.Name,
-		int64(value(rs.Spec.Replicas, 1)),
+		int64(valueOr(rs.Spec.Replicas, 1)),
 		int64(rs.Status.Replicas),
 		int64(rs.Status.ReadyReplicas),
-		v.age(rs),
+		v.objectAge(rs),
 	}
 	return append(append(cells, templateCells(rs.Spec.Template.Spec)...), selectorText(rs.Spec.Selector))
 }
 
-func (v View) replicationController(rc *corev1.ReplicationController) []any {
+func (v View) replicationControllerCells(rc *corev1.ReplicationController) []any {
 	cells := []any{
 		rc.Name,
-		int64(value(rc.Spec.Replicas, 1)),
+		int64(valueOr(rc.Spec.Replicas, 1)),
 		int64(rc.Status.Replicas),
 		int64(rc.Status.ReadyReplicas),
-		v.age(rc),
+		v.objectAge(rc),
 	}
 	var template corev1.PodSpec
 	if rc.Spec.Template != nil {
@@ -140,12 +140,12 @@ func (v View) replicationController(rc *corev1.ReplicationController) []any {
 	return append(append(cells, templateCells(template)...), labels.FormatLabels(rc.Spec.Selector))
 }
 
-func (v View) statefulSet(set *appsv1.StatefulSet) []any {
-	ready := fmt.Sprintf("%d/%d", set.Status.ReadyReplicas, value(set.Spec.Replicas, 1))
-	return append([]any{set.Name, ready, v.age(set)}, templateCells(set.Spec.Template.Spec)...)
+func (v View) statefulSetCells(set *appsv1.StatefulSet) []any {
+	ready := fmt.Sprintf("%d/%d", set.Status.ReadyReplicas, valueOr(set.Spec.Replicas, 1))
+	return append([]any{set.Name, ready, v.objectAge(set)}, templateCells(set.Spec.Template.Spec)...)
 }
 
-func (v View) daemonSet(set *appsv1.DaemonSet) []any {
+func (v View) daemonSetCells(set *appsv1.DaemonSet) []any {
 	cells := []any{
 		set.Name,
 		int64(set.Status.DesiredNumberScheduled),
@@ -154,12 +154,12 @@ func (v View) daemonSet(set *appsv1.DaemonSet) []any {
 		int64(set.Status.UpdatedNumberScheduled),
 		int64(set.Status.NumberAvailable),
 		labels.FormatLabels(set.Spec.Template.Spec.NodeSelector),
-		v.age(set),
+		v.objectAge(set),
 	}
 	return append(append(cells, templateCells(set.Spec.Template.Spec)...), selectorText(set.Spec.Selector))
 }
 
-func (v View) job(job *batchv1.Job) []any {
+func (v View) jobCells(job *batchv1.Job) []any {
 	took := ""
 	if started := job.Status.StartTime; started != nil {
 		took = v.Since(started.Time)
@@ -167,13 +167,13 @@ func (v View) job(job *batchv1.Job) []any {
 			took = duration.HumanDuration(ended.Sub(started.Time))
 		}
 	}
-	cells := []any{job.Name, jobStatus(job), jobCompletions(job), took, v.age(job)}
+	cells := []any{job.Name, jobStatus(job), jobCompletions(job), took, v.objectAge(job)}
 	return append(append(cells, templateCells(job.Spec.Template.Spec)...), selectorText(job.Spec.Selector))
 }
 
 func jobCompletions(job *batchv1.Job) string {
 	done, wanted := job.Status.Succeeded, job.Spec.Completions
-	switch workers := value(job.Spec.Parallelism, 0); {
+	switch workers := valueOr(job.Spec.Parallelism, 0); {
 	case wanted != nil:
 		return fmt.Sprintf("%d/%d", done, *wanted)
 	case workers > 1:
@@ -183,7 +183,7 @@ func jobCompletions(job *batchv1.Job) string {
 	}
 }
 
-// jobStatus is the first of these words that applies.
+// jobStatus returns the first of these words that applies.
 func jobStatus(job *batchv1.Job) string {
 	has := func(kind batchv1.JobConditionType) bool {
 		for _, c := range job.Status.Conditions {
@@ -211,7 +211,7 @@ func jobStatus(job *batchv1.Job) string {
 	}
 }
 
-func (v View) cronJob(job *batchv1.CronJob) []any {
+func (v View) cronJobCells(job *batchv1.CronJob) []any {
 	last := none
 	if job.Status.LastScheduleTime != nil {
 		last = v.Since(job.Status.LastScheduleTime.Time)
@@ -223,17 +223,17 @@ func (v View) cronJob(job *batchv1.CronJob) []any {
 	cells := []any{
 		job.Name,
 		job.Spec.Schedule,
-		value(job.Spec.TimeZone, none),
+		valueOr(job.Spec.TimeZone, none),
 		suspended,
 		int64(len(job.Status.Active)),
 		last,
-		v.age(job),
+		v.objectAge(job),
 	}
 	template := job.Spec.JobTemplate.Spec
 	return append(append(cells, templateCells(template.Template.Spec)...), selectorText(template.Selector))
 }
 
-func (v View) disruptionBudget(pdb *policyv1.PodDisruptionBudget) []any {
+func (v View) disruptionBudgetCells(pdb *policyv1.PodDisruptionBudget) []any {
 	limit := func(n *intstr.IntOrString) string {
 		if n == nil {
 			return "N/A"
@@ -245,6 +245,6 @@ func (v View) disruptionBudget(pdb *policyv1.PodDisruptionBudget) []any {
 		limit(pdb.Spec.MinAvailable),
 		limit(pdb.Spec.MaxUnavailable),
 		int64(pdb.Status.DisruptionsAllowed),
-		v.age(pdb),
+		v.objectAge(pdb),
 	}
 }

@@ -6,14 +6,14 @@ import (
 	"slices"
 )
 
-// Damage is a copy of a file with something wrong with it, and what that is: bits that
-// have flipped, sectors of zeros, of noise, of another place or of the file as it was
-// earlier, an end that is missing, or another file altogether. It may be one or several
-// of them, and the copy may still equal the file. The file has a sector at least.
+// Damage returns a damaged copy of a file and a description of the damage: flipped bits, sectors of
+// zeros, of noise, of another place or of the earlier file, a missing end, or another file
+// altogether. It may combine several kinds, and the copy may still equal the file. The file must
+// have at least one sector.
 func Damage(file, earlier []byte, draw func(n int) int) (what string, damaged []byte) {
 	damaged = bytes.Clone(file)
 	if draw(40) == 0 {
-		return foreign(len(file), draw)
+		return foreignFile(len(file), draw)
 	}
 	for range 1 + draw(3) {
 		if len(damaged) < Sector {
@@ -47,8 +47,8 @@ func Damage(file, earlier []byte, draw func(n int) int) (what string, damaged []
 	return what, damaged
 }
 
-// foreign is a file that never was one of ours.
-func foreign(size int, draw func(n int) int) (what string, file []byte) {
+// foreignFile returns a file that the program never wrote.
+func foreignFile(size int, draw func(n int) int) (what string, file []byte) {
 	file = make([]byte, draw(size))
 	switch draw(3) {
 	case 0:

@@ -11,13 +11,13 @@ import (
 
 const page = 4096
 
-// isZeros says whether a page need not be kept.
-func isZeros(data []byte) bool {
+// isZeroPage reports whether a page consists of zeros and need not be stored.
+func isZeroPage(data []byte) bool {
 	return !slices.ContainsFunc(data, func(b byte) bool { return b != 0 })
 }
 
-// content is a file's, in pages; those that are missing are zeros. Pages are shared
-// between disks and with the log, and replaced instead of changed.
+// content is a file's data, in pages; missing pages are zeros. Pages are shared between disks and
+// with the log, and replaced instead of changed.
 type content struct {
 	size  int64
 	pages map[int64][]byte
@@ -43,14 +43,14 @@ func (d Disk) file(id uint64) *content {
 
 func (d Disk) rename(op operation) {
 	delete(d.names, op.path)
-	delete(d.names, op.gone)
+	delete(d.names, op.oldPath)
 	if op.file != 0 {
 		d.names[op.path] = op.file
 		d.file(op.file)
 	}
 }
 
-// sizeAfter is the size of a file of that size after a write or a resize.
+// sizeAfter returns a file's size after a write or a resize.
 func (op operation) sizeAfter(size int64) int64 {
 	if op.kind == resize {
 		return op.offset
@@ -71,7 +71,7 @@ func (c *content) write(offset int64, data []byte) {
 		number, within := offset/page, offset%page
 		n := min(page-within, int64(len(data)))
 		switch {
-		case n == page && isZeros(data[:n]):
+		case n == page && isZeroPage(data[:n]):
 			delete(c.pages, number)
 		case n == page:
 			c.pages[number] = data[:page:page]
@@ -86,7 +86,7 @@ func (c *content) write(offset int64, data []byte) {
 	c.size = max(c.size, offset)
 }
 
-// tear writes some of the sectors of a write, and nothing of a resize.
+// tear writes some sectors of a write, and nothing of a resize.
 func (c *content) tear(op operation, draw func(n int) int) {
 	if op.kind != write {
 		return
@@ -101,7 +101,7 @@ func (c *content) tear(op operation, draw func(n int) int) {
 	}
 }
 
-// resize gives the file its size; what comes to be beyond its end is zeros ever after.
+// resize sets the file's size. Data beyond the new end becomes zeros for good.
 func (c *content) resize(size int64) {
 	if size < c.size {
 		for number := range c.pages {
@@ -116,8 +116,8 @@ func (c *content) resize(size int64) {
 	c.size = size
 }
 
-// Hash is the same for disks that hold the same and were cut from one log, as long as the
-// seed is the same.
+// Hash returns equal values for disks with equal content that were cut from one log, given the same
+// seed.
 func (d Disk) Hash(seed maphash.Seed) uint64 {
 	var sum uint64
 	for short, id := range d.names {
@@ -135,7 +135,7 @@ func (d Disk) Hash(seed maphash.Seed) uint64 {
 	return sum
 }
 
-// Restore makes the directory hold this disk and nothing else.
+// Restore replaces the content of the directory by this disk.
 func (d Disk) Restore(dir string) error {
 	there, err := os.ReadDir(dir)
 	if err != nil {

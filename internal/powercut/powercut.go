@@ -1,18 +1,16 @@
-// Package powercut tells what a power cut may leave of a program's files. It records
-// every write, truncation, name and sync of a real process, and rebuilds from that what
-// a disk may hold when the power goes at any moment: all that was synced, and of
-// everything since then, sector by sector, some version or other.
+// Package powercut computes what a power cut may leave of a program's files. It records every
+// write, truncation, rename and sync of a real process. From that it rebuilds what a disk may hold
+// if the power fails at any moment: everything that was synced, and of everything later, sector by
+// sector, any version.
 //
-// What is assumed of a disk, and no more:
+// The disk is assumed to guarantee only this:
 //
-//   - a sector of 512 bytes is written whole or not at all; sectors in any order;
-//   - fsync and fdatasync mean what they say for the bytes and the size of their file,
-//     and say nothing about its name;
-//   - names change in the order in which they were asked to, as in a journal, and are
-//     safe once their directory was synced.
+// - a sector of 512 bytes is written completely or not at all; sectors in any order;
+// - fsync and fdatasync cover the bytes and the size of their file, and not its name;
+// - names change in the order of the calls, as in a journal, and are durable once their directory was synced.
 //
-// The process is traced by the kernel's ptrace, so it is the same code with the same
-// system calls as always, and a sync that is left out anywhere below shows.
+// The process is traced by the kernel's ptrace. So it runs unchanged code with unchanged system
+// calls, and a missing sync anywhere below becomes visible.
 package powercut
 
 import (
@@ -20,7 +18,7 @@ import (
 	"slices"
 )
 
-// Sector is how many bytes a disk writes whole or not at all.
+// Sector is the unit in bytes that a disk writes completely or not at all.
 const Sector = 512
 
 type kind uint8
@@ -29,61 +27,61 @@ const (
 	write   kind = iota + 1
 	resize       // to offset
 	sync         // of a file; covers the operations before covers
-	name         // path is file from now on, none when file is 0
+	setName      // path refers to file from now on, or to none if file is 0
 	syncDir      // covers as for sync
-	say          // data on standard output
+	output       // data on standard output
 )
 
-// operation is one system call, in the order in which the kernel saw them. A write takes
-// its place when it is asked for, a sync when it has returned.
+// operation is one system call, in the kernel's order. A write is recorded at its entry, a sync at
+// its return.
 type operation struct {
-	kind   kind
-	file   uint64 // inode number
-	offset int64
-	data   []byte
-	path   string // within the directory
-	gone   string // another name that it takes away
-	covers int
+	kind    kind
+	file    uint64 // inode number
+	offset  int64
+	data    []byte
+	path    string // within the directory
+	oldPath string // name that a rename removes
+	covers  int
 }
 
 // Log is what a process did to the files of one directory.
 type Log struct {
-	// before is the directory as it was, all of it safe.
+	// before is the initial content of the directory, all of it durable.
 	before     Disk
 	operations []operation
 }
 
-// Disk is a directory after a power cut, or before.
+// Disk is the content of a directory after a power cut, or before.
 type Disk struct {
 	names map[string]uint64
 	files map[uint64]*content
 }
 
-// Len is how many moments there are at which the power can go: Cut takes 0 to Len.
+// Len returns the number of moments at which the power can fail: Cut accepts 0 to Len.
 func (l *Log) Len() int { return len(l.operations) }
 
-// Said is all that the process has written to its standard output, a string for each
+// Output returns all that the process has written to its standard output, one string for each
 // write.
-func (l *Log) Said() []string {
+func (l *Log) Output() []string {
 	var said []string
 	for _, op := range l.operations {
-		if op.kind == say {
+		if op.kind == output {
 			said = append(said, string(op.data))
 		}
 	}
 	return said
 }
 
-// SaidBy is how many of the strings of Said had been written at a moment.
-func (l *Log) SaidBy(moment int) int { return count(l.operations[:moment], say) }
+// OutputBefore returns how many strings of Output were written before a moment.
+func (l *Log) OutputBefore(moment int) int { return countKind(l.operations[:moment], output) }
 
-// Writes counts the writes in the log, and Syncs the syncs of files.
-func (l *Log) Writes() int { return count(l.operations, write) }
+// Writes counts the writes in the log.
+func (l *Log) Writes() int { return countKind(l.operations, write) }
 
 // Syncs counts the syncs of files in the log.
-func (l *Log) Syncs() int { return count(l.operations, sync) }
+func (l *Log) Syncs() int { return countKind(l.operations, sync) }
 
-func count(operations []operation, wanted kind) int {
+func countKind(operations []operation, wanted kind) int {
 	n := 0
 	for _, op := range operations {
 		if op.kind == wanted {
@@ -93,9 +91,9 @@ func count(operations []operation, wanted kind) int {
 	return n
 }
 
-// Cut is a disk that the power was cut from at a moment, drawn from all those there may
-// be (draw takes a number below n): of each sector that was written since its file was synced, any version, and of the
-// sizes and names as well.
+// Cut returns one possible disk after a power failure at a moment. The function draw returns a
+// random number below n. Each sector written since its file's last sync may have any version, and
+// so may sizes and names.
 func (l *Log) Cut(moment int, draw func(n int) int) Disk {
 	past := l.operations[:moment]
 	safe, names := map[uint64]int{}, 0
@@ -105,7 +103,7 @@ func (l *Log) Cut(moment int, draw func(n int) int) Disk {
 			safe[op.file] = op.covers
 		case syncDir:
 			names = op.covers
-		case write, resize, name, say:
+		case write, resize, setName, output:
 		}
 	}
 	if left := len(past) - names; left > 0 {
@@ -115,7 +113,7 @@ func (l *Log) Cut(moment int, draw func(n int) int) Disk {
 	sizes := map[uint64][]int64{}
 	for at, op := range past {
 		switch {
-		case op.kind == name && at < names:
+		case op.kind == setName && at < names:
 			disk.rename(op)
 		case op.kind != write && op.kind != resize:
 		case at < safe[op.file]:

@@ -18,7 +18,7 @@ const childEnv = "POWERCUT_TEST_CHILD"
 // A process that makes a file under another name and is recorded doing so.
 func TestMain(m *testing.M) {
 	if path := os.Getenv(childEnv); path != "" {
-		if err := keepABook(path); err != nil {
+		if err := runProgram(path); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func keepABook(path string) error {
+func runProgram(path string) error {
 	file, err := os.Create(path + ".new")
 	if err != nil {
 		return err
@@ -54,7 +54,7 @@ func keepABook(path string) error {
 	return err
 }
 
-func record(t *testing.T) *Log {
+func mustRecord(t *testing.T) *Log {
 	t.Helper()
 	dir := t.TempDir()
 	log, err := Record(Command{
@@ -69,8 +69,8 @@ func record(t *testing.T) *Log {
 
 // What was synced is there in every image; what was not, in some, and not in others.
 func TestCut(t *testing.T) {
-	log := record(t)
-	if said := log.Said(); len(said) != 1 || said[0] != "made\n" || log.Writes() != 3 || log.Syncs() != 1 {
+	log := mustRecord(t)
+	if said := log.Output(); len(said) != 1 || said[0] != "made\n" || log.Writes() != 3 || log.Syncs() != 1 {
 		t.Fatalf("said %q, %d writes, %d syncs", said, log.Writes(), log.Syncs())
 	}
 	dir, seen, drafts := t.TempDir(), map[string]int{}, 0
@@ -82,7 +82,7 @@ func TestCut(t *testing.T) {
 		}
 		content, err := os.ReadFile(filepath.Join(dir, "book"))
 		if err != nil {
-			if log.SaidBy(moment) != 0 {
+			if log.OutputBefore(moment) != 0 {
 				t.Fatalf("seed %d: made, and its name is lost", seed)
 			}
 			drafts++
@@ -96,7 +96,7 @@ func TestCut(t *testing.T) {
 			}
 			letters += string(sector[:1])
 		}
-		if log.SaidBy(moment) == 1 {
+		if log.OutputBefore(moment) == 1 {
 			seen[letters]++
 		}
 	}
@@ -117,7 +117,7 @@ func TestCut(t *testing.T) {
 
 // Disks with one hash hold the same, and those that hold the same have one hash.
 func TestHash(t *testing.T) {
-	log, dir, seed := record(t), t.TempDir(), maphash.MakeSeed()
+	log, dir, seed := mustRecord(t), t.TempDir(), maphash.MakeSeed()
 	held, hashes := map[uint64]string{}, map[string]uint64{}
 	for number := range uint64(1000) {
 		rng := rand.New(rand.NewPCG(number, 2))
@@ -152,7 +152,7 @@ func TestHash(t *testing.T) {
 
 // The same draw is the same disk.
 func TestCutRepeats(t *testing.T) {
-	log := record(t)
+	log := mustRecord(t)
 	dirs := [2]string{t.TempDir(), t.TempDir()}
 	for seed := range uint64(50) {
 		for _, dir := range dirs {

@@ -14,23 +14,23 @@ import (
 	"unsafe"
 )
 
-// What package syscall does not name of ptrace(2) and wait(2).
+// Constants of ptrace(2) and wait(2) that package syscall lacks.
 const (
 	ptraceGetSyscallInfo = 0x420e
 	ptraceExitKill       = 0x100000
 	syscallStop          = syscall.SIGTRAP | 0x80
 	infoEntry            = 1
 	infoExit             = 2
-	threadsOfMine        = 0x20000000 // __WNOTHREAD
+	ownThreadsOnly       = 0x20000000 // __WNOTHREAD
 )
 
 // Command is the process to record.
 type Command struct {
-	// Args are the program, by its path, and its arguments.
+	// Args are the program's path and its arguments.
 	Args []string
 	Env  []string
-	// Dir is the directory whose files are recorded. The process must name it as it is
-	// written here, in absolute paths. Nobody else may write to it meanwhile.
+	// Dir is the directory whose files are recorded. The process must use the same spelling in
+	// absolute paths. No other process may write to it meanwhile.
 	Dir string
 }
 
@@ -38,7 +38,7 @@ type Command struct {
 type call struct {
 	number uint64
 	args   [6]uint64
-	// at is how many operations there were at its entry.
+	// at is the number of operations recorded before its entry.
 	at int
 }
 
@@ -47,21 +47,21 @@ type recorder struct {
 	memory *os.File
 	main   int
 	calls  map[int]call // by thread
-	// files are the numbers in the log of the inodes that have a name, by their own:
-	// a file system gives the number of a file that is gone to the next.
+	// files maps inodes to the numbers in the log, for inodes with a name: file systems reuse the
+	// inode numbers of deleted files.
 	files map[uint64]uint64
 	names map[string]uint64 // inodes
 	log   *Log
 }
 
-// Record runs the command to its end, which must be a good one, and returns what it did
-// to the files of its directory. Its standard output is kept in the log.
+// Record runs the command, which must succeed, and returns what it did to the files of its
+// directory. Its standard output is recorded in the log.
 func Record(cmd Command) (log *Log, err error) {
-	before, err := read(cmd.Dir)
+	before, err := readDisk(cmd.Dir)
 	if err != nil {
 		return nil, err
 	}
-	// Only the thread that has started a process may trace it.
+	// Only the thread that started a process may trace it.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
@@ -83,9 +83,9 @@ func Record(cmd Command) (log *Log, err error) {
 	for id := range before.files {
 		r.files[id] = id
 	}
-	defer func() { _ = r.memory.Close() }() // nil is closed with an error
-	if err = r.begin(); err == nil {
-		err = r.follow()
+	defer func() { _ = r.memory.Close() }() // closing a nil file returns an error
+	if err = r.waitForStart(); err == nil {
+		err = r.traceThreads()
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("trace %s: %w", cmd.Args[0], err), syscall.Kill(pid, syscall.SIGKILL))
@@ -93,8 +93,8 @@ func Record(cmd Command) (log *Log, err error) {
 	return r.log, nil
 }
 
-// read is the directory as it is.
-func read(dir string) (Disk, error) {
+// readDisk returns the content of the directory.
+func readDisk(dir string) (Disk, error) {
 	disk := Disk{names: map[string]uint64{}}.clone()
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -106,7 +106,7 @@ func read(dir string) (Disk, error) {
 		if err != nil {
 			return disk, err
 		}
-		id, _, err := identity(path)
+		id, _, err := inode(path)
 		if err != nil {
 			return disk, err
 		}
@@ -116,8 +116,8 @@ func read(dir string) (Disk, error) {
 	return disk, nil
 }
 
-// identity is a file's inode number, and whether it is a directory.
-func identity(path string) (uint64, bool, error) {
+// inode returns a file's inode number, and whether it is a directory.
+func inode(path string) (uint64, bool, error) {
 	var stat syscall.Stat_t
 	if err := syscall.Stat(path, &stat); err != nil {
 		return 0, false, err
@@ -125,8 +125,8 @@ func identity(path string) (uint64, bool, error) {
 	return stat.Ino, stat.Mode&syscall.S_IFMT == syscall.S_IFDIR, nil
 }
 
-// begin waits for the process to stop before its first instruction.
-func (r *recorder) begin() error {
+// waitForStart waits for the process to stop before its first instruction.
+func (r *recorder) waitForStart() error {
 	var status syscall.WaitStatus
 	if _, err := syscall.Wait4(r.main, &status, syscall.WALL, nil); err != nil {
 		return err
@@ -143,12 +143,12 @@ func (r *recorder) begin() error {
 	return syscall.PtraceSyscall(r.main, 0)
 }
 
-// follow lets the threads go on, from each of their stops to the next.
-func (r *recorder) follow() error {
+// traceThreads continues the threads from each stop to the next until the process ends.
+func (r *recorder) traceThreads() error {
 	known := map[int]bool{r.main: true}
 	for {
 		var status syscall.WaitStatus
-		thread, err := syscall.Wait4(-1, &status, syscall.WALL|threadsOfMine, nil)
+		thread, err := syscall.Wait4(-1, &status, syscall.WALL|ownThreadsOnly, nil)
 		if errors.Is(err, syscall.EINTR) {
 			continue
 		}
@@ -163,20 +163,20 @@ func (r *recorder) follow() error {
 		case ended:
 			continue
 		}
-		if err := r.goOn(thread, status.StopSignal(), known[thread]); err != nil {
+		if err := r.resumeThread(thread, status.StopSignal(), known[thread]); err != nil {
 			return err
 		}
 		known[thread] = true
 	}
 }
 
-// goOn lets a thread go on that has stopped, with the signal that it was stopped by
-// unless that is of the tracing itself.
-func (r *recorder) goOn(thread int, signal syscall.Signal, known bool) error {
+// resumeThread continues a stopped thread. It delivers the signal that stopped the thread, unless
+// tracing caused it.
+func (r *recorder) resumeThread(thread int, signal syscall.Signal, known bool) error {
 	switch {
 	case signal == syscallStop:
 		signal = 0
-		if err := r.stopped(thread); err != nil {
+		if err := r.recordStop(thread); err != nil {
 			return err
 		}
 	case signal == syscall.SIGTRAP, signal == syscall.SIGSTOP && !known:
@@ -188,8 +188,8 @@ func (r *recorder) goOn(thread int, signal syscall.Signal, known bool) error {
 	return nil
 }
 
-// stopped notes the system call that a thread makes or has made.
-func (r *recorder) stopped(thread int) error {
+// recordStop records the system call that a thread enters or leaves.
+func (r *recorder) recordStop(thread int) error {
 	var info [88]byte
 	_, _, errno := syscall.RawSyscall6(syscall.SYS_PTRACE, ptraceGetSyscallInfo, uintptr(thread),
 		uintptr(len(info)), uintptr(unsafe.Pointer(&info)), 0, 0)
@@ -207,34 +207,34 @@ func (r *recorder) stopped(thread int) error {
 			c.args[i] = word(1 + i)
 		}
 		r.calls[thread] = c
-		return r.entered(c)
+		return r.recordEntry(c)
 	case infoExit:
 		c := r.calls[thread]
 		delete(r.calls, thread)
 		if failed := info[32] != 0; failed {
 			return nil
 		}
-		return r.left(c)
+		return r.recordExit(c)
 	}
 	return nil
 }
 
-func (r *recorder) note(op operation) { r.log.operations = append(r.log.operations, op) }
+func (r *recorder) appendOperation(op operation) { r.log.operations = append(r.log.operations, op) }
 
-// entered notes what may have happened as soon as it was asked for.
-func (r *recorder) entered(c call) error {
+// recordEntry records effects that are possible from the entry of the call on.
+func (r *recorder) recordEntry(c call) error {
 	switch c.number {
 	case syscall.SYS_WRITE, syscall.SYS_PWRITE64:
-		op := operation{kind: say, data: make([]byte, c.args[2])}
+		op := operation{kind: output, data: make([]byte, c.args[2])}
 		if c.number == syscall.SYS_PWRITE64 {
 			op.kind, op.offset = write, int64(c.args[3])
-			id, _, here := r.descriptor(c.args[0])
+			id, _, here := r.resolveDescriptor(c.args[0])
 			if !here {
 				return nil
 			}
 			op.file = id
 		} else if c.args[0] != 1 {
-			_, _, here := r.descriptor(c.args[0])
+			_, _, here := r.resolveDescriptor(c.args[0])
 			if here {
 				return errors.New("it writes to a file without a position, which is not understood")
 			}
@@ -243,56 +243,56 @@ func (r *recorder) entered(c call) error {
 		if _, err := r.memory.ReadAt(op.data, int64(c.args[1])); err != nil {
 			return fmt.Errorf("read what it writes: %w", err)
 		}
-		r.note(op)
+		r.appendOperation(op)
 	case syscall.SYS_FTRUNCATE:
-		if id, _, here := r.descriptor(c.args[0]); here {
-			r.note(operation{kind: resize, file: id, offset: int64(c.args[1])})
+		if id, _, here := r.resolveDescriptor(c.args[0]); here {
+			r.appendOperation(operation{kind: resize, file: id, offset: int64(c.args[1])})
 		}
 	}
 	return nil
 }
 
-// left notes what is certain only once the call has returned.
-func (r *recorder) left(c call) error {
+// recordExit records effects that are certain only after the call has returned.
+func (r *recorder) recordExit(c call) error {
 	switch c.number {
 	case syscall.SYS_FSYNC, syscall.SYS_FDATASYNC:
-		id, dir, here := r.descriptor(c.args[0])
+		id, dir, here := r.resolveDescriptor(c.args[0])
 		switch {
 		case dir && here:
-			r.note(operation{kind: syncDir, covers: c.at})
+			r.appendOperation(operation{kind: syncDir, covers: c.at})
 		case here:
-			r.note(operation{kind: sync, file: id, covers: c.at})
+			r.appendOperation(operation{kind: sync, file: id, covers: c.at})
 		}
 	case syscall.SYS_OPENAT:
 		if c.args[2]&syscall.O_CREAT != 0 {
-			return r.named(c.args[1])
+			return r.recordName(c.args[1])
 		}
 	case syscall.SYS_LINKAT:
-		return r.named(c.args[3])
+		return r.recordName(c.args[3])
 	case syscall.SYS_RENAMEAT:
-		return r.renamed(c.args[1], c.args[3])
+		return r.recordRename(c.args[1], c.args[3])
 	case syscall.SYS_UNLINKAT:
-		return r.named(c.args[1])
+		return r.recordName(c.args[1])
 	}
 	return nil
 }
 
-// descriptor is the inode behind a descriptor of the process, whether it is a directory,
-// and whether it is in the directory that is recorded, or that itself.
-func (r *recorder) descriptor(number uint64) (id uint64, dir, here bool) {
+// resolveDescriptor returns the inode behind a descriptor of the process, whether it is a
+// directory, and whether it is the recorded directory or in it.
+func (r *recorder) resolveDescriptor(number uint64) (id uint64, dir, here bool) {
 	link := fmt.Sprintf("/proc/%d/fd/%d", r.main, number)
 	path, err := os.Readlink(link)
 	if err != nil || path != r.dir && filepath.Dir(path) != r.dir {
 		return 0, false, false
 	}
-	id, dir, err = identity(link)
+	id, dir, err = inode(link)
 	return r.files[id], dir, err == nil
 }
 
-// path is the text of a path at an address, below the directory; "" when it is elsewhere.
-func (r *recorder) path(address uint64) (string, error) {
+// readPath returns the path at an address, relative to the directory; "" if it is elsewhere.
+func (r *recorder) readPath(address uint64) (string, error) {
 	text := make([]byte, 4096)
-	n, _ := r.memory.ReadAt(text, int64(address)) // it may end at the end of a mapping
+	n, _ := r.memory.ReadAt(text, int64(address)) // the read may stop at the end of a mapping
 	path, _, ended := strings.Cut(string(text[:n]), "\x00")
 	if !ended {
 		return "", errors.New("read a path: it has no end")
@@ -303,17 +303,17 @@ func (r *recorder) path(address uint64) (string, error) {
 	return filepath.Base(path), nil
 }
 
-// named notes what a path, whose text is at the address, stands for by now.
-func (r *recorder) named(address uint64) error {
-	short, err := r.path(address)
+// recordName records which file the path at the address refers to now.
+func (r *recorder) recordName(address uint64) error {
+	short, err := r.readPath(address)
 	if err != nil || short == "" {
 		return err
 	}
-	id, _, err := identity(filepath.Join(r.dir, short))
+	id, _, err := inode(filepath.Join(r.dir, short))
 	switch {
 	case errors.Is(err, syscall.ENOENT):
 		delete(r.names, short)
-		r.note(operation{kind: name, path: short})
+		r.appendOperation(operation{kind: setName, path: short})
 		return nil
 	case err != nil:
 		return err
@@ -322,20 +322,20 @@ func (r *recorder) named(address uint64) error {
 		r.files[id] = id + uint64(len(r.log.operations)+1)<<48
 	}
 	r.names[short] = id
-	r.note(operation{kind: name, path: short, file: r.files[id]})
+	r.appendOperation(operation{kind: setName, path: short, file: r.files[id]})
 	return nil
 }
 
-// renamed notes a file's new name, which takes the old one away at once.
-func (r *recorder) renamed(from, to uint64) error {
-	if err := r.named(to); err != nil {
+// recordRename records a rename, which also removes the old name.
+func (r *recorder) recordRename(from, to uint64) error {
+	if err := r.recordName(to); err != nil {
 		return err
 	}
-	short, err := r.path(from)
+	short, err := r.readPath(from)
 	if err != nil {
 		return err
 	}
 	delete(r.names, short)
-	r.log.operations[len(r.log.operations)-1].gone = short
+	r.log.operations[len(r.log.operations)-1].oldPath = short
 	return nil
 }

@@ -14,19 +14,19 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// said is a process's side that has said one thing.
-type said []byte
+// singleFrame is a process's side that has sent one frame.
+type singleFrame []byte
 
-func (s said) Send(context.Context, []byte) error      { return nil }
-func (s said) Receive(context.Context) ([]byte, error) { return s, nil }
-func (s said) Done() <-chan struct{}                   { return nil }
+func (s singleFrame) Send(context.Context, []byte) error      { return nil }
+func (s singleFrame) Receive(context.Context) ([]byte, error) { return s, nil }
+func (s singleFrame) Done() <-chan struct{}                   { return nil }
 
-// FuzzParseStatus: whatever the other side says is an end, a status is read from it as it
-// says it again, or it is quoted; and one that comes instead of an offer is no offer.
+// FuzzParseStatus: any frame of the other side is parsed. A status survives encoding, or the error
+// quotes the data. A status instead of an offer is not an offer.
 func FuzzParseStatus(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		status, err := remote.ParseStatus(text)
-		awaited := remote.Await(t.Context(), said(proto.StreamFrame(proto.ChannelError, text)))
+		awaited := remote.AwaitOffer(t.Context(), singleFrame(proto.StreamFrame(proto.ChannelError, text)))
 		if awaited == nil {
 			t.Errorf("%q was taken for an offer", text)
 		}

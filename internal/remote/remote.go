@@ -1,5 +1,5 @@
-// Package remote is a conversation with a process in a container, as exec and attach have
-// it: what both sides say, and how those between them pass it on.
+// Package remote is the protocol of exec and attach streams: what both sides send, and how
+// intermediaries relay it.
 //
 //	client                                     the process's side
 //	   | <-- offer: an empty frame of stdout ------ |   it could begin; nothing has yet
@@ -8,8 +8,8 @@
 //	   | --- stdin, resize, close ----------------> |
 //	   | <-- a Status on the error channel -------- |   the last frame
 //
-// Instead of the offer there may be the Status at once, a refusal: so that whoever asks
-// can be answered before anything has happened. The frames are proto's.
+// Instead of the offer, the first frame may be a Status with a refusal. So the client gets an
+// answer before anything has happened. Package proto defines the frames.
 package remote
 
 import (
@@ -26,20 +26,20 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// Conn is one side's end of a conversation; a *bus.Pipe is one. One goroutine at a time
-// may Send, and one Receive.
+// Conn is one side of a stream; a *bus.Pipe is one. One goroutine at a time may Send, and one
+// Receive.
 type Conn interface {
 	// Send sends a frame, and waits while the other side is behind.
 	Send(ctx context.Context, frame []byte) error
-	// Receive waits for a frame. It fails with io.EOF when the other side has ended the
-	// conversation in order.
+	// Receive waits for a frame. It returns io.EOF if the other side has closed the stream
+	// normally.
 	Receive(ctx context.Context) ([]byte, error)
-	// Done is closed when the conversation has ended or is broken; frames that arrived
-	// before can still be received.
+	// Done is closed when the stream has ended or broken; frames that arrived before can still be
+	// received.
 	Done() <-chan struct{}
 }
 
-// Offer tells the client that its conversation may begin, and waits until it shall.
+// Offer offers the client to begin, and waits for the client to accept.
 func Offer(ctx context.Context, client Conn) error {
 	if err := client.Send(ctx, proto.StreamFrame(proto.ChannelStdout, nil)); err != nil {
 		return err
@@ -48,8 +48,8 @@ func Offer(ctx context.Context, client Conn) error {
 	return err
 }
 
-// Await waits for the offer. A refusal is the error that its Status says.
-func Await(ctx context.Context, server Conn) error {
+// AwaitOffer waits for the offer. A refusal is returned as the error of its Status.
+func AwaitOffer(ctx context.Context, server Conn) error {
 	frame, err := server.Receive(ctx)
 	if err != nil {
 		return err
@@ -65,12 +65,12 @@ func Await(ctx context.Context, server Conn) error {
 	return &apierrors.StatusError{ErrStatus: *status}
 }
 
-// Begin takes the offer up.
-func Begin(ctx context.Context, server Conn) error {
+// AcceptOffer accepts the offer.
+func AcceptOffer(ctx context.Context, server Conn) error {
 	return server.Send(ctx, proto.StreamFrame(proto.ChannelStdin, nil))
 }
 
-// ParseStatus reads what a frame of the error channel says.
+// ParseStatus parses the data of a frame of the error channel.
 func ParseStatus(data []byte) (*metav1.Status, error) {
 	var status metav1.Status
 	if err := json.Unmarshal(data, &status); err != nil {
@@ -79,21 +79,20 @@ func ParseStatus(data []byte) (*metav1.Status, error) {
 	return &status, nil
 }
 
-// Finish tells the client how it has ended.
-func Finish(ctx context.Context, client Conn, status *metav1.Status) error {
+// SendStatus sends the client the final status.
+func SendStatus(ctx context.Context, client Conn, status *metav1.Status) error {
 	return client.Send(ctx, proto.StatusFrame(status))
 }
 
-// Relay passes frames on between a client and the process's side, until either has ended
-// the conversation. It fails when the process's side broke off, so that the client has
-// not been told how it ended.
+// Relay relays frames between a client and the process's side until either ends the stream. It
+// fails if the process's side breaks before the client has received a status.
 func Relay(ctx context.Context, client, server Conn) error {
 	return daemon.Run(ctx,
-		func(ctx context.Context) error { return down(ctx, client, server) },
-		func(ctx context.Context) error { return up(ctx, client, server) },
+		func(ctx context.Context) error { return relayOutput(ctx, client, server) },
+		func(ctx context.Context) error { return relayInput(ctx, client, server) },
 		func(ctx context.Context) error {
 			select {
-			case <-client.Done(): // also while nothing is read from it, nor written to it
+			case <-client.Done(): // also while the relay neither reads from it nor writes to it
 			case <-ctx.Done():
 			}
 			return nil
@@ -101,8 +100,8 @@ func Relay(ctx context.Context, client, server Conn) error {
 	)
 }
 
-// down passes on what the process's side says.
-func down(ctx context.Context, client, server Conn) error {
+// relayOutput relays frames of the process's side to the client.
+func relayOutput(ctx context.Context, client, server Conn) error {
 	for {
 		frame, err := server.Receive(ctx)
 		switch {
@@ -116,9 +115,9 @@ func down(ctx context.Context, client, server Conn) error {
 	}
 }
 
-// up passes on what the client says. When the process's side takes no more, it has ended,
-// and down says how.
-func up(ctx context.Context, client, server Conn) error {
+// relayInput relays frames of the client. If the process's side accepts no more, it has ended, and
+// relayOutput relays its status.
+func relayInput(ctx context.Context, client, server Conn) error {
 	for {
 		frame, err := client.Receive(ctx)
 		if err != nil {

@@ -13,21 +13,21 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// end is one end of a conversation in this process.
-type end struct {
+// streamEnd is one end of a stream in this process.
+type streamEnd struct {
 	in, out chan []byte
 	done    chan struct{} // the other end has closed
 	left    chan struct{} // this one has
 	broken  error         // instead of io.EOF
 }
 
-func conversation() (client, server *end) {
+func newStream() (client, server *streamEnd) {
 	up, down := make(chan []byte), make(chan []byte)
 	clientLeft, serverLeft := make(chan struct{}), make(chan struct{})
-	return &end{in: down, out: up, done: serverLeft, left: clientLeft}, &end{in: up, out: down, done: clientLeft, left: serverLeft}
+	return &streamEnd{in: down, out: up, done: serverLeft, left: clientLeft}, &streamEnd{in: up, out: down, done: clientLeft, left: serverLeft}
 }
 
-func (e *end) Send(ctx context.Context, frame []byte) error {
+func (e *streamEnd) Send(ctx context.Context, frame []byte) error {
 	select {
 	case e.out <- frame:
 		return nil
@@ -38,7 +38,7 @@ func (e *end) Send(ctx context.Context, frame []byte) error {
 	}
 }
 
-func (e *end) Receive(ctx context.Context) ([]byte, error) {
+func (e *streamEnd) Receive(ctx context.Context) ([]byte, error) {
 	select {
 	case frame := <-e.in:
 		return frame, nil
@@ -52,27 +52,27 @@ func (e *end) Receive(ctx context.Context) ([]byte, error) {
 	}
 }
 
-func (e *end) Done() <-chan struct{} { return e.done }
+func (e *streamEnd) Done() <-chan struct{} { return e.done }
 
-func (e *end) close() { close(e.left) }
+func (e *streamEnd) close() { close(e.left) }
 
 func TestRelay(t *testing.T) {
 	broken := errors.New("broken")
 	for name, row := range map[string]struct {
-		end    func(client, process, relayed *end)
+		end    func(client, process, relayed *streamEnd)
 		broken error
 		want   error
 	}{
-		"the process's side ends": {end: func(_, process, _ *end) { process.close() }},
+		"the process's side ends": {end: func(_, process, _ *streamEnd) { process.close() }},
 		"the process's side breaks": {
-			end: func(_, process, relayed *end) { relayed.broken = broken; process.close() }, want: broken,
+			end: func(_, process, relayed *streamEnd) { relayed.broken = broken; process.close() }, want: broken,
 		},
-		"the client leaves": {end: func(client, _, _ *end) { client.close() }},
+		"the client leaves": {end: func(client, _, _ *streamEnd) { client.close() }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				client, near := conversation()
-				far, process := conversation()
+				client, near := newStream()
+				far, process := newStream()
 				ended := make(chan error, 1)
 				go func() { ended <- remote.Relay(t.Context(), near, far) }()
 				go func() {
@@ -80,10 +80,10 @@ func TestRelay(t *testing.T) {
 						t.Error(err)
 					}
 				}()
-				if err := remote.Await(t.Context(), client); err != nil {
+				if err := remote.AwaitOffer(t.Context(), client); err != nil {
 					t.Fatal(err)
 				}
-				if err := remote.Begin(t.Context(), client); err != nil {
+				if err := remote.AcceptOffer(t.Context(), client); err != nil {
 					t.Fatal(err)
 				}
 				synctest.Wait()
@@ -96,11 +96,11 @@ func TestRelay(t *testing.T) {
 	}
 }
 
-// A client that leaves is noticed also while the process reads nothing and says nothing.
+// A client that leaves is noticed even while the process neither reads nor writes.
 func TestRelayWhileStuck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client, near := conversation()
-		far, _ := conversation()
+		client, near := newStream()
+		far, _ := newStream()
 		ended := make(chan error, 1)
 		go func() { ended <- remote.Relay(t.Context(), near, far) }()
 		if err := client.Send(t.Context(), proto.StreamFrame(proto.ChannelStdin, []byte("x"))); err != nil {
@@ -114,15 +114,15 @@ func TestRelayWhileStuck(t *testing.T) {
 	})
 }
 
-func TestAwaitARefusal(t *testing.T) {
+func TestAwaitOfferReturnsARefusal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client, process := conversation()
+		client, process := newStream()
 		go func() {
-			if err := remote.Finish(t.Context(), process, proto.NotImplemented("it is scripted")); err != nil {
+			if err := remote.SendStatus(t.Context(), process, proto.NotImplemented("it is scripted")); err != nil {
 				t.Error(err)
 			}
 		}()
-		err := remote.Await(t.Context(), client)
+		err := remote.AwaitOffer(t.Context(), client)
 		var refused *apierrors.StatusError
 		if !errors.As(err, &refused) || refused.ErrStatus.Code != 501 || refused.ErrStatus.Message != "it is scripted" {
 			t.Errorf("Await: %v", err)

@@ -9,60 +9,59 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// callKey names an open call.
+// callKey identifies an open call.
 type callKey struct {
 	caller, boot, call string
 }
 
-// calls are the calls that a server has open, so that they can be ended when nobody
-// waits for them any more.
+// calls are the open calls of a server, so that abandoned calls can be cancelled.
 type calls struct {
 	mu   sync.Mutex
 	open map[callKey]*openCall
-	// current is the incarnation of each caller whose calls are made.
+	// current is the current incarnation of each caller.
 	current map[string]incarnation
-	// early are cancellations that overtook their calls, oldest first.
+	// early are cancellations that arrived before their calls, oldest first.
 	early []callKey
 }
 
-// openCall is a call that is being made.
+// openCall is a call in progress.
 type openCall struct {
-	end  context.CancelFunc
-	over chan struct{} // closed when it has returned
-	// stuck: it was told to end, and has not for long enough.
+	cancel context.CancelFunc
+	done   chan struct{} // closed when the call has returned
+	// stuck is set if the call was cancelled and has not returned in time.
 	stuck bool
 }
 
-// incarnation is a caller since its start.
+// incarnation is one run of a caller.
 type incarnation struct {
 	boot proto.Boot
-	// present says whether the connection of its latest call is still there.
-	present func(context.Context) bool
+	// isPresent reports whether the connection of the latest call still exists.
+	isPresent func(context.Context) bool
 }
 
-// earlyLimit is how many cancellations without a call are remembered. Most belong to
-// calls that had just ended.
-const earlyLimit = 256
+// maxEarlyCancels is how many cancellations without a call are kept. Most belong to calls that had
+// just ended.
+const maxEarlyCancels = 256
 
 func newCalls() *calls {
 	return &calls{open: map[callKey]*openCall{}, current: map[string]incarnation{}}
 }
 
-func keyOf(envelope *proto.RuntimeRequest) callKey {
+func callKeyOf(envelope *proto.RuntimeRequest) callKey {
 	return callKey{caller: envelope.Caller, boot: envelope.Boot, call: envelope.Call}
 }
 
-// begin opens a call whose caller's connection present knows. Its context ends when the
-// call is given up, and when another incarnation of its caller takes over; a call of an
-// incarnation that cannot take over is given up from the start. The caller must call the
-// returned function when the call has ended.
-func (c *calls) begin(
+// start opens a call. The returned context ends when the call is cancelled, or when another
+// incarnation of the caller takes over. If the call's own incarnation cannot take over, the context
+// has ended already. The caller must call the returned function when the call has ended. The
+// function present reports whether the caller's connection exists.
+func (c *calls) start(
 	ctx context.Context, envelope *proto.RuntimeRequest, present func(context.Context) bool,
 ) (context.Context, func()) {
-	key := keyOf(envelope)
-	taken := c.take(ctx, key.caller, incarnation{proto.Boot(envelope.Boot), present})
+	key := callKeyOf(envelope)
+	taken := c.takeOver(ctx, key.caller, incarnation{proto.Boot(envelope.Boot), present})
 	if taken {
-		c.outwait(ctx, key)
+		c.waitForOlder(ctx, key)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	c.mu.Lock()
@@ -77,22 +76,22 @@ func (c *calls) begin(
 			break
 		}
 	}
-	call := &openCall{end: cancel, over: make(chan struct{})}
+	call := &openCall{cancel: cancel, done: make(chan struct{})}
 	c.open[key] = call
 	return ctx, func() {
 		cancel()
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		close(call.over)
+		close(call.done)
 		if c.open[key] == call {
 			delete(c.open, key)
 		}
 	}
 }
 
-// outwait returns when the calls of the caller's other incarnations have: what they still do is
-// done before this one is told anything. Those that do not end for a second are left alone.
-func (c *calls) outwait(ctx context.Context, key callKey) {
+// waitForOlder waits until the calls of the caller's other incarnations have returned, so that
+// their effects precede this call's. Calls that do not return within a second are skipped.
+func (c *calls) waitForOlder(ctx context.Context, key callKey) {
 	var others []*openCall
 	c.mu.Lock()
 	for other, call := range c.open {
@@ -104,11 +103,11 @@ func (c *calls) outwait(ctx context.Context, key callKey) {
 	if len(others) == 0 {
 		return
 	}
-	limit := clock.Clock{}.Timer(farewell)
+	limit := clock.Clock{}.Timer(answerTimeout)
 	defer limit.Stop()
 	for _, call := range others {
 		select {
-		case <-call.over:
+		case <-call.done:
 			continue
 		case <-limit.C:
 		case <-ctx.Done():
@@ -122,11 +121,11 @@ func (c *calls) outwait(ctx context.Context, key callKey) {
 	}
 }
 
-// take makes the caller's incarnation the current one and ends the calls of the others.
-// A newer one takes over at once. One that looks older does so only when the current one
-// has left the bus: boots come from a clock that can be set back between two starts, and
-// only then is the one that is there the one that began later.
-func (c *calls) take(ctx context.Context, caller string, next incarnation) bool {
+// takeOver makes next the current incarnation and cancels the calls of the others. A newer
+// incarnation takes over at once. One that looks older takes over only if the current one has left
+// the bus: boots come from a clock that may be set back between two starts. Then the incarnation
+// that is connected is the one that started later.
+func (c *calls) takeOver(ctx context.Context, caller string, next incarnation) bool {
 	var left proto.Boot // the boot that is known to have left the bus
 	for {
 		c.mu.Lock()
@@ -134,39 +133,38 @@ func (c *calls) take(ctx context.Context, caller string, next incarnation) bool 
 		if !next.boot.OlderThan(current.boot) || current.boot == left {
 			c.current[caller] = next
 			if next.boot != current.boot {
-				c.endOthers(caller, next.boot)
+				c.cancelOthers(caller, next.boot)
 			}
 			c.mu.Unlock()
 			return true
 		}
 		c.mu.Unlock()
-		if current.present(ctx) {
+		if current.isPresent(ctx) {
 			return false
 		}
 		left = current.boot
 	}
 }
 
-// endOthers ends the open calls of the caller's other incarnations. It is called under
-// the lock.
-func (c *calls) endOthers(caller string, boot proto.Boot) {
+// cancelOthers cancels the open calls of the caller's other incarnations. Callers hold the lock.
+func (c *calls) cancelOthers(caller string, boot proto.Boot) {
 	for other, call := range c.open {
 		if other.caller == caller && proto.Boot(other.boot) != boot {
-			call.end()
+			call.cancel()
 		}
 	}
 }
 
-// giveUp ends the call that the envelope names.
-func (c *calls) giveUp(envelope *proto.RuntimeRequest) {
-	key := keyOf(envelope)
+// cancel cancels the call that the envelope names.
+func (c *calls) cancel(envelope *proto.RuntimeRequest) {
+	key := callKeyOf(envelope)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if call, ok := c.open[key]; ok {
-		call.end()
+		call.cancel()
 		return
 	}
-	if len(c.early) == earlyLimit {
+	if len(c.early) == maxEarlyCancels {
 		c.early = c.early[1:]
 	}
 	c.early = append(c.early, key)

@@ -61,8 +61,8 @@ func pair(t *testing.T) (server *bus.Server, runtime, kubelet *bus.Conn) {
 	return server, n.dial(proto.Runtime), n.dial(proto.Kubelet)
 }
 
-// A call that is given up, or whose deadline is over, before the runtime has begun to make calls
-// ends like any other, also when it has no limit.
+// A call that is cancelled, or whose deadline passes, before the runtime starts to serve, ends like
+// any other, also if it has no deadline.
 func TestGivenUpBeforeItIsMade(t *testing.T) {
 	for name, row := range map[string]struct {
 		call func(calling, ctx context.Context, client *runtimeapi.Client) error
@@ -85,7 +85,7 @@ func TestGivenUpBeforeItIsMade(t *testing.T) {
 				ctx, stop := context.WithCancel(t.Context())
 				defer stop()
 				client, ended, made := runtimeapi.NewClient(kubelet, clock.Clock{}), make(chan error, 1), make(chan error, 1)
-				serving := runtimeapi.Serving{Bus: runtime, About: about, Log: slog.New(slog.DiscardHandler), Runtime: fake{do: func(ctx context.Context, _ string) error {
+				serving := runtimeapi.ServerConfig{Bus: runtime, Attributes: attributes, Log: slog.New(slog.DiscardHandler), Runtime: fake{do: func(ctx context.Context, _ string) error {
 					select {
 					case <-ctx.Done():
 					case <-time.After(time.Minute):
@@ -115,8 +115,8 @@ func TestGivenUpBeforeItIsMade(t *testing.T) {
 	}
 }
 
-// A clock that was set back between two starts of a caller makes the second look older.
-// It is refused as long as the first is there, and takes over when that has gone.
+// If the clock was set back between two starts of a caller, the second looks older. It is refused
+// while the first is connected, and takes over when the first has left.
 func TestClockSetBackBetweenIncarnations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ended := make(chan error, 1)
@@ -127,11 +127,11 @@ func TestClockSetBackBetweenIncarnations(t *testing.T) {
 			}
 			return ctx.Err()
 		})
-		face, err := clock.NewFace(time.Now().Add(-time.Hour), 2)
+		face, err := clock.NewSchedule(time.Now().Add(-time.Hour), 2)
 		if err != nil {
 			t.Fatal(err)
 		}
-		ahead := clock.NewMovement(face).Clock()
+		ahead := clock.NewDriver(face).Clock()
 		old := make(chan error, 1)
 		go func() { old <- runtimeapi.NewClient(n.kube, ahead).StopContainer(t.Context(), "c1", 30) }()
 		synctest.Wait()
@@ -160,14 +160,14 @@ func TestClockSetBackBetweenIncarnations(t *testing.T) {
 	})
 }
 
-// StillWanted is false once the connection of the caller is gone, without a word from it.
-func TestStillWanted(t *testing.T) {
+// IsCallerWaiting is false once the connection of the caller is gone, without any message from it.
+func TestIsCallerWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		wanted := make(chan bool, 2)
 		n := startNode(t, func(ctx context.Context, _ string) error {
 			for range 2 {
 				time.Sleep(10 * time.Second)
-				wanted <- runtimeapi.StillWanted(ctx)
+				wanted <- runtimeapi.IsCallerWaiting(ctx)
 			}
 			return nil
 		})
@@ -185,8 +185,8 @@ func TestStillWanted(t *testing.T) {
 	})
 }
 
-// A new incarnation is told nothing before what the one before has begun is over, and waits
-// only once, for a second, for what does not end.
+// A new incarnation gets no answer before the calls of the previous one have ended. It waits only
+// once, for a second, for calls that do not end.
 func TestNewIncarnationOutwaitsOldCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hangs := make(chan struct{})
@@ -196,7 +196,7 @@ func TestNewIncarnationOutwaitsOldCalls(t *testing.T) {
 			switch call {
 			case "StartContainer c1":
 				<-ctx.Done()
-				time.Sleep(300 * time.Millisecond) // it cannot be taken back any more
+				time.Sleep(300 * time.Millisecond) // it cannot be undone any more
 				started = true
 			case "StartContainer c2":
 				<-hangs

@@ -16,37 +16,38 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// patience is how much longer than a call's deadline the client waits, on the wall,
-// for the runtime to say in its own words that the deadline has passed.
-const patience = 100 * time.Millisecond
+// answerGrace is how much longer than a call's deadline the client waits, in wall time, for the
+// runtime's own deadline error.
+const answerGrace = 100 * time.Millisecond
 
-// Client is a [Runtime] at the other end of a node bus. One Client is one incarnation
-// of its caller: making another on the same identity ends the calls of the first.
+// Client is a [Runtime] on the other end of a node bus. One Client is one incarnation of its
+// caller: another Client with the same identity ends the calls of the first.
 type Client struct {
-	conn    *bus.Conn
-	clock   clock.Clock
-	boot    proto.Boot
-	methods map[string]method
-	calls   atomic.Uint64
-	patient patient
+	conn      *bus.Conn
+	clock     clock.Clock
+	boot      proto.Boot
+	methods   map[string]method
+	calls     atomic.Uint64
+	unlimited unlimitedCalls
 }
 
-// patient are the calls without a limit. What an incarnation of the runtime was asked ends with
-// it, and only the next one's answers show that it has.
-type patient struct {
-	mu   sync.Mutex
-	boot string // of who has answered last
-	open map[uint64]context.CancelFunc
-	made uint64
+// unlimitedCalls are the calls without a deadline. They end with the runtime's incarnation. Only an
+// answer of the next incarnation shows that it has ended.
+type unlimitedCalls struct {
+	mu    sync.Mutex
+	boot  string // boot of the latest answer
+	open  map[uint64]context.CancelFunc
+	count uint64
 }
 
-// await has a call end when another incarnation answers than did before it; over lets go of it.
-func (p *patient) await(ctx context.Context) (waiting context.Context, over func()) {
+// start returns a context that ends when another incarnation answers. The caller must call over at
+// the end.
+func (p *unlimitedCalls) start(ctx context.Context) (waiting context.Context, done func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.made++
-	number := p.made
+	p.count++
+	number := p.count
 	p.open[number] = cancel
 	return ctx, func() {
 		p.mu.Lock()
@@ -56,8 +57,8 @@ func (p *patient) await(ctx context.Context) (waiting context.Context, over func
 	}
 }
 
-// heard takes note of who has answered.
-func (p *patient) heard(boot string) {
+// observeBoot records which incarnation has answered.
+func (p *unlimitedCalls) observeBoot(boot string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if boot == p.boot {
@@ -71,16 +72,16 @@ func (p *patient) heard(boot string) {
 	p.boot = boot
 }
 
-// errAnew is what becomes of a call whose runtime is gone.
-var errAnew = &proto.RuntimeError{Code: proto.CodeUnavailable, Desc: "the container runtime has begun anew"}
+// errRestarted is the error of a call whose runtime has ended.
+var errRestarted = &proto.RuntimeError{Code: proto.CodeUnavailable, Desc: "the container runtime has restarted"}
 
 var _ Runtime = (*Client)(nil)
 
-// NewClient speaks to the runtime on conn's bus; clk is the cluster's.
+// NewClient returns a client of the runtime on conn's bus; clk is the cluster's clock.
 func NewClient(conn *bus.Conn, clk clock.Clock) *Client {
 	var entropy [4]byte
 	_, _ = rand.Read(entropy[:]) // never fails
-	return &Client{conn: conn, clock: clk, boot: proto.NewBoot(clk.Now(), entropy), methods: methods(), patient: patient{open: map[uint64]context.CancelFunc{}}}
+	return &Client{conn: conn, clock: clk, boot: proto.NewBoot(clk.Now(), entropy), methods: methods(), unlimited: unlimitedCalls{open: map[uint64]context.CancelFunc{}}}
 }
 
 // RunPodSandbox implements [Sandboxes].
@@ -190,51 +191,51 @@ func (c *Client) PullImage(ctx context.Context, image string) (int64, error) {
 	return answer.SizeBytes, err
 }
 
-// call makes one call, within the method's deadline and ctx.
+// call makes one call, limited by the method's deadline and ctx.
 func (c *Client) call(ctx context.Context, name string, req, answer protobuf.Message) error {
 	own := c.methods[name].limit(req)
 	envelope := &proto.RuntimeRequest{
 		Version:     proto.Version,
 		Boot:        string(c.boot),
-		TimeoutNano: int64(c.limit(ctx, own)),
+		TimeoutNano: int64(c.timeout(ctx, own)),
 		Call:        strconv.FormatUint(c.calls.Add(1), 10),
 		Caller:      string(c.conn.Identity()),
 	}
 	var err error
 	if envelope.Body, err = protobuf.Marshal(req); err != nil {
-		return Refusal(err)
+		return ToRuntimeError(err)
 	}
 	var waiting context.Context
-	var over func()
+	var done func()
 	if own == noLimit {
-		waiting, over = c.patient.await(ctx)
+		waiting, done = c.unlimited.start(ctx)
 	} else {
-		waiting, over = c.clock.Timeout(ctx, own+c.clock.Ahead(patience))
+		waiting, done = c.clock.Timeout(ctx, own+c.clock.ClusterDuration(answerGrace))
 	}
-	defer over()
-	data, err := c.ask(waiting, name, envelope)
+	defer done()
+	data, err := c.send(waiting, name, envelope)
 	switch {
 	case err == nil:
-		return c.open(data, answer)
+		return c.decode(data, answer)
 	case ctx.Err() != nil:
-		c.giveUp(envelope)
-		return Refusal(ctx.Err())
+		c.cancelCall(envelope)
+		return ToRuntimeError(ctx.Err())
 	case waiting.Err() != nil && own == noLimit:
-		c.giveUp(envelope) // it may have been meant for the next one after all
-		return errAnew
+		c.cancelCall(envelope) // the new incarnation may have received the call
+		return errRestarted
 	case waiting.Err() != nil:
-		c.giveUp(envelope) // a runtime that stood still finds the call and this together
+		c.cancelCall(envelope) // a stalled runtime receives the call and this cancellation together
 		return &proto.RuntimeError{Code: proto.CodeDeadlineExceeded, Desc: context.DeadlineExceeded.Error(), Unanswered: true}
 	}
-	return Refusal(err)
+	return ToRuntimeError(err)
 }
 
-// limit is how long a call may take in cluster time: its own deadline, or what is left of
-// its caller's as things are; noLimit when it has neither.
-func (c *Client) limit(ctx context.Context, own time.Duration) time.Duration {
+// timeout returns how long a call may take in cluster time: own, or the time until the deadline of
+// ctx if that is less; noLimit without either.
+func (c *Client) timeout(ctx context.Context, own time.Duration) time.Duration {
 	limit := own
 	if deadline, ok := ctx.Deadline(); ok {
-		left := max(c.clock.Ahead(clock.Clock{}.Until(deadline)), 1)
+		left := max(c.clock.ClusterDuration(clock.Clock{}.Until(deadline)), 1)
 		if limit == noLimit || left < limit {
 			limit = left
 		}
@@ -242,8 +243,8 @@ func (c *Client) limit(ctx context.Context, own time.Duration) time.Duration {
 	return limit
 }
 
-// ask carries the envelope there and the answer, which may come in parts, back.
-func (c *Client) ask(ctx context.Context, name string, envelope *proto.RuntimeRequest) ([]byte, error) {
+// send sends the envelope and returns the answer, which may come in parts.
+func (c *Client) send(ctx context.Context, name string, envelope *proto.RuntimeRequest) ([]byte, error) {
 	raw, err := protobuf.Marshal(envelope)
 	if err != nil {
 		return nil, err
@@ -262,9 +263,9 @@ func (c *Client) ask(ctx context.Context, name string, envelope *proto.RuntimeRe
 	return data, ctx.Err()
 }
 
-// giveUp tells the runtime that nobody waits for the call any more. If it does not
-// arrive, the call's deadline or the caller's next incarnation ends it.
-func (c *Client) giveUp(envelope *proto.RuntimeRequest) {
+// cancelCall tells the runtime that the caller has stopped waiting. If the message is lost, the
+// deadline or the caller's next incarnation ends the call.
+func (c *Client) cancelCall(envelope *proto.RuntimeRequest) {
 	raw, err := protobuf.Marshal(&proto.RuntimeRequest{
 		Version: envelope.Version, Boot: envelope.Boot, Call: envelope.Call, Caller: envelope.Caller,
 	})
@@ -273,25 +274,25 @@ func (c *Client) giveUp(envelope *proto.RuntimeRequest) {
 	}
 }
 
-// open reads an answer's envelope: the answer itself, or the refusal.
-func (c *Client) open(data []byte, answer protobuf.Message) error {
+// decode decodes an answer's envelope into the answer or the error.
+func (c *Client) decode(data []byte, answer protobuf.Message) error {
 	var envelope proto.RuntimeResponse
 	if err := protobuf.Unmarshal(data, &envelope); err != nil {
-		return Refusal(err)
+		return ToRuntimeError(err)
 	}
-	c.patient.heard(envelope.Boot)
+	c.unlimited.observeBoot(envelope.Boot)
 	if envelope.Code != proto.CodeOK {
 		return &proto.RuntimeError{Code: envelope.Code, Desc: envelope.Message}
 	}
 	if err := protobuf.Unmarshal(envelope.Body, answer); err != nil {
-		return Refusal(err)
+		return ToRuntimeError(err)
 	}
 	return nil
 }
 
-// Refusal is err, which is not nil, as the gRPC status that CRI answers it with: a
-// *proto.RuntimeError as it is, a context's end by its name, and anything else Unknown.
-func Refusal(err error) *proto.RuntimeError {
+// ToRuntimeError converts err, which is not nil, to CRI's gRPC status. A *proto.RuntimeError stays
+// as it is, context errors keep their code, and everything else becomes Unknown.
+func ToRuntimeError(err error) *proto.RuntimeError {
 	var own *proto.RuntimeError
 	switch {
 	case errors.As(err, &own):
@@ -303,7 +304,7 @@ func Refusal(err error) *proto.RuntimeError {
 	}
 	for _, away := range []error{bus.ErrNoResponder, bus.ErrDisconnected, bus.ErrAbandoned, bus.ErrClosed} {
 		if errors.Is(err, away) {
-			return &proto.RuntimeError{Code: proto.CodeUnavailable, Desc: "the container runtime is away: " + away.Error()}
+			return &proto.RuntimeError{Code: proto.CodeUnavailable, Desc: "the container runtime is not available: " + away.Error()}
 		}
 	}
 	return &proto.RuntimeError{Code: proto.CodeUnknown, Desc: err.Error()}

@@ -8,7 +8,7 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// fake is a runtime whose every call is one function, told the call as text.
+// fake is a runtime that passes every call as text to one function.
 type fake struct {
 	do func(ctx context.Context, call string) error
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// TestWhatGoesWrongWithACall: StopContainer of web is struck, in each way, and of others
-// is not.
-func TestWhatGoesWrongWithACall(t *testing.T) {
+// TestCallFaults applies each fault to StopContainer of web, and checks that other calls are not
+// affected.
+func TestCallFaults(t *testing.T) {
 	const deadline = 2*time.Minute + 5*time.Second // (CRI-06)
 	for name, row := range map[string]struct {
 		effect fault.Effect
@@ -37,13 +37,13 @@ func TestWhatGoesWrongWithACall(t *testing.T) {
 					made[call] = true
 					return nil
 				})
-				struck, err := fault.New("f", fault.Spec{
-					Point: fault.CRI("StopContainer"), Where: fault.About{Container: "web"}, Effect: row.effect,
+				injected, err := fault.New("f", fault.Spec{
+					Point: fault.CRI("StopContainer"), Where: fault.Attributes{Container: "web"}, Effect: row.effect,
 				}, time.Now())
 				if err != nil {
 					t.Fatal(err)
 				}
-				table.Set([]fault.Fault{struck})
+				table.Set([]fault.Fault{injected})
 				began := time.Now()
 				err = n.client.StopContainer(t.Context(), "web", 5)
 				if took := time.Since(began); took != row.took {
@@ -64,9 +64,9 @@ func TestWhatGoesWrongWithACall(t *testing.T) {
 }
 
 // about knows a container by its id.
-func about(request protobuf.Message) fault.About {
+func attributes(request protobuf.Message) fault.Attributes {
 	if q, ok := request.(interface{ GetContainerId() string }); ok {
-		return fault.About{Container: q.GetContainerId()}
+		return fault.Attributes{Container: q.GetContainerId()}
 	}
-	return fault.About{}
+	return fault.Attributes{}
 }

@@ -41,8 +41,8 @@ func FuzzEnvelope(f *testing.F) {
 			return m.answer(), nil
 		}
 		s := &server{calls: newCalls()}
-		_, err := s.make(t.Context(), &bus.Call{Data: data}, m, fault.CRI(name))
-		if refused := new(proto.RuntimeError); err != nil && (asked || !errors.As(err, &refused) || refused.Code != proto.CodeInvalidArgument) {
+		_, err := s.decodeAndServe(t.Context(), &bus.Call{Data: data}, m, fault.CRI(name))
+		if runtimeErr := new(proto.RuntimeError); err != nil && (asked || !errors.As(err, &runtimeErr) || runtimeErr.Code != proto.CodeInvalidArgument) {
 			t.Errorf("%s: %v is no refusal", name, err)
 		}
 		if (err == nil) != asked {
@@ -53,7 +53,7 @@ func FuzzEnvelope(f *testing.F) {
 		}
 		var envelope proto.RuntimeRequest
 		if protobuf.Unmarshal(data, &envelope) == nil {
-			s.calls.giveUp(&envelope)
+			s.calls.cancel(&envelope)
 		}
 	})
 }

@@ -28,87 +28,86 @@ const (
 	imageStatus      = "ImageStatus"
 	pullImage        = "PullImage"
 
-	// cancel is no method: it is published, not asked, and names a call to end.
+	// cancel is not a method: it is published without an answer, and names a call to cancel.
 	cancel = "Cancel"
 )
 
-// requestTimeout is what a kubelet gives a call that has no timeout of its own, and
-// adds to the timeout of one that has (CRI-06).
+// requestTimeout is the kubelet's timeout for calls without their own. It is added to the timeout
+// of calls that have one (CRI-06).
 const requestTimeout = 2 * time.Minute
 
-// noLimit is the deadline of a call that may take for ever.
+// noLimit is the timeout of a call without a deadline.
 const noLimit time.Duration = 0
 
-// method is one row of the contract: all that the client and the server need to know
-// of a call.
+// method describes one call to the client and the server.
 type method struct {
-	// request is an empty request of the method's own type.
+	// request returns an empty request of the method's type.
 	request func() protobuf.Message
-	// answer is an empty answer, of the method's own type.
+	// answer returns an empty answer of the method's type.
 	answer func() protobuf.Message
-	// limit is the call's deadline in cluster time; noLimit means none.
+	// limit returns the call's timeout in cluster time; noLimit for none.
 	limit func(req protobuf.Message) time.Duration
 	// serve makes the call on rt.
 	serve func(ctx context.Context, rt Runtime, req protobuf.Message) (protobuf.Message, error)
 }
 
-// methods is the whole contract, a row a method.
+// methods returns all methods by name.
 func methods() map[string]method {
 	return map[string]method{
-		runPodSandbox: row(usual, func(ctx context.Context, rt Runtime, q *proto.RunPodSandboxRequest) (*proto.RunPodSandboxResponse, error) {
+		runPodSandbox: newMethod(defaultLimit, func(ctx context.Context, rt Runtime, q *proto.RunPodSandboxRequest) (*proto.RunPodSandboxResponse, error) {
 			sandbox, err := rt.RunPodSandbox(ctx, q)
 			return &proto.RunPodSandboxResponse{Sandbox: sandbox}, err
 		}),
-		stopPodSandbox: row(usual, func(ctx context.Context, rt Runtime, q *proto.StopPodSandboxRequest) (*proto.StopPodSandboxResponse, error) {
+		stopPodSandbox: newMethod(defaultLimit, func(ctx context.Context, rt Runtime, q *proto.StopPodSandboxRequest) (*proto.StopPodSandboxResponse, error) {
 			return &proto.StopPodSandboxResponse{}, rt.StopPodSandbox(ctx, q.SandboxId)
 		}),
-		removePodSandbox: row(usual, func(ctx context.Context, rt Runtime, q *proto.RemovePodSandboxRequest) (*proto.RemovePodSandboxResponse, error) {
+		removePodSandbox: newMethod(defaultLimit, func(ctx context.Context, rt Runtime, q *proto.RemovePodSandboxRequest) (*proto.RemovePodSandboxResponse, error) {
 			return &proto.RemovePodSandboxResponse{}, rt.RemovePodSandbox(ctx, q.SandboxId)
 		}),
-		podSandboxStatus: row(usual, func(ctx context.Context, rt Runtime, q *proto.PodSandboxStatusRequest) (*proto.PodSandboxStatusResponse, error) {
+		podSandboxStatus: newMethod(defaultLimit, func(ctx context.Context, rt Runtime, q *proto.PodSandboxStatusRequest) (*proto.PodSandboxStatusResponse, error) {
 			sandbox, err := rt.PodSandboxStatus(ctx, q.SandboxId)
 			return &proto.PodSandboxStatusResponse{Sandbox: sandbox}, err
 		}),
-		listPodSandbox: row(usual, func(ctx context.Context, rt Runtime, q *proto.ListPodSandboxRequest) (*proto.ListPodSandboxResponse, error) {
+		listPodSandbox: newMethod(defaultLimit, func(ctx context.Context, rt Runtime, q *proto.ListPodSandboxRequest) (*proto.ListPodSandboxResponse, error) {
 			sandboxes, err := rt.ListPodSandbox(ctx, q.PodUid)
 			return &proto.ListPodSandboxResponse{Sandboxes: sandboxes}, err
 		}),
-		createContainer: row(usual, func(ctx context.Context, rt Runtime, q *proto.CreateContainerRequest) (*proto.CreateContainerResponse, error) {
+		createContainer: newMethod(defaultLimit, func(ctx context.Context, rt Runtime, q *proto.CreateContainerRequest) (*proto.CreateContainerResponse, error) {
 			id, err := rt.CreateContainer(ctx, q)
 			return &proto.CreateContainerResponse{ContainerId: id}, err
 		}),
-		startContainer: row(usual, func(ctx context.Context, rt Runtime, q *proto.StartContainerRequest) (*proto.StartContainerResponse, error) {
+		startContainer: newMethod(defaultLimit, func(ctx context.Context, rt Runtime, q *proto.StartContainerRequest) (*proto.StartContainerResponse, error) {
 			return &proto.StartContainerResponse{}, rt.StartContainer(ctx, q.ContainerId)
 		}),
-		stopContainer: row(stopping, func(ctx context.Context, rt Runtime, q *proto.StopContainerRequest) (*proto.StopContainerResponse, error) {
+		stopContainer: newMethod(stopLimit, func(ctx context.Context, rt Runtime, q *proto.StopContainerRequest) (*proto.StopContainerResponse, error) {
 			return &proto.StopContainerResponse{}, rt.StopContainer(ctx, q.ContainerId, q.TimeoutSeconds)
 		}),
-		removeContainer: row(usual, func(ctx context.Context, rt Runtime, q *proto.RemoveContainerRequest) (*proto.RemoveContainerResponse, error) {
+		removeContainer: newMethod(defaultLimit, func(ctx context.Context, rt Runtime, q *proto.RemoveContainerRequest) (*proto.RemoveContainerResponse, error) {
 			return &proto.RemoveContainerResponse{}, rt.RemoveContainer(ctx, q.ContainerId)
 		}),
-		containerStatus: row(usual, func(ctx context.Context, rt Runtime, q *proto.ContainerStatusRequest) (*proto.ContainerStatusResponse, error) {
+		containerStatus: newMethod(defaultLimit, func(ctx context.Context, rt Runtime, q *proto.ContainerStatusRequest) (*proto.ContainerStatusResponse, error) {
 			container, err := rt.ContainerStatus(ctx, q.ContainerId)
 			return &proto.ContainerStatusResponse{Container: container}, err
 		}),
-		listContainers: row(usual, func(ctx context.Context, rt Runtime, q *proto.ListContainersRequest) (*proto.ListContainersResponse, error) {
+		listContainers: newMethod(defaultLimit, func(ctx context.Context, rt Runtime, q *proto.ListContainersRequest) (*proto.ListContainersResponse, error) {
 			containers, err := rt.ListContainers(ctx, q.PodUid)
 			return &proto.ListContainersResponse{Containers: containers}, err
 		}),
-		execSync: row(executing, func(ctx context.Context, rt Runtime, q *proto.ExecSyncRequest) (*proto.ExecSyncResponse, error) {
+		execSync: newMethod(execLimit, func(ctx context.Context, rt Runtime, q *proto.ExecSyncRequest) (*proto.ExecSyncResponse, error) {
 			return rt.ExecSync(ctx, q)
 		}),
-		reach: row(usual, func(ctx context.Context, rt Runtime, q *proto.ReachRequest) (*proto.ReachResponse, error) {
+		reach: newMethod(defaultLimit, func(ctx context.Context, rt Runtime, q *proto.ReachRequest) (*proto.ReachResponse, error) {
 			return rt.Reach(ctx, q)
 		}),
-		containerLogs: row(usual, func(ctx context.Context, rt Runtime, q *proto.ContainerLogsRequest) (*proto.ContainerLogsResponse, error) {
+		containerLogs: newMethod(defaultLimit, func(ctx context.Context, rt Runtime, q *proto.ContainerLogsRequest) (*proto.ContainerLogsResponse, error) {
 			log, err := rt.ContainerLogs(ctx, q)
 			return &proto.ContainerLogsResponse{Log: log}, err
 		}),
-		imageStatus: row(usual, func(ctx context.Context, rt Runtime, q *proto.ImageStatusRequest) (*proto.ImageStatusResponse, error) {
+		imageStatus: newMethod(defaultLimit, func(ctx context.Context, rt Runtime, q *proto.ImageStatusRequest) (*proto.ImageStatusResponse, error) {
 			present, err := rt.ImageStatus(ctx, q.Image)
 			return &proto.ImageStatusResponse{Present: present}, err
 		}),
-		pullImage: row(pulling, func(ctx context.Context, rt Runtime, q *proto.PullImageRequest) (*proto.PullImageResponse, error) {
+		pullImage: newMethod(pullLimit, func(ctx context.Context, rt Runtime, q *proto.PullImageRequest) (*proto.PullImageResponse, error) {
 			size, err := rt.PullImage(ctx, q.Image)
 			return &proto.PullImageResponse{SizeBytes: size}, err
 		}),
@@ -121,8 +120,8 @@ type message[T any] interface {
 	protobuf.Message
 }
 
-// row is the method that limit and serve describe, freed of its types.
-func row[Q, A any, PQ message[Q], PA message[A]](
+// newMethod builds a method without type parameters from limit and serve.
+func newMethod[Q, A any, PQ message[Q], PA message[A]](
 	limit func(PQ) time.Duration, serve func(context.Context, Runtime, PQ) (PA, error),
 ) method {
 	return method{
@@ -149,27 +148,26 @@ func row[Q, A any, PQ message[Q], PA message[A]](
 	}
 }
 
-// pulling takes as long as it takes, as upstream's pulls do.
-func pulling(*proto.PullImageRequest) time.Duration { return noLimit }
+// pullLimit sets no timeout, as upstream's pulls have none.
+func pullLimit(*proto.PullImageRequest) time.Duration { return noLimit }
 
-func usual[Q protobuf.Message](Q) time.Duration { return requestTimeout }
+func defaultLimit[Q protobuf.Message](Q) time.Duration { return requestTimeout }
 
-func stopping(req *proto.StopContainerRequest) time.Duration {
-	return requestTimeout + seconds(req.TimeoutSeconds)
+func stopLimit(req *proto.StopContainerRequest) time.Duration {
+	return requestTimeout + secondsToDuration(req.TimeoutSeconds)
 }
 
-func executing(req *proto.ExecSyncRequest) time.Duration {
+func execLimit(req *proto.ExecSyncRequest) time.Duration {
 	if req.TimeoutSeconds <= 0 {
 		return noLimit
 	}
-	return requestTimeout + seconds(req.TimeoutSeconds)
+	return requestTimeout + secondsToDuration(req.TimeoutSeconds)
 }
 
-// longest is as many seconds as a grace may have: far beyond any, and its sums do not
-// overflow a time.Duration.
-const longest = int64(100 * 365 * 24 * time.Hour / time.Second)
+// maxSeconds is far above any grace period, and its sums do not overflow a time.Duration.
+const maxSeconds = int64(100 * 365 * 24 * time.Hour / time.Second)
 
-// seconds is n seconds, at least none and at most a hundred years.
-func seconds(n int64) time.Duration {
-	return time.Duration(min(max(n, 0), longest)) * time.Second
+// secondsToDuration converts n to a duration from 0 to a hundred years.
+func secondsToDuration(n int64) time.Duration {
+	return time.Duration(min(max(n, 0), maxSeconds)) * time.Second
 }

@@ -42,7 +42,7 @@ func startNodeOn(t *testing.T, clk clock.Clock, do func(ctx context.Context, cal
 	return startNodeWith(t, clk, nil, do)
 }
 
-// startNodeWith is startNodeOn with what goes wrong on purpose.
+// startNodeWith is startNodeOn with faults.
 func startNodeWith(t *testing.T, clk clock.Clock, faults *fault.Table, do func(ctx context.Context, call string) error) *node {
 	t.Helper()
 	n := &node{t: t}
@@ -54,7 +54,7 @@ func startNodeWith(t *testing.T, clk clock.Clock, faults *fault.Table, do func(c
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
 	go func() {
-		served <- runtimeapi.Serve(ctx, runtimeapi.Serving{Bus: runtime, Runtime: fake{do: do}, Clock: clk, Faults: faults, About: about, Log: slog.New(slog.DiscardHandler)})
+		served <- runtimeapi.Serve(ctx, runtimeapi.ServerConfig{Bus: runtime, Runtime: fake{do: do}, Clock: clk, Faults: faults, Attributes: attributes, Log: slog.New(slog.DiscardHandler)})
 	}()
 	n.stop = func() {
 		cancel()
@@ -84,7 +84,7 @@ func (n *node) dial(id proto.Identity) *bus.Conn {
 	return conn
 }
 
-// calls is one call of each method, what the runtime must hear, and what must come back.
+// calls is one call of each method, with what the runtime must receive and what must be returned.
 func calls(c *runtimeapi.Client) map[string]func(context.Context) (any, error) {
 	none := func(err error) (any, error) { return nil, err }
 	return map[string]func(context.Context) (any, error){
@@ -167,7 +167,7 @@ func TestCRI06Deadlines(t *testing.T) {
 			began := time.Now()
 			_, err := do(t.Context())
 			wantError(t, call, err, "rpc error: code = DeadlineExceeded desc = context deadline exceeded")
-			if proto.IsRuntimeAway(err) {
+			if proto.IsRuntimeUnavailable(err) {
 				t.Errorf("%s: the runtime has said that the deadline was over, and is taken to be away", call)
 			}
 			if took := time.Since(began); took != want {
@@ -204,8 +204,7 @@ func TestCRI06ExecSync(t *testing.T) {
 	})
 }
 
-// A runtime that does not even say that the deadline has passed delays its caller by
-// 100 ms.
+// A runtime that does not report the deadline delays its caller by 100 ms.
 func TestSilentRuntime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
@@ -213,7 +212,7 @@ func TestSilentRuntime(t *testing.T) {
 		began := time.Now()
 		err := n.client.StopPodSandbox(t.Context(), "s1")
 		wantError(t, "StopPodSandbox", err, "rpc error: code = DeadlineExceeded desc = context deadline exceeded")
-		if !proto.IsRuntimeAway(err) {
+		if !proto.IsRuntimeUnavailable(err) {
 			t.Error("a runtime that says nothing is not taken to be away")
 		}
 		if took, want := time.Since(began), 2*time.Minute+100*time.Millisecond; took != want {
@@ -226,11 +225,11 @@ func TestSilentRuntime(t *testing.T) {
 // The cluster's clock is what deadlines are measured on.
 func TestDeadlineOnClusterClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		face, err := clock.NewFace(time.Now(), 60)
+		face, err := clock.NewSchedule(time.Now(), 60)
 		if err != nil {
 			t.Fatal(err)
 		}
-		fast := clock.NewMovement(face).Clock()
+		fast := clock.NewDriver(face).Clock()
 		n := startNodeOn(t, fast, func(ctx context.Context, _ string) error { <-ctx.Done(); return ctx.Err() })
 		began := time.Now()
 		err = n.client.StopContainer(t.Context(), "c1", 60)
@@ -244,14 +243,14 @@ func TestDeadlineOnClusterClock(t *testing.T) {
 // A call that is under way when the clock is paused ends when it has gone on for long enough.
 func TestAPauseHoldsACall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		face, err := clock.NewFace(time.Now(), 1)
+		face, err := clock.NewSchedule(time.Now(), 1)
 		if err != nil {
 			t.Fatal(err)
 		}
-		m := clock.NewMovement(face)
+		m := clock.NewDriver(face)
 		n := startNodeOn(t, m.Clock(), func(ctx context.Context, _ string) error { <-ctx.Done(); return ctx.Err() })
 		began := time.Now()
-		m.Set(face.PausedFrom(began.Add(time.Minute)).ResumedFrom(began.Add(time.Hour)))
+		m.Set(face.WithPause(began.Add(time.Minute)).WithResume(began.Add(time.Hour)))
 		err = n.client.StopContainer(t.Context(), "c1", 60)
 		wantError(t, "StopContainer", err, "rpc error: code = DeadlineExceeded desc = context deadline exceeded")
 		if took, want := time.Since(began), time.Hour+2*time.Minute; took != want {
@@ -260,7 +259,7 @@ func TestAPauseHoldsACall(t *testing.T) {
 	})
 }
 
-// A call that its caller gives up ends in the runtime, at once.
+// A call that its caller cancels ends in the runtime at once.
 func TestGivingUpEndsTheCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ended := make(chan time.Time, 1)
@@ -280,7 +279,7 @@ func TestGivingUpEndsTheCall(t *testing.T) {
 	})
 }
 
-// A caller's own deadline, when it is the earlier, is the call's on both sides.
+// If the caller's own deadline is earlier, it limits the call on both sides.
 func TestCallersOwnDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ended := make(chan time.Time, 1)
@@ -317,7 +316,7 @@ func TestPanicIsAnswered(t *testing.T) {
 	})
 }
 
-// CRI-15: a runtime that is away, and one that goes away, is Unavailable at once.
+// CRI-15: a runtime that is not connected, or disconnects, is Unavailable at once.
 func TestCRI15Unavailable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := startNode(t, func(ctx context.Context, _ string) error { <-ctx.Done(); return ctx.Err() })
@@ -354,8 +353,8 @@ func TestErrorsCross(t *testing.T) {
 	})
 }
 
-// Malformed envelopes, other versions and foreign bodies are refused with a reason,
-// and nothing is done.
+// Malformed envelopes, other versions and bodies of other methods are refused with a reason and have
+// no effect.
 func TestBadEnvelopes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := startNode(t, func(_ context.Context, call string) error {
@@ -404,8 +403,8 @@ func wantError(t *testing.T, what string, err error, want string) {
 	}
 }
 
-// TestCallsEndWithTheirRuntime breaks calls off that have no limit, once another incarnation of
-// the runtime has answered: nobody else would ever end them.
+// TestCallsEndWithTheirRuntime: calls without a deadline end once another incarnation of the
+// runtime has answered, because nothing else would end them.
 func TestCallsEndWithTheirRuntime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, err := bus.StartServer(t.Context(), bus.ServerConfig{Port: bus.InProcessOnly})
@@ -418,7 +417,7 @@ func TestCallsEndWithTheirRuntime(t *testing.T) {
 			conn := n.dial(proto.Runtime)
 			var serving sync.WaitGroup
 			serving.Go(func() { // it fails when it crashes
-				_ = runtimeapi.Serve(t.Context(), runtimeapi.Serving{Bus: conn, Runtime: fake{do: do}, About: about, Log: slog.New(slog.DiscardHandler)})
+				_ = runtimeapi.Serve(t.Context(), runtimeapi.ServerConfig{Bus: conn, Runtime: fake{do: do}, Attributes: attributes, Log: slog.New(slog.DiscardHandler)})
 			})
 			synctest.Wait()
 			return func() { conn.Close(); serving.Wait() }

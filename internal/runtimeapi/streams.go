@@ -15,15 +15,14 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// Streams is the call that is a conversation.
+// Streams is the call that opens a stream.
 type Streams interface {
-	// Stream lets client talk with a command in a running container, or with the
-	// container's own program, until either side ends it. It fails when client has not
-	// been told how it ended.
+	// Stream connects client to a command in a running container, or to the container's own
+	// program, until either side ends. It fails if client has not received a final status.
 	Stream(ctx context.Context, req *proto.ContainerStreamRequest, client remote.Conn) error
 }
 
-// stream is the method's name, beside those that are calls.
+// stream is the subject of Stream, besides those of the methods.
 const stream = "Stream"
 
 var _ Streams = (*Client)(nil)
@@ -36,71 +35,69 @@ func (c *Client) Stream(ctx context.Context, req *proto.ContainerStreamRequest, 
 	}
 	var err error
 	if envelope.Body, err = protobuf.Marshal(req); err != nil {
-		return Refusal(err)
+		return ToRuntimeError(err)
 	}
 	raw, err := protobuf.Marshal(envelope)
 	if err != nil {
-		return Refusal(err)
+		return ToRuntimeError(err)
 	}
 	pipe, err := c.conn.Open(ctx, proto.Runtime, proto.CRISubject(stream), raw)
 	if err != nil {
-		return Refusal(err)
+		return ToRuntimeError(err)
 	}
 	defer pipe.Close()
 	if err := remote.Relay(ctx, client, pipe); err != nil {
-		return Refusal(err)
+		return ToRuntimeError(err)
 	}
 	return nil
 }
 
-// converse lets the caller of a bus call talk with a process. What it cannot is told as a
-// Status.
-func (s *server) converse(ctx context.Context, call *bus.Call) {
+// serveStream connects the caller of a bus call to a process. Errors are sent as a Status.
+func (s *server) serveStream(ctx context.Context, call *bus.Call) {
 	client, err := call.Accept(ctx)
 	if err != nil {
-		s.log.InfoContext(ctx, "a conversation with a process did not begin", "err", err)
+		s.log.InfoContext(ctx, "could not open the stream of a process", "err", err)
 		return
 	}
-	if err := s.talk(ctx, call, client); err != nil {
-		refused := Refusal(err)
+	if err := s.stream(ctx, call, client); err != nil {
+		runtimeErr := ToRuntimeError(err)
 		if ctx.Err() != nil {
-			refused = errStopping
+			runtimeErr = errStopping
 		}
-		leaving, stop := context.WithTimeout(context.WithoutCancel(ctx), farewell)
+		sendCtx, stop := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
 		defer stop()
-		_ = remote.Finish(leaving, client, StreamStatus(refused)) // it may have left
+		_ = remote.SendStatus(sendCtx, client, StreamStatus(runtimeErr)) // the client may have left
 	}
 }
 
-func (s *server) talk(ctx context.Context, call *bus.Call, client remote.Conn) (err error) {
+func (s *server) stream(ctx context.Context, call *bus.Call, client remote.Conn) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			s.log.ErrorContext(ctx, "a conversation made the container runtime panic",
+			s.log.ErrorContext(ctx, "a stream made the container runtime panic",
 				"subject", call.Subject, "cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
 			err = errPanic
 		}
 	}()
 	var envelope proto.RuntimeRequest
 	if err := protobuf.Unmarshal(call.Data, &envelope); err != nil {
-		return invalid("not a RuntimeRequest: %v", err)
+		return invalidArgument("not a RuntimeRequest: %v", err)
 	}
 	if envelope.Version != proto.Version {
-		return invalid("version %d: this runtime speaks version %d", envelope.Version, proto.Version)
+		return invalidArgument("version %d: this runtime speaks version %d", envelope.Version, proto.Version)
 	}
 	var req proto.ContainerStreamRequest
 	if err := protobuf.Unmarshal(envelope.Body, &req); err != nil {
-		return invalid("not a ContainerStreamRequest: %v", err)
+		return invalidArgument("not a ContainerStreamRequest: %v", err)
 	}
-	ctx, end := s.calls.begin(ctx, &envelope, call.Present)
+	ctx, end := s.calls.start(ctx, &envelope, call.IsRequesterPresent)
 	defer end()
 	return s.runtime.Stream(ctx, &req, client)
 }
 
-// StreamStatus is how a client is told why its conversation with a process cannot be, or
-// broke off.
+// StreamStatus converts the error of a stream to the Status for the client.
 func StreamStatus(err error) *metav1.Status {
-	if refused := Refusal(err); refused.Code == proto.CodeUnimplemented {
-		return proto.NotImplemented(refused.Desc)
+	if runtimeErr := ToRuntimeError(err); runtimeErr.Code == proto.CodeUnimplemented {
+		return proto.NotImplemented(runtimeErr.Desc)
 	}
 	return proto.StatusFrom(apierrors.NewInternalError(fmt.Errorf("error executing command in container: %w", err)))
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// Stream echoes what it hears, until it is told to end.
+// Stream echoes its input until it gets the command to end.
 func (f fake) Stream(ctx context.Context, req *proto.ContainerStreamRequest, client remote.Conn) error {
 	if err := f.do(ctx, "Stream "+req.ContainerId); err != nil {
 		return err
@@ -30,7 +30,7 @@ func (f fake) Stream(ctx context.Context, req *proto.ContainerStreamRequest, cli
 		case err != nil:
 			return err
 		case string(data) == "exit":
-			return remote.Finish(ctx, client, proto.ExitStatus(3))
+			return remote.SendStatus(ctx, client, proto.ExitStatus(3))
 		}
 		if err := client.Send(ctx, proto.StreamFrame(proto.ChannelStdout, data)); err != nil {
 			return err
@@ -38,13 +38,13 @@ func (f fake) Stream(ctx context.Context, req *proto.ContainerStreamRequest, cli
 	}
 }
 
-// side is one side of a conversation in this process.
-type side struct {
+// streamSide is one side of a stream in this process.
+type streamSide struct {
 	in, out chan []byte
 	left    chan struct{}
 }
 
-func (s side) Send(ctx context.Context, frame []byte) error {
+func (s streamSide) Send(ctx context.Context, frame []byte) error {
 	select {
 	case s.out <- frame:
 		return nil
@@ -55,7 +55,7 @@ func (s side) Send(ctx context.Context, frame []byte) error {
 	}
 }
 
-func (s side) Receive(ctx context.Context) ([]byte, error) {
+func (s streamSide) Receive(ctx context.Context) ([]byte, error) {
 	select {
 	case frame := <-s.in:
 		return frame, nil
@@ -66,35 +66,35 @@ func (s side) Receive(ctx context.Context) ([]byte, error) {
 	}
 }
 
-func (s side) Done() <-chan struct{} { return s.left }
+func (s streamSide) Done() <-chan struct{} { return s.left }
 
-// TestStream: a conversation crosses the node bus both ways, a refusal comes as a Status, and
-// when the client or the runtime goes, the other side ends.
+// TestStream: a stream crosses the node bus both ways, a refusal arrives as a Status, and when the
+// client or the runtime ends, the other side ends too.
 func TestStream(t *testing.T) {
 	for name, row := range map[string]struct {
 		refusal error
 		say     string
-		end     func(n *node, client side)
+		end     func(n *node, client streamSide)
 		want    string // the last frame
 	}{
 		"it exits":          {say: "exit", want: "command terminated with exit code 3"},
 		"it is refused":     {refusal: errors.New("no"), want: "error executing command in container: rpc error: code = Unknown desc = no"},
 		"it is scripted":    {refusal: &proto.RuntimeError{Code: proto.CodeUnimplemented, Desc: "it is scripted"}, want: `"code":501`},
-		"the client leaves": {end: func(_ *node, client side) { close(client.left) }},
-		"the runtime stops": {end: func(n *node, _ side) { n.stop() }, want: "the container runtime is stopping"},
+		"the client leaves": {end: func(_ *node, client streamSide) { close(client.left) }},
+		"the runtime stops": {end: func(n *node, _ streamSide) { n.stop() }, want: "the container runtime is stopping"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				n := startNode(t, func(context.Context, string) error { return row.refusal })
 				left := make(chan struct{})
-				client := side{make(chan []byte, 9), make(chan []byte, 9), left}
-				process := side{client.out, client.in, left}
+				client := streamSide{make(chan []byte, 9), make(chan []byte, 9), left}
+				process := streamSide{client.out, client.in, left}
 				ended := make(chan error, 1)
 				go func() {
 					ended <- n.client.Stream(t.Context(), &proto.ContainerStreamRequest{ContainerId: "c1"}, process)
 				}()
 				if row.refusal == nil {
-					if err := remote.Await(t.Context(), client); err != nil {
+					if err := remote.AwaitOffer(t.Context(), client); err != nil {
 						t.Fatal(err)
 					}
 					for _, text := range []string{"", "hello"} {

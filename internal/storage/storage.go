@@ -1,6 +1,5 @@
-// Package storage is what the processes of a cluster have to agree on about persistent
-// volumes without asking each other: what they are called on a node, where their files are,
-// and which class a claim gets. It is pure.
+// Package storage holds conventions about persistent volumes that all processes of a cluster share:
+// names on a node, paths of files, and the default class. It is pure.
 package storage
 
 import (
@@ -15,26 +14,26 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 )
 
-// Device is the unique name of a CSI volume in a node's status.
-func Device(source *corev1.CSIPersistentVolumeSource) corev1.UniqueVolumeName {
+// DeviceName returns the unique name of a CSI volume in a node's status.
+func DeviceName(source *corev1.CSIPersistentVolumeSource) corev1.UniqueVolumeName {
 	return corev1.UniqueVolumeName("kubernetes.io/csi/" + source.Driver + "^" + source.VolumeHandle)
 }
 
-// Shared reports whether a volume may be on several nodes at once.
-func Shared(volume *corev1.PersistentVolume) bool {
+// IsShared reports whether a volume may be on several nodes at once.
+func IsShared(volume *corev1.PersistentVolume) bool {
 	return slices.ContainsFunc(volume.Spec.AccessModes, func(mode corev1.PersistentVolumeAccessMode) bool {
 		return mode == corev1.ReadWriteMany || mode == corev1.ReadOnlyMany
 	})
 }
 
-// AttachmentName is what the attachment of a CSI volume to a node is called.
+// AttachmentName returns the name of the VolumeAttachment of a CSI volume and a node.
 func AttachmentName(source *corev1.CSIPersistentVolumeSource, node string) string {
 	return fmt.Sprintf("csi-%x", sha256.Sum256([]byte(source.VolumeHandle+source.Driver+node)))
 }
 
-// Dir is where the files of a CSI volume are, as a path inside the directory of the
-// cluster's volumes: by the driver's name and the volume's handle, whatever is in it.
-func Dir(source *corev1.CSIPersistentVolumeSource) (string, error) {
+// VolumeDir returns the path of a CSI volume's files, relative to the cluster's volume directory.
+// It consists of driver name and volume handle, whatever they contain.
+func VolumeDir(source *corev1.CSIPersistentVolumeSource) (string, error) {
 	handle := url.PathEscape(source.VolumeHandle)
 	for field, name := range map[string]string{"spec.csi.driver": source.Driver, "spec.csi.volumeHandle": handle} {
 		if name == "" || name == "." || name == ".." || len(name) > 253 || strings.ContainsAny(name, "/\\\x00") {
@@ -44,17 +43,17 @@ func Dir(source *corev1.CSIPersistentVolumeSource) (string, error) {
 	return path.Join(source.Driver, handle), nil
 }
 
-// DefaultAnnotation marks the class that claims get which name none.
+// DefaultAnnotation marks the class for claims that name none.
 const DefaultAnnotation = "storageclass.kubernetes.io/is-default-class"
 
-// Classless reports whether a claim names no class, which is not the same as to name the
-// empty one (PersistentVolumeClaimHasClass).
-func Classless(claim *corev1.PersistentVolumeClaim) bool {
+// HasNoClass reports whether a claim names no class, which differs from naming the empty class
+// (PersistentVolumeClaimHasClass).
+func HasNoClass(claim *corev1.PersistentVolumeClaim) bool {
 	_, old := claim.Annotations[corev1.BetaStorageClassAnnotation]
 	return !old && claim.Spec.StorageClassName == nil
 }
 
-// DefaultClass is the class of claims that name none: of several defaults the newest, and of
+// DefaultClass returns the class for claims that name none: of several defaults the newest, and of
 // equally old ones the first by name; nil without one (GetDefaultClass).
 func DefaultClass(classes []*storagev1.StorageClass) *storagev1.StorageClass {
 	var found *storagev1.StorageClass

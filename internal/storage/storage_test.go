@@ -11,7 +11,7 @@ import (
 
 func TestNames(t *testing.T) {
 	source := &corev1.CSIPersistentVolumeSource{Driver: "disk.example.com", VolumeHandle: "vol/1"}
-	if got, want := Device(source), corev1.UniqueVolumeName("kubernetes.io/csi/disk.example.com^vol/1"); got != want {
+	if got, want := DeviceName(source), corev1.UniqueVolumeName("kubernetes.io/csi/disk.example.com^vol/1"); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	// csi-sha256(handle + driver + node), as upstream's attacher calls it.
@@ -26,7 +26,7 @@ func TestNames(t *testing.T) {
 		{"..", "h", ""},
 		{"a/b", "h", ""},
 	} {
-		got, err := Dir(&corev1.CSIPersistentVolumeSource{Driver: row.driver, VolumeHandle: row.handle})
+		got, err := VolumeDir(&corev1.CSIPersistentVolumeSource{Driver: row.driver, VolumeHandle: row.handle})
 		if got != row.want || (err != nil) != (row.want == "") {
 			t.Errorf("Dir(%q, %q): %q, %v", row.driver, row.handle, got, err)
 		}
@@ -59,16 +59,16 @@ func TestDefaultClass(t *testing.T) {
 	}
 }
 
-func TestClassless(t *testing.T) {
+func TestHasNoClass(t *testing.T) {
 	for name, claim := range map[string]*corev1.PersistentVolumeClaim{
 		"empty": {Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: new("")}},
 		"old":   {ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{corev1.BetaStorageClassAnnotation: ""}}},
 	} {
-		if Classless(claim) {
+		if HasNoClass(claim) {
 			t.Errorf("%s: it names no class", name)
 		}
 	}
-	if claim := (&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.Time{Time: time.Unix(1, 0)}}}); !Classless(claim) {
+	if claim := (&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.Time{Time: time.Unix(1, 0)}}}); !HasNoClass(claim) {
 		t.Error("it names a class")
 	}
 }

@@ -1,7 +1,7 @@
-// Package terminal writes for people. Text from the cluster can hold control characters, line breaks
-// and directions of writing: [Printf] escapes them, so that no object can move the reader's cursor, forge
-// a line of output, or turn a line around. [Writer] is the second line of defence, for text that others
-// format.
+// Package terminal writes output for users. Text from the cluster may contain control characters,
+// line breaks and bidirectional formatting. [Printf] escapes them, so that no object can move the
+// cursor, forge a line of output, or reverse a line. [Writer] is a second line of defence, for text
+// that other packages format.
 package terminal
 
 import (
@@ -12,20 +12,20 @@ import (
 	"unicode/utf8"
 )
 
-// Text is formatted text of podfall's own: Printf passes its line breaks and tabs on.
+// Text is text that podfall formatted itself. Printf keeps its line breaks and tabs.
 type Text string
 
-// Printf formats as fmt.Fprintf does, with every value but a [Text] on one line. Line breaks and tabs
-// of the format stay. A write that fails is lost, as with kubectl.
+// Printf formats as fmt.Fprintf does, and escapes every value except a [Text] to one line. Line
+// breaks and tabs of the format stay. Write errors are ignored, as in kubectl.
 func Printf(w io.Writer, format string, args ...any) {
 	safe := make([]any, len(args))
 	for i, arg := range args {
-		safe[i] = escape(arg)
+		safe[i] = escapeArg(arg)
 	}
 	_, _ = fmt.Fprintf(w, format, safe...)
 }
 
-// Row writes cells as one line of a table whose columns are separated by tabs.
+// Row writes cells as one line, separated by tabs.
 func Row(w io.Writer, cells ...string) {
 	safe := make([]string, len(cells))
 	for i, cell := range cells {
@@ -34,8 +34,8 @@ func Row(w io.Writer, cells ...string) {
 	_, _ = fmt.Fprintln(w, strings.Join(safe, "\t"))
 }
 
-// escape returns a value whose text is one line. Numbers and booleans stay as they are.
-func escape(arg any) any {
+// escapeArg returns a value whose text is one line. Numbers and booleans stay as they are.
+func escapeArg(arg any) any {
 	switch arg := arg.(type) {
 	case nil:
 		return nil
@@ -57,10 +57,10 @@ func escape(arg any) any {
 	return arg
 }
 
-// Line returns text as one line: its line breaks, tabs, control characters and directions of writing
-// are spelled out. ESC is ^[, as upstream's EscapeTerminal has it.
+// Line returns text as one line, with line breaks, tabs, control characters and bidirectional
+// formatting escaped. ESC becomes ^[, as in upstream's EscapeTerminal.
 func Line(text string) string {
-	if !strings.ContainsFunc(text, special) {
+	if !strings.ContainsFunc(text, needsEscape) {
 		return text
 	}
 	var line strings.Builder
@@ -68,7 +68,7 @@ func Line(text string) string {
 		switch {
 		case r == '\x1b':
 			line.WriteString("^[")
-		case special(r):
+		case needsEscape(r):
 			line.WriteString(strings.Trim(fmt.Sprintf("%+q", r), "'"))
 		default:
 			line.WriteRune(r)
@@ -77,15 +77,17 @@ func Line(text string) string {
 	return line.String()
 }
 
-func special(r rune) bool { return control(r) || direction(r) || r == '\n' || r == '\t' }
+func needsEscape(r rune) bool { return isControl(r) || isBidiOrLineEnd(r) || r == '\n' || r == '\t' }
 
-// control reports whether a character commands a terminal: C0 but tab and newline, DEL, and C1.
-func control(r rune) bool {
+// isControl reports whether a character controls a terminal: C0 except tab and newline, DEL, and
+// C1.
+func isControl(r rune) bool {
 	return r < ' ' && r != '\t' && r != '\n' || r >= 0x7f && r <= 0x9f
 }
 
-// direction reports whether a character changes the order in which a line is shown, or ends the line.
-func direction(r rune) bool {
+// isBidiOrLineEnd reports whether a character changes the display order of a line, or ends the
+// line.
+func isBidiOrLineEnd(r rune) bool {
 	switch {
 	case r == 0x061c, r == 0x200e, r == 0x200f, r == 0x2028, r == 0x2029, r >= 0x202a && r <= 0x202e, r >= 0x2066 && r <= 0x2069:
 		return true
@@ -93,13 +95,13 @@ func direction(r rune) bool {
 	return false
 }
 
-// Writer drops control characters but tab and newline from what is written to w, and spells out
-// directions of writing.
+// Writer returns a writer to w that drops control characters except tab and newline, and escapes
+// bidirectional formatting.
 func Writer(w io.Writer) io.Writer { return &writer{out: w} }
 
 type writer struct {
 	out io.Writer
-	// rest is the beginning of a character that the last Write has cut.
+	// rest is the beginning of a character that the last Write split.
 	rest []byte
 }
 
@@ -110,8 +112,8 @@ func (w *writer) Write(text []byte) (int, error) {
 	for utf8.FullRune(data) {
 		r, size := utf8.DecodeRune(data)
 		switch {
-		case control(r): // dropped
-		case direction(r):
+		case isControl(r): // dropped
+		case isBidiOrLineEnd(r):
 			clean = append(clean, Line(string(r))...)
 		default: // a byte of a broken sequence, too, in which a terminal sees no control
 			clean = append(clean, data[:size]...)

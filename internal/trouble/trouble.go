@@ -1,10 +1,10 @@
-// Package trouble writes down what is broken on purpose, as f.begin and f.end of the
-// history: faults and cuts as they come and go, changes of the clock, and processes that are
-// down or paused. Checkers read it; no diagnosis does.
+// Package trouble records injected trouble as f.begin and f.end of the history: faults and cuts,
+// clock changes, and processes that are down or paused. Checkers read these events; diagnoses do
+// not.
 //
 //	bus process, podfalltest ──> Log.Set            faults, cuts, the clock
 //	supervisor, podfalltest  ──> Log.Begin, Log.End processes that are down or paused
-//	every process            ──> Hit                 each time a fault strikes
+//	every process            ──> RecordTriggers     each time a fault takes effect
 package trouble
 
 import (
@@ -19,78 +19,78 @@ import (
 	"github.com/podfall/podfall/internal/partition"
 )
 
-// State is what is wrong with a cluster at an instant; its zero value is a whole one, whose
-// clock is not known.
+// State is the injected trouble at an instant. The zero value is a healthy cluster with an unknown
+// clock.
 type State struct {
-	Clock clock.Face
-	// Parties are all that a cut can be about.
-	Parties []string
+	Clock clock.Schedule
+	// Members are all members that a cut can affect.
+	Members []string
 	Faults  []fault.Fault
 	Cuts    []partition.Cut
 }
 
-// Changes are what ends and what begins when one state becomes another, in order. A jump of
-// the clock, or another speed, does both at once.
-func Changes(from, to State) (ends, begins []history.Trouble) {
-	was, is := from.troubles(), to.troubles()
+// Diff returns which trouble ends and begins between two states, in order. A step or speed change
+// of the clock begins and ends at once.
+func Diff(from, to State) (ends, begins []history.Trouble) {
+	was, is := from.listTrouble(), to.listTrouble()
 	for _, t := range was {
-		if !slices.ContainsFunc(is, t.Is) {
+		if !slices.ContainsFunc(is, t.Equal) {
 			ends = append(ends, t)
 		}
 	}
 	for _, t := range is {
-		if !slices.ContainsFunc(was, t.Is) {
+		if !slices.ContainsFunc(was, t.Equal) {
 			begins = append(begins, t)
 		}
 	}
-	if moved, ok := moves(from.Clock, to.Clock); ok {
-		begins = append(begins, moved)
-		if !to.paused() {
-			ends = append(ends, moved)
+	if changed, ok := clockChange(from.Clock, to.Clock); ok {
+		begins = append(begins, changed)
+		if !to.isPaused() {
+			ends = append(ends, changed)
 		}
 	}
 	return ends, begins
 }
 
-// troubles are those of the state that last.
-func (s State) troubles() []history.Trouble {
+// listTrouble returns the trouble that persists in the state.
+func (s State) listTrouble() []history.Trouble {
 	var all []history.Trouble
 	for _, f := range s.Faults {
-		all = append(all, history.Trouble{Kind: history.TroubleFault, What: f.Name, Arguments: encoded(f)})
+		all = append(all, history.Trouble{Kind: history.TroubleFault, What: f.Name, Arguments: encodeJSON(f)})
 	}
 	for _, c := range s.Cuts {
-		c.Lease = nil // who holds a cut changes nothing about it
-		all = append(all, history.Trouble{Kind: history.TroubleCut, What: c.Name, Off: c.Spec.Off(s.Parties), Arguments: encoded(c)})
+		c.Lease = nil // the holder of a cut does not change its effect
+		all = append(all, history.Trouble{Kind: history.TroubleCut, What: c.Name, CutOff: c.Spec.CutOff(s.Members), Arguments: encodeJSON(c)})
 	}
-	if s.paused() {
+	if s.isPaused() {
 		all = append(all, clockTrouble(s.Clock))
 	}
 	return all
 }
 
-func (s State) paused() bool { return len(s.Clock) > 0 && s.Clock[len(s.Clock)-1].Paused }
+func (s State) isPaused() bool { return len(s.Clock) > 0 && s.Clock[len(s.Clock)-1].Paused }
 
-func clockTrouble(face clock.Face) history.Trouble {
-	return history.Trouble{Kind: history.TroubleClock, What: "clock", Arguments: encoded(face[len(face)-1])}
+func clockTrouble(schedule clock.Schedule) history.Trouble {
+	return history.Trouble{Kind: history.TroubleClock, What: "clock", Arguments: encodeJSON(schedule[len(schedule)-1])}
 }
 
-// moves is the trouble of a clock that jumps, or runs at another speed. Pauses are told as
-// states.
-func moves(from, to clock.Face) (history.Trouble, bool) {
+// clockChange returns the trouble of a step or speed change of the clock. Pauses are part of the
+// state instead.
+func clockChange(from, to clock.Schedule) (history.Trouble, bool) {
 	if len(from) == 0 || len(to) == 0 || reflect.DeepEqual(from[len(from)-1], to[len(to)-1]) {
 		return history.Trouble{}, false
 	}
 	last := to[len(to)-1]
-	before := from.At(last.Wall)
-	jumped := !from.Of(last.Wall).Equal(last.Shows)
+	before := from.SegmentAt(last.Wall)
+	jumped := !from.TimeAt(last.Wall).Equal(last.Reading)
 	if last.Paused || !jumped && before.Speed == last.Speed {
 		return history.Trouble{}, false
 	}
 	return clockTrouble(to), true
 }
 
-// encoded is the JSON of one of our own values, which always has one.
-func encoded(value any) json.RawMessage {
+// encodeJSON encodes one of our own values, which always succeeds.
+func encodeJSON(value any) json.RawMessage {
 	data, err := json.Marshal(value)
 	if err != nil {
 		return nil
@@ -98,7 +98,7 @@ func encoded(value any) json.RawMessage {
 	return data
 }
 
-// Log writes down what changes. A nil Log writes nothing. It is safe for concurrent use.
+// Log records changes of trouble. A nil Log records nothing. It is safe for concurrent use.
 type Log struct {
 	history *history.Recorder
 
@@ -106,54 +106,53 @@ type Log struct {
 	state State
 }
 
-// NewLog writes to the recorder, which stays the caller's, what becomes of these kinds of
-// trouble; no kinds are all. Nothing is wrong yet.
+// NewLog returns a log that records these kinds of trouble with the recorder; no kinds means all.
+// The caller keeps ownership of the recorder. The log begins with a healthy state.
 func NewLog(recorder *history.Recorder, kinds ...history.TroubleKind) *Log {
 	if len(kinds) == 0 {
-		kinds = append(Board(), Processes()...)
+		kinds = append(FaultStateKinds(), ProcessKinds()...)
 	}
-	recorder.Note("", history.FaultWatch{Kinds: kinds})
+	recorder.Record("", history.FaultWatch{Kinds: kinds})
 	return &Log{history: recorder}
 }
 
-// Board are the kinds that are on a cluster's board.
-func Board() []history.TroubleKind {
+// FaultStateKinds are the kinds of trouble in a cluster's fault state.
+func FaultStateKinds() []history.TroubleKind {
 	return []history.TroubleKind{history.TroubleFault, history.TroubleCut, history.TroubleClock}
 }
 
-// Processes are the kinds that a supervisor sees.
-func Processes() []history.TroubleKind {
+// ProcessKinds are the kinds of trouble that a supervisor sees.
+func ProcessKinds() []history.TroubleKind {
 	return []history.TroubleKind{history.TroubleDown, history.TroublePaused}
 }
 
-// Began is the instant before a change, for the other methods.
-func (l *Log) Began() history.Moment {
+// Now returns the monotonic time, to pass to the other methods after a change.
+func (l *Log) Now() history.MonoTime {
 	if l == nil {
 		return 0
 	}
-	return l.history.Began()
+	return l.history.Now()
 }
 
-// Set writes down that the state is another now: the change has begun at the moment, and is
-// in force.
-func (l *Log) Set(began history.Moment, state State) {
+// Set records that the state has changed. The change began at the given time and is in force now.
+func (l *Log) Set(began history.MonoTime, state State) {
 	if l == nil {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	ends, begins := Changes(l.state, state)
+	ends, begins := Diff(l.state, state)
 	l.state = state
 	for _, t := range begins {
-		l.history.Done(began, "", history.FaultBegin{Trouble: t})
+		l.history.RecordSince(began, "", history.FaultBegin{Trouble: t})
 	}
 	for _, t := range ends {
-		l.history.Done(began, "", history.FaultEnd{Trouble: t})
+		l.history.RecordSince(began, "", history.FaultEnd{Trouble: t})
 	}
 }
 
-// Change is Set of what change makes of the state.
-func (l *Log) Change(began history.Moment, change func(*State)) {
+// Update calls Set with the state that change makes.
+func (l *Log) Update(began history.MonoTime, change func(*State)) {
 	if l == nil {
 		return
 	}
@@ -164,24 +163,24 @@ func (l *Log) Change(began history.Moment, change func(*State)) {
 	l.Set(began, next)
 }
 
-// Begin writes down that a process is in trouble, since the moment at the earliest.
-func (l *Log) Begin(began history.Moment, kind history.TroubleKind, process string) {
+// Begin records trouble of a process that began at the given time at the earliest.
+func (l *Log) Begin(began history.MonoTime, kind history.TroubleKind, process string) {
 	if l != nil {
-		l.history.Done(began, "", history.FaultBegin{Trouble: history.Trouble{Kind: kind, What: process}})
+		l.history.RecordSince(began, "", history.FaultBegin{Trouble: history.Trouble{Kind: kind, What: process}})
 	}
 }
 
-// End writes down that it is no longer. Of one that was down, the moment is when its start
-// began, and now it is ready.
-func (l *Log) End(began history.Moment, kind history.TroubleKind, process string) {
+// End records the end of a process's trouble. For a process that was down, the given time is when
+// its start began, and now it is ready.
+func (l *Log) End(began history.MonoTime, kind history.TroubleKind, process string) {
 	if l != nil {
-		l.history.Done(began, "", history.FaultEnd{Trouble: history.Trouble{Kind: kind, What: process}})
+		l.history.RecordSince(began, "", history.FaultEnd{Trouble: history.Trouble{Kind: kind, What: process}})
 	}
 }
 
-// Hit is a [fault.Config]'s: it writes down each time that a fault strikes.
-func Hit(recorder *history.Recorder) func(fault.Fault, fault.Point, fault.About) {
-	return func(f fault.Fault, point fault.Point, about fault.About) {
-		recorder.Note("", history.FaultHit{Fault: f.Name, Point: string(point), About: encoded(about)})
+// RecordTriggers returns a [fault.Config] callback that records each time a fault takes effect.
+func RecordTriggers(recorder *history.Recorder) func(fault.Fault, fault.Point, fault.Attributes) {
+	return func(f fault.Fault, point fault.Point, about fault.Attributes) {
+		recorder.Record("", history.FaultTrigger{Fault: f.Name, Point: string(point), About: encodeJSON(about)})
 	}
 }

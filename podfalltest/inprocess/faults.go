@@ -11,42 +11,42 @@ import (
 	"github.com/podfall/podfall/internal/trouble"
 )
 
-// faults are what is broken in a cluster: one list, and a table for each part that runs.
+// faults holds the cluster's faults, and the fault table of each running part.
 type faults struct {
 	mu     sync.Mutex
 	list   []fault.Fault
 	tables map[string]*fault.Table
 }
 
-// Break makes faults all that is broken in the parts, those that are started later among
-// them; none mends everything.
-func (c *Cluster) Break(faults ...fault.Fault) {
+// SetFaults replaces all faults, in running parts and in parts started later. No arguments clear
+// all faults.
+func (c *Cluster) SetFaults(faults ...fault.Fault) {
 	c.faults.mu.Lock()
 	defer c.faults.mu.Unlock()
-	began := c.troubles.Began()
+	began := c.troubles.Now()
 	c.list = slices.Clone(faults)
 	c.setTables()
-	c.wrote(began)
+	c.recordTroubles(began)
 }
 
-// wrote writes down what is wrong now, since the moment at the earliest. The caller holds
-// the lock of the faults.
-func (c *Cluster) wrote(began history.Moment) {
-	c.troubles.Change(began, func(s *trouble.State) {
-		s.Parties, s.Faults, s.Cuts = c.parties, slices.Clone(c.list), slices.Clone(c.cuts)
+// recordTroubles records the current faults and cuts, changed at began or later. The caller holds
+// the faults' lock.
+func (c *Cluster) recordTroubles(began history.MonoTime) {
+	c.troubles.Update(began, func(s *trouble.State) {
+		s.Members, s.Faults, s.Cuts = c.members, slices.Clone(c.list), slices.Clone(c.cuts)
 	})
 }
 
-// Moved writes down what the cluster's clock shows from now on.
-func (c *Cluster) Moved(face clock.Face) {
-	c.troubles.Change(c.troubles.Began(), func(s *trouble.State) { s.Clock = face })
+// RecordClock records a change of the cluster's clock.
+func (c *Cluster) RecordClock(schedule clock.Schedule) {
+	c.troubles.Update(c.troubles.Now(), func(s *trouble.State) { s.Clock = schedule })
 }
 
-// Troubles is where what is broken by other means than this package's is written down.
+// Troubles returns the log for faults that are injected by other means than this package.
 func (c *Cluster) Troubles() *trouble.Log { return c.troubles }
 
-// setTables tells the parts what is broken, and which messages are held up. The caller
-// holds the lock of the faults.
+// setTables updates the parts' fault tables, including held kinds of message. The caller holds the
+// faults' lock.
 func (c *Cluster) setTables() {
 	for _, table := range c.tables {
 		table.Set(c.allFaults())
@@ -56,24 +56,24 @@ func (c *Cluster) setTables() {
 func (c *Cluster) allFaults() []fault.Fault {
 	all := slices.Clone(c.list)
 	for _, cut := range c.cuts {
-		all = append(all, cut.Faults(c.parties)...)
+		all = append(all, cut.Faults(c.members)...)
 	}
 	return all
 }
 
-// Broken are the faults.
-func (c *Cluster) Broken() []fault.Fault {
+// Faults returns the current faults.
+func (c *Cluster) Faults() []fault.Fault {
 	c.faults.mu.Lock()
 	defer c.faults.mu.Unlock()
 	return slices.Clone(c.list)
 }
 
-// table is what is broken, as a new incarnation of the part sees it. A fault that crashes
-// it ends it as Stop does, without waiting.
-func (c *Cluster) table(part string, recorder *history.Recorder) *fault.Table {
+// newTable returns the fault table of a new incarnation of the part. A crash fault stops the part
+// like Stop, without waiting.
+func (c *Cluster) newTable(part string, recorder *history.Recorder) *fault.Table {
 	_, node, _ := strings.Cut(part, "/")
 	table := fault.NewTable(fault.Config{
-		Process: part, Node: node, Clock: c.cfg.Clock, Crash: func() { c.kill(part) }, Hit: trouble.Hit(recorder),
+		Process: part, Node: node, Clock: c.cfg.Clock, Crash: func() { c.kill(part) }, OnTrigger: trouble.RecordTriggers(recorder),
 	})
 	c.faults.mu.Lock()
 	defer c.faults.mu.Unlock()
@@ -85,12 +85,12 @@ func (c *Cluster) table(part string, recorder *history.Recorder) *fault.Table {
 	return table
 }
 
-// kill ends a part from within.
+// kill stops a part from its own goroutine.
 func (c *Cluster) kill(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if p := c.parts[name]; p.stop != nil {
-		began := c.troubles.Began()
+		began := c.troubles.Now()
 		p.stop()
 		p.stop = nil
 		c.troubles.Begin(began, history.TroubleDown, name)

@@ -1,19 +1,18 @@
-// Package inprocess composes the services of a cluster in one process, without sockets:
-// the same services, links and buses as `podfall up` runs, connected by pipes. Tests use
-// it through podfalltest, or through e2e/stage, which puts delays on the pipes and reads
-// what crosses them.
+// Package inprocess composes the services of a cluster in one process, without sockets: the same
+// services, links and buses as `podfall up` runs, connected by pipes. Tests use it through
+// podfalltest, or through e2e/stage, which delays and reads the traffic on the pipes.
 //
 //	                   client
 //	                     |
 //	   +----------+-----hub-----+-----------+
 //	   |          |             |           |
-//	 link       link          link        link      Cut and Heal
+//	 link       link          link        link      SetCuts
 //	   |          |             |           |
 //	apiserver  controllers   gateway    kubelet/n1 --- node bus --- runtime/n1
 //
-// Parts are called apiserver, controllers, gateway, kubelet/<node> and runtime/<node>.
-// Each is started and stopped by itself; a stopped part keeps its disk. It works inside
-// a testing/synctest bubble.
+// Parts are called apiserver, controllers, gateway, kubelet/<node> and runtime/<node>. Each is
+// started and stopped separately; a stopped part keeps its disk. The package works inside a
+// testing/synctest bubble.
 package inprocess
 
 import (
@@ -35,54 +34,53 @@ import (
 	"github.com/podfall/podfall/services/kubelet"
 )
 
-// Config is what a cluster is made of. What the services' own configurations hold of the
-// rest, such as their buses, is filled in.
+// Config configures a cluster. Fields of the services' own configurations that this package knows,
+// for example their buses, are filled in.
 type Config struct {
-	// Dir is an empty directory for what the parts keep.
+	// Dir is an empty directory for the parts' data.
 	Dir string
 	// Nodes are the nodes' names.
 	Nodes []string
 	Clocks
 	// Compat is the release to imitate.
 	Compat proto.Compat
-	// Boot names an incarnation of a part, which is connected and about to run.
+	// Boot returns the boot of a part that is connected and about to run.
 	Boot func(part string) proto.Boot
-	// Wire may put something in the way between a party and a bus. The name is the
-	// part's; the node's own bus is "cri/<node>" to its kubelet. Nil changes nothing.
-	Wire        func(name string, open Open) Open
+	// Wire may wrap a connection from a part to a bus, for example to delay it. The name is the
+	// part's; a kubelet's connection to its node bus is "cri/<node>". Nil wraps nothing.
+	Wire        func(name string, open OpenFunc) OpenFunc
 	APIServer   apiserver.Config
 	Controllers controllers.Config
-	// Kubelet is that of each node; nil for upstream's timing.
+	// Kubelet returns each node's configuration; nil means upstream's timing.
 	Kubelet func(node string) kubelet.Config
-	// Gateway is nil for a cluster without one.
-	Gateway *Door
+	// Gateway is nil for a cluster without a gateway.
+	Gateway *Gateway
 	Log     *slog.Logger
-	// Ended is told when a part that was ready ends and was not stopped; it must not
-	// block.
+	// Ended is called when a ready part ends without being stopped; it must not block.
 	Ended func(name string, err error)
 }
 
-// Clocks are what the parts take the time from.
+// Clocks are the clocks of the parts.
 type Clocks struct {
-	// Clock is the cluster's; its zero value is the wall's.
+	// Clock is the cluster's clock; the zero value is the wall clock.
 	Clock clock.Clock
-	// Wrong are those of parts that have another.
-	Wrong map[string]clock.Clock
+	// Skewed holds the clocks of parts that differ from Clock.
+	Skewed map[string]clock.Clock
 }
 
-// Door is what a gateway shows its clients, and where.
-type Door struct {
+// Gateway configures the gateway.
+type Gateway struct {
 	// Config's TLS and Token count.
 	gateway.Config
-	// Listen opens the listener of one incarnation.
+	// Listen opens the listener for one incarnation.
 	Listen func() (net.Listener, error)
 }
 
-// Open opens a connection to a bus.
-type Open func() (net.Conn, error)
+// OpenFunc opens a connection to a bus.
+type OpenFunc func() (net.Conn, error)
 
-// Cluster is the composition. It is safe for concurrent use, but one part is started and
-// stopped by one at a time.
+// Cluster is a cluster in one process. It is safe for concurrent use, but each part may be started
+// and stopped by only one goroutine at a time.
 type Cluster struct {
 	cfg   Config
 	hub   *bus.Server
@@ -91,11 +89,11 @@ type Cluster struct {
 
 	mu    sync.Mutex
 	parts map[string]*part
-	// voices are the connections to the hub of the parts that run, by party.
-	voices map[string]*bus.Conn
+	// connections holds the hub connections of running parts, by member.
+	connections map[string]*bus.Conn
 	faults
 	inspectors inspectors
-	// troubles is what is broken, as it is written down by the writer.
+	// troubles records faults, using writer.
 	troubles *trouble.Log
 	writer   *history.Recorder
 }
@@ -103,11 +101,11 @@ type Cluster struct {
 // part is one service of the cluster.
 type part struct {
 	run     func(ctx context.Context, ready func()) error
-	stop    context.CancelFunc // nil when it does not run
+	stop    context.CancelFunc // nil if it does not run
 	running sync.WaitGroup
 	ended   chan struct{}
-	err     error // when ended is closed
-	// down means that it ran, and was stopped.
+	err     error // valid once ended is closed
+	// down means that it ran and was stopped.
 	down bool
 }
 
@@ -118,23 +116,23 @@ var (
 	ErrStopped = errors.New("does not run")
 )
 
-// New makes the buses and links of a cluster; no part runs yet. It does not end with ctx:
-// Close it when done.
+// New creates the buses and links of a cluster; no part runs yet. The cluster outlives ctx; call
+// Close when done.
 func New(ctx context.Context, cfg Config) (*Cluster, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	if cfg.Wire == nil {
-		cfg.Wire = func(_ string, open Open) Open { return open }
+		cfg.Wire = func(_ string, open OpenFunc) OpenFunc { return open }
 	}
 	if cfg.Kubelet == nil {
 		cfg.Kubelet = func(string) kubelet.Config { return kubelet.Config{} }
 	}
 	c := &Cluster{
 		cfg: cfg, network: network{end: func() {}}, nodes: map[string]*bus.Server{},
-		parts: map[string]*part{}, voices: map[string]*bus.Conn{},
+		parts: map[string]*part{}, connections: map[string]*bus.Conn{},
 	}
-	if err := errors.Join(c.writeTroubles(), c.connect(ctx)); err != nil {
+	if err := errors.Join(c.openTroubles(), c.startBuses(ctx)); err != nil {
 		c.Close()
 		return nil, err
 	}
@@ -150,8 +148,8 @@ func New(ctx context.Context, cfg Config) (*Cluster, error) {
 	return c, nil
 }
 
-// connect starts the hub, the node buses and the links.
-func (c *Cluster) connect(ctx context.Context) error {
+// startBuses starts the hub, the node buses and the links.
+func (c *Cluster) startBuses(ctx context.Context) error {
 	var err error
 	if c.hub, err = bus.StartServer(ctx, bus.ServerConfig{Port: bus.InProcessOnly}); err != nil {
 		return fmt.Errorf("start the hub: %w", err)
@@ -169,12 +167,12 @@ func (c *Cluster) add(name string, run func(context.Context, func()) error) {
 	c.parts[name] = &part{run: run}
 }
 
-// Start starts a part and waits until it is ready, or ctx ends; it runs on then.
+// Start starts a part and waits until it is ready or ctx ends. The part outlives ctx.
 func (c *Cluster) Start(ctx context.Context, name string) error {
-	began := c.troubles.Began()
+	began := c.troubles.Now()
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	ready := make(chan struct{})
-	p, err := c.begin(name, stop)
+	p, err := c.claimStart(name, stop)
 	if err != nil {
 		stop()
 		return err
@@ -188,29 +186,29 @@ func (c *Cluster) Start(ctx context.Context, name string) error {
 			if running.Err() == nil && c.cfg.Ended != nil {
 				c.cfg.Ended(name, p.err)
 			}
-		default: // Start says it
+		default: // Start returns the error
 		}
 	})
 	select {
 	case <-ready:
-		c.up(began, p, name)
+		c.recordUp(began, p, name)
 		return nil
 	case <-p.ended:
-		_ = c.Stop(name) // it has ended, and may be started again
-		return fmt.Errorf("%s ended before it was ready: %w", name, cause(p.err))
+		_ = c.Stop(name) // it has ended and may be started again
+		return fmt.Errorf("%s ended before it was ready: %w", name, orNoError(p.err))
 	case <-ctx.Done():
 		return fmt.Errorf("%s is not ready: %w", name, context.Cause(ctx))
 	}
 }
 
-func cause(err error) error {
+func orNoError(err error) error {
 	if err == nil {
 		return errors.New("without an error")
 	}
 	return err
 }
 
-func (c *Cluster) begin(name string, stop context.CancelFunc) (*part, error) {
+func (c *Cluster) claimStart(name string, stop context.CancelFunc) (*part, error) {
 	c.mu.Lock()
 	p := c.parts[name]
 	runs := p != nil && p.stop != nil
@@ -221,14 +219,14 @@ func (c *Cluster) begin(name string, stop context.CancelFunc) (*part, error) {
 	case runs:
 		return nil, fmt.Errorf("%s %w", name, ErrRuns)
 	}
-	p.running.Wait() // for the rest of one that a fault has crashed
+	p.running.Wait() // for a part that a fault has crashed
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p.stop, p.ended = stop, make(chan struct{})
 	return p, nil
 }
 
-// Stop ends a part as kill -9 would: nothing of it goes on, its disk stays.
+// Stop stops a part like kill -9: none of its goroutines goes on, and its disk remains.
 func (c *Cluster) Stop(name string) error {
 	c.mu.Lock()
 	p := c.parts[name]
@@ -243,7 +241,7 @@ func (c *Cluster) Stop(name string) error {
 	case stop == nil:
 		return fmt.Errorf("%s %w", name, ErrStopped)
 	}
-	began := c.troubles.Began()
+	began := c.troubles.Now()
 	stop()
 	p.running.Wait()
 	c.mu.Lock()
@@ -253,18 +251,18 @@ func (c *Cluster) Stop(name string) error {
 	return nil
 }
 
-// Hub opens a connection to the hub, which asks nobody who they are.
+// Hub opens a connection to the hub, which requires no credentials.
 func (c *Cluster) Hub() (net.Conn, error) { return c.hub.InProcessConn() }
 
-// NodeBus opens a connection to the private bus of a node.
+// NodeBus opens a connection to a node's private bus.
 func (c *Cluster) NodeBus(node string) (net.Conn, error) { return c.nodes[node].InProcessConn() }
 
-// Close stops every part, the kubelets first, and leaves no goroutine.
+// Close stops every part, kubelets first, and waits for all goroutines.
 func (c *Cluster) Close() {
-	for _, stage := range c.stages() {
+	for _, stage := range c.stopStages() {
 		var stopping sync.WaitGroup
 		for _, name := range stage {
-			stopping.Go(func() { _ = c.Stop(name) }) // in vain when it does not run
+			stopping.Go(func() { _ = c.Stop(name) }) // fails if it does not run
 		}
 		stopping.Wait()
 	}
@@ -281,8 +279,8 @@ func (c *Cluster) Close() {
 	c.writer.Close()
 }
 
-// stages are the parts in the order in which they are stopped.
-func (c *Cluster) stages() [][]string {
+// stopStages returns the parts in stop order.
+func (c *Cluster) stopStages() [][]string {
 	stages := make([][]string, 3)
 	for _, node := range c.cfg.Nodes {
 		stages[0] = append(stages[0], "kubelet/"+node)

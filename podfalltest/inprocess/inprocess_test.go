@@ -9,13 +9,13 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// TestAStartThatFailsCanBeTriedAgain: a part that has ended before it was ready does not run.
-func TestAStartThatFailsCanBeTriedAgain(t *testing.T) {
+// TestRetryFailedStart: a part that ended before it was ready counts as stopped.
+func TestRetryFailedStart(t *testing.T) {
 	errNoPort := errors.New("no port is free")
 	c, err := inprocess.New(t.Context(), inprocess.Config{
 		Dir:     t.TempDir(),
 		Boot:    func(string) proto.Boot { return "b" },
-		Gateway: &inprocess.Door{Listen: func() (net.Listener, error) { return nil, errNoPort }},
+		Gateway: &inprocess.Gateway{Listen: func() (net.Listener, error) { return nil, errNoPort }},
 		Ended:   func(name string, err error) { t.Errorf("%s was never ready, and has ended: %v", name, err) },
 	})
 	if err != nil {

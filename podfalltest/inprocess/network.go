@@ -14,82 +14,83 @@ import (
 	carrier "github.com/podfall/podfall/services/bus"
 )
 
-// network is the links of a cluster, and what is wrong with them.
+// network holds the links of a cluster and their cuts.
 type network struct {
-	parties  []string
-	links    map[string]*carrier.Link
-	switches *carrier.Switchboard
-	// carriers run the links; end ends them.
+	members     []string
+	links       map[string]*carrier.Link
+	switchboard *carrier.Switchboard
+	// carriers waits for the links; end stops them.
 	carriers *sync.WaitGroup
 	end      context.CancelFunc
 	cuts     []partition.Cut
 }
 
-// newNetwork makes the links of everyone but the clients, and runs them until end.
+// newNetwork creates the links of all members and runs them until end.
 func newNetwork(ctx context.Context, cfg Config, hub *bus.Server) network {
-	n := network{parties: partition.Parties(cfg.Nodes), links: map[string]*carrier.Link{}, carriers: &sync.WaitGroup{}}
+	n := network{members: partition.Members(cfg.Nodes), links: map[string]*carrier.Link{}, carriers: &sync.WaitGroup{}}
 	carrying, end := context.WithCancel(context.WithoutCancel(ctx))
 	n.end = end
-	links := make([]*carrier.Link, 0, len(n.parties))
-	for _, party := range n.parties {
+	links := make([]*carrier.Link, 0, len(n.members))
+	for _, member := range n.members {
 		link := carrier.NewLink(carrier.LinkConfig{
-			Party: party, Dial: func(context.Context) (net.Conn, error) { return hub.InProcessConn() }, Clock: cfg.Clock, Log: cfg.Log,
+			Member: member, Dial: func(context.Context) (net.Conn, error) { return hub.InProcessConn() }, Clock: cfg.Clock, Log: cfg.Log,
 		})
-		n.links[party], links = link, append(links, link)
-		n.carriers.Go(func() { _ = link.Run(carrying) }) // a link that is cut off ends without an error
+		n.links[member], links = link, append(links, link)
+		n.carriers.Go(func() { _ = link.Run(carrying) }) // a cut link ends without an error
 	}
-	n.switches = carrier.NewSwitchboard(links, cfg.Clock)
-	n.carriers.Go(func() { _ = n.switches.Run(carrying) }) // nor does who cuts it
+	n.switchboard = carrier.NewSwitchboard(links, cfg.Clock)
+	n.carriers.Go(func() { _ = n.switchboard.Run(carrying) }) // so does the switchboard
 	return n
 }
 
-// Parties are all that can be cut off: apiserver, controllers, gateway, and the nodes.
-func (c *Cluster) Parties() []string { return slices.Clone(c.parties) }
+// Members returns everything that can be cut off: apiserver, controllers, gateway, and the nodes.
+func (c *Cluster) Members() []string { return slices.Clone(c.members) }
 
-// Cut makes cuts all that is wrong with the network; none heals everything.
-func (c *Cluster) Cut(cuts ...partition.Cut) {
+// SetCuts replaces all cuts. No arguments heal the whole network.
+func (c *Cluster) SetCuts(cuts ...partition.Cut) {
 	c.faults.mu.Lock()
 	defer c.faults.mu.Unlock()
-	began := c.troubles.Began()
+	began := c.troubles.Now()
 	c.cuts = slices.Clone(cuts)
-	c.switches.Set(c.cuts)
+	c.switchboard.Set(c.cuts)
 	c.setTables()
-	c.wrote(began)
+	c.recordTroubles(began)
 }
 
-// Cuts are those in force, or over by themselves.
+// Cuts returns the current cuts, including those that have ended by themselves.
 func (c *Cluster) Cuts() []partition.Cut {
 	c.faults.mu.Lock()
 	defer c.faults.mu.Unlock()
 	return slices.Clone(c.cuts)
 }
 
-// Await waits until the hub hears the party, if its part runs, or ctx ends.
-func (c *Cluster) Await(ctx context.Context, party string) error {
+// AwaitConnected waits until the hub receives from the member, or ctx ends. It returns at once if
+// the member's part does not run.
+func (c *Cluster) AwaitConnected(ctx context.Context, member string) error {
 	for {
 		c.mu.Lock()
-		voice := c.voices[party]
+		voice := c.connections[member]
 		c.mu.Unlock()
 		if voice == nil || voice.Flush(ctx) == nil {
 			return nil
 		}
-		if err := (clock.Clock{}).Sleep(ctx, heard); err != nil {
-			return fmt.Errorf("%s is not heard after its link has healed: %w", party, context.Cause(ctx))
+		if err := (clock.Clock{}).Sleep(ctx, connectPollInterval); err != nil {
+			return fmt.Errorf("%s is not heard after its link has healed: %w", member, context.Cause(ctx))
 		}
 	}
 }
 
-// heard is between two looks whether a party is.
-const heard = 5 * time.Millisecond
+// connectPollInterval is the interval of AwaitConnected.
+const connectPollInterval = 5 * time.Millisecond
 
-// speaks notes a part's connection to the hub while it runs.
-func (c *Cluster) speaks(party string, conn *bus.Conn) (ends func()) {
+// trackConnection registers a part's connection to the hub while the part runs.
+func (c *Cluster) trackConnection(member string, conn *bus.Conn) (ends func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.voices[party] = conn
+	c.connections[member] = conn
 	return func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		delete(c.voices, party)
+		delete(c.connections, member)
 	}
 }

@@ -15,11 +15,11 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// History is the directory of what the parts write down.
+// History returns the directory of the parts' histories.
 func (c *Cluster) History() string { return filepath.Join(c.cfg.Dir, "history") }
 
-// writeTroubles begins to write down what is broken.
-func (c *Cluster) writeTroubles() error {
+// openTroubles opens the history of faults.
+func (c *Cluster) openTroubles() error {
 	var err error
 	c.writer, err = history.Open(history.Config{
 		Dir: c.History(), Process: "nemesis", Boot: proto.NewBoot(clock.Clock{}.Now(), [4]byte{}), Clock: c.cfg.Clock,
@@ -28,8 +28,8 @@ func (c *Cluster) writeTroubles() error {
 	return err
 }
 
-// up writes down that a part that was down is ready; its start began at the moment.
-func (c *Cluster) up(began history.Moment, p *part, name string) {
+// recordUp records that a part that was down is ready again. Its start began at began.
+func (c *Cluster) recordUp(began history.MonoTime, p *part, name string) {
 	c.mu.Lock()
 	was := p.down
 	p.down = false
@@ -39,8 +39,8 @@ func (c *Cluster) up(began history.Moment, p *part, name string) {
 	}
 }
 
-// Inspect asks a part how it is: JSON of a type of package inspect. It works through
-// every cut, as the management connection does; one that does not run does not answer.
+// Inspect returns the state of a part: JSON of a type of package inspect. Like the management
+// connection, it works through every cut. A part that does not run does not answer.
 func (c *Cluster) Inspect(ctx context.Context, part string) ([]byte, error) {
 	c.inspectors.mu.Lock()
 	ask := c.inspectors.ask[part]
@@ -53,13 +53,13 @@ func (c *Cluster) Inspect(ctx context.Context, part string) ([]byte, error) {
 
 var errSilent = errors.New("does not answer")
 
-// inspectors are what answers for the parts that run.
+// inspectors are the inspect functions of running parts.
 type inspectors struct {
 	mu  sync.Mutex
 	ask map[string]func(context.Context) any
 }
 
-// observe is who is told of one boot of a part and asks it, until done is called.
+// observe returns the observers for one boot of a part. The caller calls done when the boot ends.
 func observe[T any](c *Cluster, part string, boot proto.Boot) (observers inspect.Observers[T], done func(), err error) {
 	observers.History, err = history.Open(history.Config{Dir: c.History(), Process: part, Boot: boot, Clock: c.cfg.Clock})
 	if err != nil {

@@ -18,20 +18,20 @@ import (
 	"github.com/podfall/podfall/services/runtime"
 )
 
-// dial connects a party to a bus.
-func (c *Cluster) dial(ctx context.Context, name string, id proto.Identity, open Open) (*bus.Conn, error) {
+// dial connects a part to a bus.
+func (c *Cluster) dial(ctx context.Context, name string, id proto.Identity, open OpenFunc) (*bus.Conn, error) {
 	return bus.Dial(ctx, bus.Config{Identity: id, InProcess: c.cfg.Wire(name, open), Log: c.cfg.Log})
 }
 
-// clock is what a part takes for the time.
-func (c *Cluster) clock(part string) clock.Clock {
-	if own, ok := c.cfg.Wrong[part]; ok {
+// partClock returns the part's clock.
+func (c *Cluster) partClock(part string) clock.Clock {
+	if own, ok := c.cfg.Skewed[part]; ok {
 		return own
 	}
 	return c.cfg.Clock
 }
 
-// storage is the directory of the persistent volumes, which all nodes share.
+// storage returns the directory of the persistent volumes, which all nodes share.
 func (c *Cluster) storage() string { return filepath.Join(c.cfg.Dir, "volumes") }
 
 func (c *Cluster) apiserver(ctx context.Context, ready func()) error {
@@ -41,16 +41,16 @@ func (c *Cluster) apiserver(ctx context.Context, ready func()) error {
 		return err
 	}
 	defer conn.Close()
-	defer c.speaks(name, conn)()
+	defer c.trackConnection(name, conn)()
 	cfg := c.cfg.APIServer
-	cfg.Bus, cfg.Clock, cfg.Compat, cfg.Boot, cfg.Log, cfg.Ready = conn, c.clock(name), c.cfg.Compat, c.cfg.Boot(name), c.cfg.Log, ready
-	cfg.DataDir, cfg.NoSync = filepath.Join(c.cfg.Dir, name), true // what crashes is not the machine
+	cfg.Bus, cfg.Clock, cfg.Compat, cfg.Boot, cfg.Log, cfg.Ready = conn, c.partClock(name), c.cfg.Compat, c.cfg.Boot(name), c.cfg.Log, ready
+	cfg.DataDir, cfg.NoSync = filepath.Join(c.cfg.Dir, name), true // only processes crash, not the machine
 	var done func()
 	if cfg.Observers, done, err = observe[inspect.APIServer](c, name, cfg.Boot); err != nil {
 		return err
 	}
 	defer done()
-	cfg.Faults = c.table(name, cfg.History)
+	cfg.Faults = c.newTable(name, cfg.History)
 	return apiserver.Run(ctx, cfg)
 }
 
@@ -61,16 +61,16 @@ func (c *Cluster) controllers(ctx context.Context, ready func()) error {
 		return err
 	}
 	defer conn.Close()
-	defer c.speaks(name, conn)()
+	defer c.trackConnection(name, conn)()
 	cfg := c.cfg.Controllers
 	cfg.Storage = c.storage()
-	cfg.Bus, cfg.Clock, cfg.Compat, cfg.Boot, cfg.Log, cfg.Ready = conn, c.clock(name), c.cfg.Compat, c.cfg.Boot(name), c.cfg.Log, ready
+	cfg.Bus, cfg.Clock, cfg.Compat, cfg.Boot, cfg.Log, cfg.Ready = conn, c.partClock(name), c.cfg.Compat, c.cfg.Boot(name), c.cfg.Log, ready
 	var done func()
 	if cfg.Observers, done, err = observe[inspect.Controllers](c, name, cfg.Boot); err != nil {
 		return err
 	}
 	defer done()
-	cfg.Ask, cfg.Faults = c.Inspect, c.table(name, cfg.History)
+	cfg.Ask, cfg.Faults = c.Inspect, c.newTable(name, cfg.History)
 	return controllers.Run(ctx, cfg)
 }
 
@@ -81,13 +81,13 @@ func (c *Cluster) gateway(ctx context.Context, ready func()) error {
 		return err
 	}
 	defer conn.Close()
-	defer c.speaks(name, conn)()
+	defer c.trackConnection(name, conn)()
 	cfg := c.cfg.Gateway.Config
-	cfg.Faults = c.table(name, nil)
+	cfg.Faults = c.newTable(name, nil)
 	if cfg.Listener, err = c.cfg.Gateway.Listen(); err != nil {
 		return err
 	}
-	cfg.Bus, cfg.Clock, cfg.Compat, cfg.Boot, cfg.Log = conn, c.clock(name), c.cfg.Compat, c.cfg.Boot(name), c.cfg.Log
+	cfg.Bus, cfg.Clock, cfg.Compat, cfg.Boot, cfg.Log = conn, c.partClock(name), c.cfg.Compat, c.cfg.Boot(name), c.cfg.Log
 	cfg.Ready = func(string) { ready() }
 	return gateway.Run(ctx, cfg)
 }
@@ -107,8 +107,8 @@ func (c *Cluster) runtime(ctx context.Context, node string, number int, ready fu
 	defer done()
 	pods := c.cfg.Kubelet(node).Machine.Capacity[corev1.ResourcePods]
 	return runtime.Run(ctx, runtime.Config{
-		Bus: conn, DataDir: filepath.Join(c.cfg.Dir, node, "runtime"), Clock: c.clock(name), Boot: boot, Log: c.cfg.Log,
-		Observers: observers, Faults: c.table(name, observers.History), NoSync: true, Ready: ready, PodCIDR: podcidr.Of(number, int(pods.Value())),
+		Bus: conn, DataDir: filepath.Join(c.cfg.Dir, node, "runtime"), Clock: c.partClock(name), Boot: boot, Log: c.cfg.Log,
+		Observers: observers, Faults: c.newTable(name, observers.History), NoSync: true, Ready: ready, PodCIDR: podcidr.NodeCIDR(number, int(pods.Value())),
 	})
 }
 
@@ -119,14 +119,14 @@ func (c *Cluster) kubelet(ctx context.Context, node string, ready func()) error 
 		return err
 	}
 	defer conn.Close()
-	defer c.speaks(node, conn)()
+	defer c.trackConnection(node, conn)()
 	cri, err := c.dial(ctx, "cri/"+node, proto.Kubelet, c.nodes[node].InProcessConn)
 	if err != nil {
 		return err
 	}
 	defer cri.Close()
 	cfg := c.cfg.Kubelet(node)
-	cfg.Bus, cfg.Clock, cfg.Compat, cfg.Boot, cfg.Log, cfg.Ready = conn, c.clock(name), c.cfg.Compat, c.cfg.Boot(name), c.cfg.Log, ready
+	cfg.Bus, cfg.Clock, cfg.Compat, cfg.Boot, cfg.Log, cfg.Ready = conn, c.partClock(name), c.cfg.Compat, c.cfg.Boot(name), c.cfg.Log, ready
 	cfg.Machine.Storage = c.storage()
 	cfg.Node, cfg.Runtime, cfg.DataDir = node, cri, filepath.Join(c.cfg.Dir, node, "kubelet")
 	var done func()
@@ -134,6 +134,6 @@ func (c *Cluster) kubelet(ctx context.Context, node string, ready func()) error 
 		return err
 	}
 	defer done()
-	cfg.Machine.Faults = c.table(name, cfg.History)
+	cfg.Machine.Faults = c.newTable(name, cfg.History)
 	return kubelet.Run(ctx, cfg)
 }

@@ -9,14 +9,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// isAutoscaler reports whether a kind is the HorizontalPodAutoscaler. Its first version knows
-// one metric, the use of the CPU, by fields of its own.
+// isAutoscaler reports whether a kind is the HorizontalPodAutoscaler. Its first version has one
+// metric, CPU utilization, in fields of its own.
 func isAutoscaler(gk schema.GroupKind) bool {
 	return gk == schema.GroupKind{Group: autoscalingv2.GroupName, Kind: "HorizontalPodAutoscaler"}
 }
 
-// newerAutoscaler carries what the first version says of the CPU over to the second.
-func newerAutoscaler(old *autoscalingv1.HorizontalPodAutoscaler) *autoscalingv2.HorizontalPodAutoscaler {
+// autoscalerV1ToV2 converts an autoscaler, including its CPU metric, to the second version.
+func autoscalerV1ToV2(old *autoscalingv1.HorizontalPodAutoscaler) *autoscalingv2.HorizontalPodAutoscaler {
 	old = old.DeepCopy()
 	hpa := &autoscalingv2.HorizontalPodAutoscaler{
 		ObjectMeta: old.ObjectMeta,
@@ -50,9 +50,9 @@ func newerAutoscaler(old *autoscalingv1.HorizontalPodAutoscaler) *autoscalingv2.
 	return hpa
 }
 
-// olderAutoscaler is an autoscaler in its first version. Whatever but the use of the CPU it
-// is to go by is named in lost.
-func olderAutoscaler(hpa *autoscalingv2.HorizontalPodAutoscaler) (older *autoscalingv1.HorizontalPodAutoscaler, lost []string) {
+// autoscalerV2ToV1 converts an autoscaler to the first version. It returns in lost the fields other
+// than CPU utilization.
+func autoscalerV2ToV1(hpa *autoscalingv2.HorizontalPodAutoscaler) (older *autoscalingv1.HorizontalPodAutoscaler, lost []string) {
 	hpa = hpa.DeepCopy()
 	older = &autoscalingv1.HorizontalPodAutoscaler{
 		ObjectMeta: hpa.ObjectMeta,

@@ -26,7 +26,7 @@ const (
 	ContentTypeJSON     = runtime.ContentTypeJSON
 )
 
-// ContentTypeOf is the content type of what [Encode] wrote.
+// ContentTypeOf returns the content type of data from [Encode].
 func ContentTypeOf(encoded []byte) string {
 	if len(encoded) > 0 && encoded[0] == '{' {
 		return ContentTypeJSON
@@ -34,15 +34,15 @@ func ContentTypeOf(encoded []byte) string {
 	return ContentTypeProtobuf
 }
 
-// magic opens every Kubernetes protobuf document.
+// magic is the prefix of every Kubernetes protobuf document.
 const magic = "k8s\x00"
 
-// Encode is obj in Kubernetes protobuf, its group, version and kind included even
-// where obj does not name them. A custom resource, which has no protobuf form, becomes
-// JSON: no protobuf document begins with a brace.
+// Encode returns obj in Kubernetes protobuf, with its group, version and kind even if obj does not
+// name them. A custom resource has no protobuf form and becomes JSON: no protobuf document begins
+// with a brace.
 func Encode(obj runtime.Object) ([]byte, error) { return AppendEncode(nil, obj) }
 
-// AppendEncode appends what Encode returns to dst, without a copy on the way.
+// AppendEncode appends the output of Encode to dst without an intermediate copy.
 func AppendEncode(dst []byte, obj runtime.Object) ([]byte, error) {
 	gvk, err := GVK(obj)
 	if err != nil {
@@ -73,8 +73,8 @@ func AppendEncode(dst []byte, obj runtime.Object) ([]byte, error) {
 	return dst[:from+n], nil
 }
 
-// appendJSON is AppendEncode for a custom resource. The keys of its maps are in order, so
-// that equal objects have equal bytes.
+// appendJSON is AppendEncode for a custom resource. Map keys are sorted, so that equal objects have
+// equal bytes.
 func appendJSON(dst []byte, obj *unstructured.Unstructured, gvk schema.GroupVersionKind) ([]byte, error) {
 	data, err := json.Marshal(obj.Object)
 	if err != nil {
@@ -83,7 +83,7 @@ func appendJSON(dst []byte, obj *unstructured.Unstructured, gvk schema.GroupVers
 	return append(dst, data...), nil
 }
 
-// Decode reads what Encode wrote. The object's apiVersion and kind are set.
+// Decode decodes the output of Encode. It sets apiVersion and kind.
 func Decode(data []byte) (Object, error) {
 	decoded, err := DecodeAny(data)
 	if err != nil {
@@ -96,8 +96,7 @@ func Decode(data []byte) (Object, error) {
 	return obj, nil
 }
 
-// DecodeAny is Decode for messages that need not have metadata, such as a
-// metav1.Status.
+// DecodeAny is Decode for messages that may lack metadata, for example a metav1.Status.
 func DecodeAny(data []byte) (runtime.Object, error) {
 	if len(data) > 0 && data[0] == '{' {
 		return decodeJSON(data)
@@ -110,7 +109,7 @@ func DecodeAny(data []byte) (runtime.Object, error) {
 	return decoded, nil
 }
 
-// decodeJSON reads a custom resource. The built-in kinds are never written so.
+// decodeJSON decodes a custom resource. Built-in kinds are never encoded as JSON.
 func decodeJSON(data []byte) (*unstructured.Unstructured, error) {
 	obj := &unstructured.Unstructured{}
 	if err := json.Unmarshal(data, &obj.Object); err != nil {
@@ -127,8 +126,8 @@ var decoder = sync.OnceValue(func() *protobuf.Serializer {
 	return protobuf.NewSerializer(Scheme(), Scheme())
 })
 
-// GVK is the group, version and kind of obj by its Go type, or, of a custom resource, as
-// it says itself.
+// GVK returns the group, version and kind of obj: by its Go type, or from its content for a custom
+// resource.
 func GVK(obj runtime.Object) (schema.GroupVersionKind, error) {
 	if custom, ok := obj.(*unstructured.Unstructured); ok {
 		return customGVK(custom)
@@ -146,8 +145,8 @@ func GVK(obj runtime.Object) (schema.GroupVersionKind, error) {
 	return known[0], nil
 }
 
-// customGVK is what a custom resource says it is. An object of a built-in kind has that
-// kind's Go type and no other, or it could be stored in two forms.
+// customGVK returns the group, version and kind that a custom resource names. It refuses built-in
+// kinds: they must use their Go type, or they could be stored in two forms.
 func customGVK(obj *unstructured.Unstructured) (schema.GroupVersionKind, error) {
 	gvk := obj.GroupVersionKind()
 	if gvk.Group == "" || gvk.Version == "" || gvk.Kind == "" {

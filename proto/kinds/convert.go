@@ -13,14 +13,13 @@ import (
 	serializer "k8s.io/apimachinery/pkg/runtime/serializer/json"
 )
 
-// Convert is obj in another version of its kind. Fields are carried over by their JSON
-// names, which is right for every pair of versions that only added fields. Fields
-// without a namesake are dropped and returned in lost, as strict decoding words them:
-// thus networking.k8s.io/v1beta1's serviceName has no place in v1. Events and autoscalers
-// have fields that changed their names (event.go, autoscaler.go).
+// Convert converts obj to another version of its kind. Fields are copied by JSON name, which is
+// right for versions that only added fields. Other fields are dropped and returned in lost, worded
+// as in strict decoding: for example, networking.k8s.io/v1beta1's serviceName has no place in v1.
+// Events and autoscalers have renamed fields (event.go, autoscaler.go).
 //
-// obj is returned as it is when it already has the version. Versions of a custom resource
-// differ in nothing but their name, as under upstream's strategy None.
+// If obj has the version already, it is returned unchanged. Versions of a custom resource differ
+// only in name, as in upstream's strategy None.
 func Convert(obj Object, to schema.GroupVersionKind) (converted Object, lost []string, err error) {
 	from, err := GVK(obj)
 	if err != nil {
@@ -43,9 +42,9 @@ func Convert(obj Object, to schema.GroupVersionKind) (converted Object, lost []s
 	if isAutoscaler(from.GroupKind()) {
 		switch hpa := obj.(type) {
 		case *autoscalingv1.HorizontalPodAutoscaler:
-			return newerAutoscaler(hpa), nil, nil
+			return autoscalerV1ToV2(hpa), nil, nil
 		case *autoscalingv2.HorizontalPodAutoscaler:
-			older, lost := olderAutoscaler(hpa)
+			older, lost := autoscalerV2ToV1(hpa)
 			return older, lost, nil
 		}
 	}
@@ -53,7 +52,7 @@ func Convert(obj Object, to schema.GroupVersionKind) (converted Object, lost []s
 	if err != nil {
 		return nil, nil, err
 	}
-	document, err := renamed(obj, to)
+	document, err := marshalAs(obj, to)
 	if err != nil {
 		return nil, nil, fmt.Errorf("convert %s to %s: %w", from, to.Version, err)
 	}
@@ -73,8 +72,8 @@ func Convert(obj Object, to schema.GroupVersionKind) (converted Object, lost []s
 	return into, lost, nil
 }
 
-// renamed is obj's JSON under the name of another version.
-func renamed(obj Object, to schema.GroupVersionKind) ([]byte, error) {
+// marshalAs returns obj's JSON with another apiVersion.
+func marshalAs(obj Object, to schema.GroupVersionKind) ([]byte, error) {
 	data, err := json.Marshal(obj)
 	if err != nil {
 		return nil, err

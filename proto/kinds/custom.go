@@ -10,13 +10,13 @@ import (
 	"k8s.io/apimachinery/pkg/version"
 )
 
-// FromCRD are the kinds that crd adds: one row for each version that is served, the one
-// that clients prefer first (v2, v1, v1beta1 …). There is none until the definition is
-// established, and the names are those it was given then; it is pure.
+// FromCRD returns the kinds that crd adds: one row for each served version, ordered by client
+// preference (v2, v1, v1beta1 …). There is none until the definition is established. The names are
+// the accepted names. FromCRD is pure.
 //
-// The objects are stored in StorageVersion, whether that is served or not.
+// The objects are stored in StorageVersion, whether that version is served or not.
 func FromCRD(crd *apiextensionsv1.CustomResourceDefinition) []Kind {
-	if !established(crd) {
+	if !isEstablished(crd) {
 		return nil
 	}
 	names := crd.Status.AcceptedNames
@@ -39,7 +39,7 @@ func FromCRD(crd *apiextensionsv1.CustomResourceDefinition) []Kind {
 	for _, v := range crd.Spec.Versions {
 		if v.Served {
 			row := common
-			row.Version, row.Subresources = v.Name, subresources(v.Subresources)
+			row.Version, row.Subresources = v.Name, subresourceNames(v.Subresources)
 			for _, f := range v.SelectableFields {
 				row.Selectable = append(row.Selectable, strings.TrimPrefix(f.JSONPath, "."))
 			}
@@ -50,14 +50,14 @@ func FromCRD(crd *apiextensionsv1.CustomResourceDefinition) []Kind {
 	return rows
 }
 
-// established reports whether a definition's names are its own, once and for all.
-func established(crd *apiextensionsv1.CustomResourceDefinition) bool {
+// isEstablished reports whether a definition's names are accepted for good.
+func isEstablished(crd *apiextensionsv1.CustomResourceDefinition) bool {
 	return slices.ContainsFunc(crd.Status.Conditions, func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
 		return c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue
 	})
 }
 
-func subresources(s *apiextensionsv1.CustomResourceSubresources) []string {
+func subresourceNames(s *apiextensionsv1.CustomResourceSubresources) []string {
 	var names []string
 	if s != nil && s.Scale != nil {
 		names = append(names, "scale")

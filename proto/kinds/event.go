@@ -8,21 +8,21 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// isEvent reports whether a kind is the Event, which two groups serve: every Event is
-// stored once, in the core group's form, and events.k8s.io has other names for its fields.
+// isEvent reports whether a kind is Event, which two groups serve. Every Event is stored once, in
+// the core group's form; events.k8s.io has other field names.
 func isEvent(gk schema.GroupKind) bool {
 	return gk.Kind == "Event" && (gk.Group == corev1.GroupName || gk.Group == eventsv1.GroupName)
 }
 
-// convertEvent is an Event in the form of the other group.
+// convertEvent converts an Event to the form of the other group.
 func convertEvent(obj Object, to schema.GroupVersionKind) (Object, []string, error) {
 	var converted Object
 	switch event := obj.(type) {
 	case *corev1.Event:
-		converted = newerEvent(event)
+		converted = coreToEventsV1(event)
 	case *eventsv1.Event:
-		converted = coreEvent(event)
-	default: // an older version of events.k8s.io differs in nothing but its name
+		converted = eventsV1ToCore(event)
+	default: // an older version of events.k8s.io differs in name only
 		stable, lost, err := Convert(obj, eventsv1.SchemeGroupVersion.WithKind("Event"))
 		if err != nil {
 			return nil, lost, fmt.Errorf("convert %T: %w", obj, err)
@@ -32,7 +32,7 @@ func convertEvent(obj Object, to schema.GroupVersionKind) (Object, []string, err
 	return Convert(converted, to)
 }
 
-func newerEvent(event *corev1.Event) *eventsv1.Event {
+func coreToEventsV1(event *corev1.Event) *eventsv1.Event {
 	event = event.DeepCopy()
 	newer := &eventsv1.Event{
 		ObjectMeta: event.ObjectMeta, EventTime: event.EventTime,
@@ -49,7 +49,7 @@ func newerEvent(event *corev1.Event) *eventsv1.Event {
 	return newer
 }
 
-func coreEvent(event *eventsv1.Event) *corev1.Event {
+func eventsV1ToCore(event *eventsv1.Event) *corev1.Event {
 	event = event.DeepCopy()
 	core := &corev1.Event{
 		ObjectMeta: event.ObjectMeta, EventTime: event.EventTime,

@@ -1,13 +1,11 @@
-// Package kinds is the table of every kind that podfall serves: its names, its scope,
-// its Go type, its encoding and its versions. It decides nothing about them. The table has
-// the built-in kinds; [FromCRD] makes rows of the same form for those that users add, and
-// their objects pass through the same functions.
+// Package kinds is the table of every kind that podfall serves: names, scope, Go type, encoding and
+// versions. The table holds the built-in kinds. [FromCRD] returns rows of the same form for custom
+// kinds, whose objects use the same functions.
 //
-// Every kind is stored and sent in one version, the preferred one. The other versions
-// of a kind are names for the same objects: [ByGVK] finds them, and [Convert] reads
-// and writes them. Kinds of different groups share nothing, not even where upstream
-// keeps them together: Events of the core group and of events.k8s.io, and what is left
-// of the extensions group, are stored apart.
+// Every kind is stored and sent in one version, the preferred one. The other versions of a kind are
+// names for the same objects: [ByGVK] finds them, and [Convert] reads and writes them. Kinds of
+// different groups share no objects, even if upstream stores them together: Events of the core
+// group and of events.k8s.io, and what is left of the extensions group, are separate.
 package kinds
 
 import (
@@ -25,30 +23,29 @@ type Kind struct {
 	schema.GroupVersionKind
 	// Resource is the plural in paths and subjects: "pods".
 	Resource string
-	// Singular is what messages print: "pod".
+	// Singular is the name in messages: "pod".
 	Singular string
-	// ShortNames are what people type: "po".
+	// ShortNames are accepted at the command line: "po".
 	ShortNames []string
 	// Namespaced is false for cluster-scoped kinds.
 	Namespaced bool
 	// Categories name groups of kinds: "all".
 	Categories []string
-	// ListKind is the kind of a list of them: "PodList".
+	// ListKind is the kind of a list: "PodList".
 	ListKind string
-	// StorageVersion is the version in which the objects are stored and sent.
+	// StorageVersion is the version in which objects are stored and sent.
 	StorageVersion string
-	// Custom is true for kinds that a CustomResourceDefinition adds, whose objects are
+	// Custom is set for kinds of a CustomResourceDefinition, whose objects are
 	// *unstructured.Unstructured.
 	Custom bool
 	// Subresources are those of this version of a custom kind: "status", "scale".
 	Subresources []string
-	// Selectable are the fields that this version of a custom kind can be selected by,
-	// besides metadata: "spec.color".
+	// Selectable are the field selectors of this version of a custom kind, besides metadata:
+	// "spec.color".
 	Selectable []string
 }
 
-// GroupResource is the kind's key in the store and on the bus. Events have one for both of
-// their groups.
+// GroupResource returns the kind's key in the store and on the bus. Both groups of Event share one.
 func (k Kind) GroupResource() schema.GroupResource {
 	if !k.Custom && isEvent(k.GroupKind()) {
 		return schema.GroupResource{Resource: k.Resource}
@@ -56,47 +53,48 @@ func (k Kind) GroupResource() schema.GroupResource {
 	return schema.GroupResource{Group: k.Group, Resource: k.Resource}
 }
 
-// GroupVersionResource is the kind's path.
+// GroupVersionResource returns the kind's path.
 func (k Kind) GroupVersionResource() schema.GroupVersionResource {
 	return k.GroupVersion().WithResource(k.Resource)
 }
 
-// All is every kind in its preferred version, in the order in which names are looked
-// up. The caller may change the slice, but not what it points to.
+// All returns every kind in its preferred version, in lookup order. The caller may change the
+// slice, but not what it refers to.
 func All() []Kind { return slices.Clone(loadIndex().preferred) }
 
-// Served is every kind in every version, the preferred one first.
+// Served returns every kind in every version, the preferred version first.
 func Served() []Kind { return slices.Clone(loadIndex().served) }
 
-// Versions is the kind of a group resource in every version in which it is served.
+// Versions returns all served versions of a group resource.
 func Versions(resource schema.GroupResource) []Kind {
 	return slices.Clone(loadIndex().versions[resource])
 }
 
-// Today is every built-in kind in the versions that an API server of the newest release
-// serves unless it is told otherwise: the stable ones. The others are for those who come
-// with an old manifest.
-func Today() []Kind { return slices.DeleteFunc(Served(), func(k Kind) bool { return !k.IsToday() }) }
+// ServedByDefault returns every built-in kind in the versions that an API server of the newest
+// release serves by default: the stable ones. The other versions exist for users with old
+// manifests.
+func ServedByDefault() []Kind {
+	return slices.DeleteFunc(Served(), func(k Kind) bool { return !k.IsServedByDefault() })
+}
 
-// IsToday reports whether a kind is among [Today].
-func (k Kind) IsToday() bool {
+// IsServedByDefault reports whether a kind is in [ServedByDefault].
+func (k Kind) IsServedByDefault() bool {
 	return k.Custom || k.Group != "extensions" && !strings.Contains(k.Version, "alpha") && !strings.Contains(k.Version, "beta")
 }
 
-// ByResource finds a kind, in its preferred version, by its group resource: "pods",
-// "deployments.apps".
+// ByResource finds a kind, in its preferred version, by group resource: "pods", "deployments.apps".
 func ByResource(groupResource string) (Kind, bool) {
 	k, ok := loadIndex().byResource[groupResource]
 	return k, ok
 }
 
-// ByGVK finds a kind in any version that is served.
+// ByGVK finds a kind in any served version.
 func ByGVK(gvk schema.GroupVersionKind) (Kind, bool) {
 	k, ok := loadIndex().byGVK[gvk]
 	return k, ok
 }
 
-// Preferred is k in the version in which its objects are stored.
+// Preferred returns k in its storage version.
 func Preferred(k Kind) Kind {
 	if k.Custom {
 		k.Version = k.StorageVersion
@@ -108,10 +106,9 @@ func Preferred(k Kind) Kind {
 	return k
 }
 
-// ByAlias finds a kind by what a person types: its plural, singular, short name or
-// Kind, alone ("po", "Pod"), with a group ("deployments.apps"), or with a version and a
-// group ("deployments.v1.apps"). Where several groups have the name, the first in the
-// table's order is meant.
+// ByAlias finds a kind by command-line input: its plural, singular, short name or Kind, alone
+// ("po", "Pod"), with a group ("deployments.apps"), or with a version and a group
+// ("deployments.v1.apps"). If several groups have the name, the first in the table wins.
 func ByAlias(what string) (Kind, bool) {
 	name, rest, qualified := strings.Cut(what, ".")
 	for _, k := range loadIndex().byAlias[strings.ToLower(name)] {
@@ -122,7 +119,7 @@ func ByAlias(what string) (Kind, bool) {
 	return Kind{}, false
 }
 
-// New is an empty object of a kind that is served, its apiVersion and kind set.
+// New returns an empty object of a served kind, with apiVersion and kind set.
 func New(gvk schema.GroupVersionKind) (Object, error) {
 	if _, ok := ByGVK(gvk); !ok {
 		return nil, fmt.Errorf("new %s: podfall does not serve this kind", gvk)
@@ -139,7 +136,7 @@ func New(gvk schema.GroupVersionKind) (Object, error) {
 	return obj, nil
 }
 
-// NewOf is [New] for a row that need not be in the table: of a custom kind it is an object
+// NewOf is [New] for a row that may be missing in the table. For a custom kind it returns an object
 // without content.
 func NewOf(k Kind) (Object, error) {
 	if !k.Custom {
@@ -150,7 +147,7 @@ func NewOf(k Kind) (Object, error) {
 	return obj, nil
 }
 
-// index is the table, taken apart for looking up.
+// index holds the table's lookup maps.
 type index struct {
 	preferred  []Kind
 	served     []Kind
@@ -182,7 +179,7 @@ var loadIndex = sync.OnceValue(func() *index {
 	return ix
 })
 
-// add takes one row of the table in, once for each of its versions.
+// add adds one row of the table, once for each version.
 func (ix *index) add(group string, row []string) {
 	for i, version := range row[5:] {
 		k := Kind{
@@ -190,8 +187,8 @@ func (ix *index) add(group string, row []string) {
 			Resource:         row[1],
 			Singular:         strings.ToLower(row[0]),
 			Namespaced:       row[2] == "namespaced",
-			ShortNames:       list(row[3]),
-			Categories:       list(row[4]),
+			ShortNames:       splitCell(row[3]),
+			Categories:       splitCell(row[4]),
 			ListKind:         row[0] + "List",
 			StorageVersion:   row[5],
 		}
@@ -210,8 +207,8 @@ func (ix *index) add(group string, row []string) {
 	}
 }
 
-// list is a cell of the table.
-func list(cell string) []string {
+// splitCell returns the values in a cell of the table.
+func splitCell(cell string) []string {
 	if cell == "-" {
 		return nil
 	}

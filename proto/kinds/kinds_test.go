@@ -178,15 +178,15 @@ func TestNewRefusesWhatIsNotServed(t *testing.T) {
 	}
 }
 
-func TestToday(t *testing.T) {
+func TestServedByDefault(t *testing.T) {
 	t.Parallel()
-	for _, k := range kinds.Today() {
+	for _, k := range kinds.ServedByDefault() {
 		if strings.Contains(k.Version, "alpha") || strings.Contains(k.Version, "beta") || k.Group == "extensions" {
 			t.Errorf("%s is not served by default", k)
 		}
 	}
 	count := 0
-	for _, k := range kinds.Today() {
+	for _, k := range kinds.ServedByDefault() {
 		if k.Resource == "deployments" || k.Resource == "events" || k.Resource == "horizontalpodautoscalers" {
 			count++
 		}

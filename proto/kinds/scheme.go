@@ -64,9 +64,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Scheme knows every built-in kind: those of client-go's own scheme, which a test
-// compares it with, and CustomResourceDefinition. It is built on first use, because most of podfall's processes
-// touch a handful of kinds.
+// Scheme returns the scheme of all built-in kinds: those of client-go's own scheme, which a test
+// compares, and CustomResourceDefinition. It is built on first use, because most processes use only
+// a few kinds.
 func Scheme() *runtime.Scheme { return loadScheme() }
 
 //nolint:gochecknoglobals // built once, on first use; nothing changes it
@@ -143,8 +143,8 @@ func groups() []func(*runtime.Scheme) error {
 	}
 }
 
-// addDefinitions adds the one kind that is neither in client-go's scheme nor anybody's own.
-// The group's own function would add what turns it into upstream's internal form as well.
+// addDefinitions adds CustomResourceDefinition, which is not in client-go's scheme. The group's own
+// function would also add conversions to upstream's internal form.
 func addDefinitions(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(apiextensionsv1.SchemeGroupVersion,
 		&apiextensionsv1.CustomResourceDefinition{}, &apiextensionsv1.CustomResourceDefinitionList{})

@@ -1,9 +1,8 @@
 package kinds
 
-// table has a row a kind, grouped by API group in the order in which short and
-// plural names are looked up. A dash means none. The first version is the preferred
-// one: objects are stored and sent in it. Short names and categories are those that
-// upstream's discovery prints; singular names are the kinds in lower case.
+// table has one row for each kind, grouped by API group in lookup order. A dash means none. The
+// first version is the preferred one: objects are stored and sent in it. Short names and categories
+// are those of upstream's discovery. Singular names are the kinds in lower case.
 //
 //	kind  plural  scope  short names  categories  versions
 const table = `

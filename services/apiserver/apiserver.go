@@ -1,20 +1,20 @@
-// Package apiserver is the process that keeps the cluster's objects, and the only one
-// that decides what a DELETE means. Run is its list of parts:
+// Package apiserver is the process that keeps the cluster's objects, and the only one that decides
+// what a DELETE means. Run assembles its parts:
 //
 //	bus -> server.go      reads a call: subject, envelope, deadline, boot
-//	       admission/     who may do what
+//	       admission/     which identity may do what
 //	       nodegraph/     which objects concern a node
 //	       verbs/         a file per verb
 //	       registry/      what is special about a kind
 //	       custom/        kinds that users define
-//	       webhook/       those who want to be asked
+//	       webhook/       admission webhooks
 //	       deletion/      what a DELETE means: rounds 1 and 3
 //	       expiry/        the end of Events
 //	       store/         bbolt: one revision counter, one fsync per batch
-//	       watch/ -> bus  tells every reader after the fsync
+//	       watch/ -> bus  sends changes to every reader after the fsync
 //
-// It keeps no state of its own beside the store's file: killed at any moment and started
-// again, it goes on where the last acknowledged write left it.
+// It keeps no state outside of the store's file: killed at any moment and started again, it
+// continues from the last acknowledged write.
 package apiserver
 
 import (
@@ -51,41 +51,41 @@ import (
 
 // Config says what an apiserver serves, and where.
 type Config struct {
-	// Bus is the connection on which it serves, under the identity proto.APIServer. It
-	// stays the caller's.
+	// Bus is the connection on which it serves, under the identity proto.APIServer. The caller
+	// closes it.
 	Bus *bus.Conn
-	// DataDir holds the store's file; it is created when missing.
+	// DataDir holds the store's file; it is created if missing.
 	DataDir string
 	// Clock is the cluster's time.
 	Clock clock.Clock
-	// Compat is the release that is imitated; the zero value is the default one.
+	// Compat is the release that is imitated; zero means the default release.
 	Compat proto.Compat
-	// Boot is this incarnation.
+	// Boot identifies this incarnation.
 	Boot proto.Boot
-	// Keep is how many changes the store remembers; 0 means 100,000.
+	// Keep is how many changes the store keeps in its history; 0 means 100,000.
 	Keep int
 	// Observers are told of requests, commits and watches, and may ask what was refused.
 	inspect.Observers[inspect.APIServer]
 	// DisablePlugins names admission plugins to leave out; see [Plugins].
 	DisablePlugins []string
-	// Faults are what goes wrong on purpose; nil is nothing.
+	// Faults are injected at the store's fault points; nil injects none.
 	Faults *fault.Table
 	// NoSync leaves out the fsync, for tests that do not crash.
 	NoSync bool
 	// Log is nil for none.
 	Log *slog.Logger
-	// Ready is called once, when requests are about to be answered; it may be nil.
+	// Ready is called once, when requests are about to be served; it may be nil.
 	Ready func()
 }
 
-// file is the store's in DataDir.
-const file = "apiserver.db"
+// storeFile is the name of the store's file in DataDir.
+const storeFile = "apiserver.db"
 
-// Run serves until ctx ends, and then returns nil. It returns an error when the store
-// cannot be read (it is then as it was) or no longer be written: a *store.CommitError,
-// after which nothing has been acknowledged.
+// Run serves until ctx ends, and then returns nil. It returns an error if the store cannot be read
+// (the file is then unchanged), or a *store.CommitError if the store cannot be written any more.
+// After a CommitError nothing has been acknowledged.
 func Run(ctx context.Context, cfg Config) (err error) {
-	cfg, err = complete(cfg)
+	cfg, err = withDefaults(cfg)
 	if err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	var janitor *custom.Janitor
 	var keeper *expiry.Keeper
 	kept, err = store.Open(ctx, store.Config{
-		Path: filepath.Join(cfg.DataDir, file), Clock: cfg.Clock, Log: cfg.Log,
+		Path: filepath.Join(cfg.DataDir, storeFile), Clock: cfg.Clock, Log: cfg.Log,
 		History: cfg.Keep, NoSync: cfg.NoSync, Faults: cfg.Faults,
 		OnDurable: func(snapshot *store.Snapshot, events []store.Event) { recordCommits(cfg.History, snapshot, events) },
 		OnCommit: func(snapshot *store.Snapshot, events []store.Event) {
@@ -121,7 +121,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	hooks.Load(kept.Snapshot())
 	graph.Load(kept.Snapshot())
 	hub = watch.New(watch.Config{
-		Boot: cfg.Boot, Store: kept, Publish: watch.Encoded(cfg.Bus.Publish), Match: matcher(cfg.Compat, catalog), Clock: cfg.Clock,
+		Boot: cfg.Boot, Store: kept, Publish: watch.EncodeTo(cfg.Bus.Publish), Match: newMatcher(cfg.Compat, catalog), Clock: cfg.Clock,
 		Log: cfg.Log, History: cfg.History,
 	})
 	api := verbs.New(verbs.Config{
@@ -137,22 +137,22 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	}
 	server := newServer(cfg, api)
 	janitor = custom.NewJanitor(custom.Janitor{
-		Catalog: catalog, Snapshot: kept.Snapshot, Writer: definitions{server}, Forget: hub.Forget, Clock: cfg.Clock, Log: cfg.Log,
+		Catalog: catalog, Snapshot: kept.Snapshot, Writer: definitionWriter{server}, EndWatches: hub.EndWatches, Clock: cfg.Clock, Log: cfg.Log,
 	})
 	keeper = expiry.New(expiry.Config{
 		Commit: kept.Commit, Clock: cfg.Clock, NewUID: api.NewUID, History: cfg.History, Log: cfg.Log,
 	})
 	keeper.Load(kept.Snapshot())
-	server.fence.recall(kept.Snapshot())
-	cfg.Observers.Ready(server.tell)
-	if err := daemon.Run(ctx, recordingEnd(cfg.History, kept.Run), hub.Run, janitor.Run, keeper.Run, server.run); err != nil {
+	server.fence.load(kept.Snapshot())
+	cfg.ProvideInspect(server.inspect)
+	if err := daemon.Run(ctx, recordStoreError(cfg.History, kept.Run), hub.Run, janitor.Run, keeper.Run, server.run); err != nil {
 		return fmt.Errorf("apiserver: %w", err)
 	}
 	return nil
 }
 
-// complete fills in what may be left out.
-func complete(cfg Config) (Config, error) {
+// withDefaults fills in optional fields and creates the data directory.
+func withDefaults(cfg Config) (Config, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
@@ -172,7 +172,7 @@ func complete(cfg Config) (Config, error) {
 	return cfg, nil
 }
 
-// Plugins are the admission plugins but those that are switched off, by upstream's names.
+// Plugins returns the admission plugins except those that are switched off, by upstream's names.
 func Plugins(off []string) ([]string, error) {
 	all := admission.Plugins()
 	for _, name := range off {
@@ -183,8 +183,8 @@ func Plugins(off []string) ([]string, error) {
 	return slices.DeleteFunc(all, func(name string) bool { return slices.Contains(off, name) }), nil
 }
 
-// matcher is what selectors see of an object.
-func matcher(compat proto.Compat, catalog *custom.Catalog) func(resource string, obj kinds.Object) (labels.Set, fields.Set) {
+// newMatcher returns a function that returns what selectors see of an object.
+func newMatcher(compat proto.Compat, catalog *custom.Catalog) func(resource string, obj kinds.Object) (labels.Set, fields.Set) {
 	builtIn := registry.Strategies(compat)
 	return func(resource string, obj kinds.Object) (labels.Set, fields.Set) {
 		if strategy, ok := builtIn[resource]; ok {

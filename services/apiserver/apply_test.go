@@ -24,7 +24,7 @@ func (c *client) apply(target podapi.Target, manager, manifest string) (kinds.Ob
 // versions, and tracked through its status and over a restart.
 func TestApplyCustomResource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
+		s := newHarness(t)
 		c := s.client("client:admin")
 		crd := c.define()
 		at := widget(t, crd, "v1", "a", "")

@@ -22,11 +22,11 @@ const writers = 64
 // BenchmarkForcedDelete is a DELETE with grace 0 through the bus: one request, two
 // revisions, one fsync shared with whoever else is waiting.
 func BenchmarkForcedDelete(b *testing.B) {
-	s := newStage(b, func(cfg *apiserver.Config) { cfg.NoSync = false })
+	s := newHarness(b, func(cfg *apiserver.Config) { cfg.NoSync = false })
 	api := podapi.New(s.dial("client:bench"), podapi.Config{})
-	spread(b, b.N, func(ctx context.Context, i int) error { return create(ctx, api, i) })
+	parallel(b, b.N, func(ctx context.Context, i int) error { return create(ctx, api, i) })
 	b.ResetTimer()
-	spread(b, b.N, func(ctx context.Context, i int) error {
+	parallel(b, b.N, func(ctx context.Context, i int) error {
 		_, err := api.Delete(ctx, pods(benchName(i), ""), grace(0))
 		return err
 	})
@@ -35,7 +35,7 @@ func BenchmarkForcedDelete(b *testing.B) {
 
 // BenchmarkLifecycle is all that the API sees of a pod's life: create, bind, Running,
 // DELETE, the terminal status, the final DELETE; and the kubelet's reads between them.
-func BenchmarkLifecycle(b *testing.B) { lifecycles(b, nil) }
+func BenchmarkLifecycle(b *testing.B) { benchLifecycle(b, nil) }
 
 // BenchmarkRecorded is BenchmarkLifecycle with a history.
 func BenchmarkRecorded(b *testing.B) {
@@ -44,19 +44,19 @@ func BenchmarkRecorded(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer recorder.Close()
-	lifecycles(b, recorder)
+	benchLifecycle(b, recorder)
 }
 
-func lifecycles(b *testing.B, recorder *history.Recorder) {
-	s := newStage(b, func(cfg *apiserver.Config) { cfg.NoSync, cfg.History = false, recorder })
+func benchLifecycle(b *testing.B, recorder *history.Recorder) {
+	s := newHarness(b, func(cfg *apiserver.Config) { cfg.NoSync, cfg.History = false, recorder })
 	user := podapi.New(s.dial("client:bench"), podapi.Config{})
 	node := podapi.New(s.dial(proto.Node("n1")), podapi.Config{})
 	b.ResetTimer()
-	spread(b, b.N, func(ctx context.Context, i int) error { return live(ctx, user, node, i) })
+	parallel(b, b.N, func(ctx context.Context, i int) error { return runLifecycle(ctx, user, node, i) })
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "lifecycles/s")
 }
 
-func live(ctx context.Context, user, node *podapi.Client, i int) error {
+func runLifecycle(ctx context.Context, user, node *podapi.Client, i int) error {
 	name := benchName(i)
 	if err := create(ctx, user, i); err != nil {
 		return err
@@ -107,8 +107,8 @@ func create(ctx context.Context, api *podapi.Client, i int) error {
 	return err
 }
 
-// spread does n things with 64 hands.
-func spread(b *testing.B, n int, do func(context.Context, int) error) {
+// parallel runs do n times on 64 goroutines.
+func parallel(b *testing.B, n int, do func(context.Context, int) error) {
 	b.Helper()
 	var next atomic.Int64
 	var running sync.WaitGroup

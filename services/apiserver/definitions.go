@@ -13,11 +13,11 @@ import (
 	"github.com/podfall/podfall/services/apiserver/verbs"
 )
 
-// definitions asks for what the janitor of CustomResourceDefinitions does.
-type definitions struct{ server *server }
+// definitionWriter carries out the writes of the janitor of CustomResourceDefinitions.
+type definitionWriter struct{ server *server }
 
 // UpdateDefinition implements [custom.Writer].
-func (d definitions) UpdateDefinition(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition) error {
+func (d definitionWriter) UpdateDefinition(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition) error {
 	kind, ok := kinds.ByResource(custom.Resource)
 	if !ok {
 		return errNoDefinitions
@@ -26,21 +26,21 @@ func (d definitions) UpdateDefinition(ctx context.Context, crd *apiextensionsv1.
 	if err != nil {
 		return err
 	}
-	return d.do(ctx, admission.Attributes{Verb: proto.VerbUpdate, Kind: kind, Subresource: "status", Name: crd.Name}, body)
+	return d.send(ctx, admission.Attributes{Verb: proto.VerbUpdate, Kind: kind, Subresource: "status", Name: crd.Name}, body)
 }
 
 var errNoDefinitions = fmt.Errorf("the table of kinds has no %s", custom.Resource)
 
 // DeleteInstances implements [custom.Writer].
-func (d definitions) DeleteInstances(ctx context.Context, kind kinds.Kind) error {
-	return d.do(ctx, admission.Attributes{Verb: proto.VerbDeleteCollection, Kind: kind}, nil)
+func (d definitionWriter) DeleteInstances(ctx context.Context, kind kinds.Kind) error {
+	return d.send(ctx, admission.Attributes{Verb: proto.VerbDeleteCollection, Kind: kind}, nil)
 }
 
-func (d definitions) do(ctx context.Context, what admission.Attributes, body []byte) error {
+func (d definitionWriter) send(ctx context.Context, what admission.Attributes, body []byte) error {
 	what.Identity = proto.APIServer
 	// The operation is a new one, so that nothing is taken for a repetition.
 	operation := "definitions-" + string(d.server.api.NewUID())
-	return d.server.own(ctx, verbs.Request{
+	return d.server.handleOwn(ctx, verbs.Request{
 		Attributes: what, Now: d.server.clock.Now(),
 		Envelope: &proto.Request{Operation: operation, ContentType: kinds.ContentTypeOf(body), Body: body},
 	})

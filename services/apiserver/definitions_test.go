@@ -100,7 +100,7 @@ func newWidget(version, name string, spec map[string]any) *unstructured.Unstruct
 
 func TestCustomResources(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
+		s := newHarness(t)
 		c := s.client("client:admin")
 		crd := c.define()
 		events, err := c.api.Watch(t.Context(), widget(t, crd, "v2", "", ""), metav1.ListOptions{FieldSelector: "spec.color=red"})
@@ -180,7 +180,7 @@ func expectAllAsked(t *testing.T, life []history.Event) {
 		switch fact := e.Fact.(type) {
 		case history.OpCall:
 			asked[e.Cause] = true
-			if fact.Who == string(proto.APIServer) {
+			if fact.Identity == string(proto.APIServer) {
 				own++
 			}
 		case history.Commit:
@@ -197,7 +197,7 @@ func expectAllAsked(t *testing.T, life []history.Event) {
 func TestDefinitionGoesAfterItsResources(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		recorder, life := recording(t)
-		c := newStage(t, func(cfg *apiserver.Config) { cfg.History = recorder }).client("client:admin")
+		c := newHarness(t, func(cfg *apiserver.Config) { cfg.History = recorder }).client("client:admin")
 		defer func() { expectAllAsked(t, life()) }()
 		crd := c.define()
 		for _, name := range []string{"free", "held"} {

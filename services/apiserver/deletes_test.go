@@ -11,14 +11,14 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// TestNobodyIsAskedAboutADeleteThatChangesNothing deletes a pod again: that is answered before
+// TestADeleteThatChangesNothingCallsNoWebhook deletes a pod again: that is answered before
 // anybody is asked, and a delete with less grace is asked about (API-07, API-23).
-func TestNobodyIsAskedAboutADeleteThatChangesNothing(t *testing.T) {
+func TestADeleteThatChangesNothingCallsNoWebhook(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	s := newHarness(t)
 	c := s.client("client:admin")
 	var refuse atomic.Bool
-	j := newJudge(t, func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+	j := newHookServer(t, func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 		if refuse.Load() {
 			return deny("not now")
 		}

@@ -98,7 +98,7 @@ func (c *client) follow(target podapi.Target, revision string) func() (watch.Eve
 func TestEventsExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		recorder, life := recording(t)
-		s := newStage(t, func(cfg *apiserver.Config) { cfg.History = recorder })
+		s := newHarness(t, func(cfg *apiserver.Config) { cfg.History = recorder })
 		c := s.client("client:admin")
 		began := time.Now()
 		c.report("first")
@@ -137,7 +137,7 @@ func recording(t *testing.T) (recorder *history.Recorder, life func() []history.
 	t.Helper()
 	var mu sync.Mutex
 	var told []history.Event
-	recorder, err := history.Open(history.Config{Process: "apiserver", Boot: "boot-1", Listen: func(e history.Event) {
+	recorder, err := history.Open(history.Config{Process: "apiserver", Boot: "boot-1", OnEvent: func(e history.Event) {
 		mu.Lock()
 		defer mu.Unlock()
 		told = append(told, e)
@@ -160,7 +160,7 @@ func expectExpired(t *testing.T, life []history.Event, want ...string) {
 	for _, e := range life {
 		switch fact := e.Fact.(type) {
 		case history.OpCall:
-			asked[e.Cause] = fact.Who == string(proto.APIServer)
+			asked[e.Cause] = fact.Identity == string(proto.APIServer)
 		case history.Commit:
 			if !asked[e.Cause] || fact.Resource != "events" {
 				continue
@@ -183,7 +183,7 @@ func expectExpired(t *testing.T, life []history.Event, want ...string) {
 // TestEventsExpireAfterAStart has a new apiserver find an Event: it gives it a whole hour.
 func TestEventsExpireAfterAStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
+		s := newHarness(t)
 		s.client("client:admin").report("kept")
 		time.Sleep(50 * time.Minute)
 		s.halt()

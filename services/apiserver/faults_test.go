@@ -29,9 +29,9 @@ func TestFaultsOfTheStore(t *testing.T) {
 	}{
 		"commit fails":              {fault.Spec{Point: fault.StoreCommit, Effect: fails}, 0, true},
 		"commit hangs":              {fault.Spec{Point: fault.StoreCommit, Effect: hang}, held, false},
-		"commit is slow":            {fault.Spec{Point: fault.StoreCommit, Effect: second, Where: fault.About{Resource: "pods"}}, time.Second, false},
-		"another's commit hangs":    {fault.Spec{Point: fault.StoreCommit, Effect: hang, Where: fault.About{Resource: "configmaps"}}, 0, false},
-		"commit of this name fails": {fault.Spec{Point: fault.StoreCommit, Effect: fails, Where: fault.About{Name: "new"}}, 0, true},
+		"commit is slow":            {fault.Spec{Point: fault.StoreCommit, Effect: second, Where: fault.Attributes{Resource: "pods"}}, time.Second, false},
+		"another's commit hangs":    {fault.Spec{Point: fault.StoreCommit, Effect: hang, Where: fault.Attributes{Resource: "configmaps"}}, 0, false},
+		"commit of this name fails": {fault.Spec{Point: fault.StoreCommit, Effect: fails, Where: fault.Attributes{Name: "new"}}, 0, true},
 		"sync hangs":                {fault.Spec{Point: fault.StoreSync, Effect: hang}, held, false},
 		"sync is slow":              {fault.Spec{Point: fault.StoreSync, Effect: second}, time.Second, false},
 		"nobody is told":            {fault.Spec{Point: fault.StoreSynced, Effect: hang}, held, false},
@@ -40,7 +40,7 @@ func TestFaultsOfTheStore(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				table := fault.NewTable(fault.Config{Process: "apiserver"})
-				s := newStage(t, func(cfg *apiserver.Config) { cfg.Faults = table })
+				s := newHarness(t, func(cfg *apiserver.Config) { cfg.Faults = table })
 				c := s.client(proto.Client("admin"))
 				c.create(func(pod *corev1.Pod) { pod.Name = "old" })
 				f, err := fault.New("f", row.spec, time.Now())
@@ -106,7 +106,7 @@ func TestWhoseFaultItIs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				table := fault.NewTable(fault.Config{Process: "apiserver"})
-				s := newStage(t, func(cfg *apiserver.Config) { cfg.Faults = table })
+				s := newHarness(t, func(cfg *apiserver.Config) { cfg.Faults = table })
 				s.client(proto.Client("admin")).create()
 				f, err := fault.New("f", row.fault, time.Now())
 				if err != nil {

@@ -24,7 +24,7 @@ func FuzzRead(f *testing.F) {
 	f.Add("api.client:admin.get.deployments%2Eapps/scale.default.web", whole[:len(whole)/2])
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	f.Fuzz(func(t *testing.T, subject string, data []byte) {
-		req, err := read(message{subject: subject, data: data}, now, &custom.Catalog{})
+		req, err := parseRequest(message{subject: subject, data: data}, now, &custom.Catalog{})
 		if err != nil {
 			if reason := apierrors.ReasonForError(err); reason == "" || apierrors.IsInternalError(err) {
 				t.Errorf("%v is not said in the API's words", err)

@@ -17,13 +17,13 @@ import (
 	"github.com/podfall/podfall/services/apiserver/verbs"
 )
 
-// recordOpen records what the store was found to hold.
+// recordOpen records what the opened store holds.
 func recordOpen(recorder *history.Recorder, kept *store.Store) {
 	snapshot := kept.Snapshot()
-	recorder.Note("", history.StoreOpen{Revision: snapshot.Revision(), Objects: snapshot.Len(), Sound: true})
+	recorder.Record("", history.StoreOpen{Revision: snapshot.Revision(), Objects: snapshot.Len(), ChecksumsOK: true})
 }
 
-// recordCommits records a batch that is on disk, before anybody is told of it, or can read it.
+// recordCommits records a batch that is on disk, before any reader can see it.
 func recordCommits(recorder *history.Recorder, snapshot *store.Snapshot, events []store.Event) {
 	if recorder == nil {
 		return
@@ -32,64 +32,64 @@ func recordCommits(recorder *history.Recorder, snapshot *store.Snapshot, events 
 	for _, event := range events {
 		entries = append(entries, history.Entry{Cause: event.Cause, Fact: event.Fact()})
 	}
-	recorder.All(begun(recorder, snapshot), entries...)
+	recorder.RecordAll(batchBegan(recorder, snapshot), entries...)
 }
 
-// recordSync records that a batch is on disk, when it can be read, with the oldest revision whose
-// state can be, too.
+// recordSync records that readers can see a batch that is on disk, and the oldest revision whose
+// state they can read.
 func recordSync(recorder *history.Recorder, snapshot *store.Snapshot, oldest int64) {
 	if recorder != nil {
-		recorder.All(begun(recorder, snapshot), history.Entry{Fact: history.Fsync{Revision: snapshot.Revision(), Oldest: oldest}})
+		recorder.RecordAll(batchBegan(recorder, snapshot), history.Entry{Fact: history.Fsync{Revision: snapshot.Revision(), Oldest: oldest}})
 	}
 }
 
-// begun is when a batch was begun to be written, as far as its store tells.
-func begun(recorder *history.Recorder, snapshot *store.Snapshot) history.Moment {
-	if began := history.Moment(snapshot.Begun()); began != 0 {
+// batchBegan returns when the write of a batch began, or now if the store does not know.
+func batchBegan(recorder *history.Recorder, snapshot *store.Snapshot) history.MonoTime {
+	if began := history.MonoTime(snapshot.TxBegan()); began != 0 {
 		return began
 	}
-	return recorder.Began()
+	return recorder.Now()
 }
 
-// recordingEnd records why the store stopped, if its disk made it.
-func recordingEnd(recorder *history.Recorder, run func(context.Context) error) func(context.Context) error {
+// recordStoreError wraps run and records the error if the disk has stopped the store.
+func recordStoreError(recorder *history.Recorder, run func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		err := run(ctx)
 		if failed, ok := errors.AsType[*store.CommitError](err); ok {
-			recorder.Note("", history.StoreError{Kind: failed.Error()})
+			recorder.Record("", history.StoreError{Kind: failed.Error()})
 		}
 		return err
 	}
 }
 
-// recorded carries out a request, and records it, what it meant, and how it is answered. Where
-// there is a history, do finds in req.Meant what it is to fill in.
-func (s *server) recorded(req *verbs.Request, send verbs.Send, do func(verbs.Send) error) error {
+// recordWrite carries out a request, and records the request, its target and its answer. If there
+// is a history, do fills in req.Meant.
+func (s *server) recordWrite(req *verbs.Request, send verbs.Send, do func(verbs.Send) error) error {
 	operation := req.Envelope.GetOperation()
 	if s.history != nil {
 		req.Meant = &verbs.Meant{}
-		s.history.Note(operation, callOf(req))
+		s.history.Record(operation, newOpCall(req))
 	}
-	began, answered := s.history.Began(), false
+	began, answered := s.history.Now(), false
 	err := do(func(ctx context.Context, part *proto.Response, more bool) error {
 		if !more && s.history != nil {
-			s.history.Done(began, operation, returnOf(part, req.Meant))
+			s.history.RecordSince(began, operation, newOpReturn(part, req.Meant))
 			answered = true
 		}
 		return send(ctx, part, more)
 	})
-	if refused := apierrors.APIStatus(nil); errors.As(worded(err), &refused) {
-		s.refusals.note(req, refused.Status(), s.clock.Now())
-		s.history.Done(began, operation, meaning(history.OpReturn{Code: refused.Status().Code}, req.Meant))
+	if refused := apierrors.APIStatus(nil); errors.As(asStatusError(err), &refused) {
+		s.refusals.record(req, refused.Status(), s.clock.Now())
+		s.history.RecordSince(began, operation, withMeant(history.OpReturn{Code: refused.Status().Code}, req.Meant))
 	} else if err != nil && !answered { // it is answered as an internal error
-		s.history.Done(began, operation, meaning(history.OpReturn{Code: http.StatusInternalServerError}, req.Meant))
+		s.history.RecordSince(began, operation, withMeant(history.OpReturn{Code: http.StatusInternalServerError}, req.Meant))
 	}
 	return err
 }
 
-func callOf(req *verbs.Request) history.OpCall {
+func newOpCall(req *verbs.Request) history.OpCall {
 	call := history.OpCall{
-		Who: string(req.Identity), Verb: string(req.Verb), Resource: req.Kind.GroupResource().String(),
+		Identity: string(req.Identity), Verb: string(req.Verb), Resource: req.Kind.GroupResource().String(),
 		Key: keyOf(req), Subresource: req.Subresource, Boot: req.Envelope.GetBoot(),
 	}
 	if body := req.Envelope.GetBody(); len(body) > 0 {
@@ -97,13 +97,13 @@ func callOf(req *verbs.Request) history.OpCall {
 	}
 	if deadline := req.Envelope.GetDeadlineUnixNano(); deadline != 0 {
 		wall := clock.Clock{}
-		call.Left = new(wall.Until(time.Unix(0, deadline)).Milliseconds())
+		call.TimeLeft = new(wall.Until(time.Unix(0, deadline)).Milliseconds())
 	}
-	optionsOf(req, &call)
+	addOptions(req, &call)
 	return call
 }
 
-// keyOf names the object that a request is about, as the history does.
+// keyOf names the object of a request, in the form of the history.
 func keyOf(req *verbs.Request) string {
 	if req.Namespace == "" {
 		return req.Name
@@ -111,18 +111,18 @@ func keyOf(req *verbs.Request) string {
 	return req.Namespace + "/" + req.Name
 }
 
-// optionsOf adds what a request's options say. What cannot be read is refused later.
-func optionsOf(req *verbs.Request, call *history.OpCall) {
+// addOptions adds what a request's options say to call. Unreadable options are refused later.
+func addOptions(req *verbs.Request, call *history.OpCall) {
 	if req.Verb != proto.VerbDelete && req.Verb != proto.VerbDeleteCollection {
 		if data := req.Envelope.GetOptions(); len(data) > 0 {
 			var opts metav1.PatchOptions // in which dryRun has the number that it has in all others
 			call.DryRun = opts.Unmarshal(data) == nil && len(opts.DryRun) > 0
 		}
-		if !verbs.Evicts(*req) {
+		if !verbs.IsEviction(*req) {
 			return
 		}
 	}
-	opts, err := verbs.Deletion(*req)
+	opts, err := verbs.DeleteOptionsOf(*req)
 	if err != nil {
 		return
 	}
@@ -139,31 +139,30 @@ func deref[T any](value *T) (none T) {
 	return *value
 }
 
-func returnOf(part *proto.Response, meant *verbs.Meant) history.OpReturn {
+func newOpReturn(part *proto.Response, meant *verbs.Meant) history.OpReturn {
 	item := part.GetItem()
 	returned := history.OpReturn{Code: part.GetCode(), Revision: int64(item.GetRevision()), Warnings: len(part.GetWarnings())}
 	if len(item.GetObject()) > 0 {
 		returned.Object = history.Digest(item.GetObject())
 	}
-	return meaning(returned, meant)
+	return withMeant(returned, meant)
 }
 
-// meaning is the answer with what the object of its request said of itself.
-func meaning(returned history.OpReturn, meant *verbs.Meant) history.OpReturn {
+// withMeant returns the answer with the UID, revision and name that the request's object carried.
+func withMeant(returned history.OpReturn, meant *verbs.Meant) history.OpReturn {
 	if meant != nil {
-		returned.MeantUID, returned.MeantRevision, returned.MeantName = meant.UID, meant.Revision, meant.Name
+		returned.BodyUID, returned.BodyRevision, returned.BodyName = meant.UID, meant.Revision, meant.Name
 	}
 	return returned
 }
 
-// Export reads what the store's file in a data directory remembers; see store.Export. No
-// apiserver may have it: store.ErrLocked otherwise.
+// Export reads the history in the store's file of a data directory; see store.Export. No apiserver
+// may be running on it: store.ErrLocked otherwise.
 func Export(dataDir string) ([]history.Event, error) {
-	return store.Export(filepath.Join(dataDir, file))
+	return store.Export(filepath.Join(dataDir, storeFile))
 }
 
-// Verify puts the store's file in a data directory to all tests, without changing it; see
-// store.Verify.
+// Verify checks the store's file in a data directory, without changing it; see store.Verify.
 func Verify(ctx context.Context, dataDir string) (store.Verified, error) {
-	return store.Verify(ctx, filepath.Join(dataDir, file))
+	return store.Verify(ctx, filepath.Join(dataDir, storeFile))
 }

@@ -32,7 +32,7 @@ func TestHistoryOfEvictions(t *testing.T) {
 		{"of no kind", "eviction", `{"a":`, nil, false, false},
 		{"no eviction", "binding", forced, options, false, true},
 	} {
-		call := callOf(&verbs.Request{
+		call := newOpCall(&verbs.Request{
 			Attributes: admission.Attributes{Verb: proto.VerbCreate, Namespace: "default", Name: "p", Subresource: c.subresource},
 			Envelope:   &proto.Request{Body: []byte(c.body), ContentType: kinds.ContentTypeJSON, Options: c.options},
 		})

@@ -16,40 +16,41 @@ import (
 	"github.com/podfall/podfall/services/apiserver/webhook"
 )
 
-// InlineConfig is what an [Inline] is made of.
+// InlineConfig configures an [Inline].
 type InlineConfig struct {
 	Boot   proto.Boot
 	Compat proto.Compat
-	// Clock is what it reads; the zero one is the wall's, or that of the bubble that it is in.
+	// Clock is the clock that it reads. Zero is wall-clock time, or the time of the synctest
+	// bubble.
 	Clock clock.Clock
-	// Image is what its disk has kept; nil for an empty one.
+	// Image is what its simulated disk has kept; nil means empty.
 	Image *store.Image
-	// Keep is how many changes the store remembers at least.
+	// Keep is the least number of changes in the store's history.
 	Keep int
-	// Entropy is what UIDs are drawn from.
+	// Entropy is the source of UIDs.
 	Entropy io.Reader
-	// Hooks asks admission webhooks, and may not wait; nil asks none, whatever is stored.
+	// Hooks calls admission webhooks, and must not block; nil calls none, whatever is stored.
 	Hooks webhook.Caller
-	// Publish hands a frame to those who watch its subject. Nobody changes it any more.
+	// Publish delivers a frame to the watchers of its subject. The frame must not be changed.
 	Publish func(subject string, frame *proto.Frame) error
-	// History is told of requests, commits and watches.
+	// History records requests, commits and watches.
 	History *history.Recorder
 }
 
-// Inline is an apiserver without a bus, a disk and goroutines: the same parts behind the
-// same doors, for whoever plays the rest and hands it one call after the other. It waits
-// for nothing, and asks its clock for the time.
+// Inline is an apiserver without a bus, a disk and goroutines, for the deterministic simulator,
+// which makes one call after the other. It consists of the same parts. It never blocks, and reads
+// time from its clock only.
 //
-// What it answers, publishes and records may go out once [Inline.Image] is on disk. It has
-// no custom kinds.
+// Its answers, frames and records may be delivered once [Inline.Image] is on the simulated disk. It
+// has no custom kinds.
 type Inline struct {
 	server *server
 	hub    *watch.Hub
 	kept   *store.Memory
 }
 
-// NewInline is an apiserver that goes on where an image left it; an empty one is filled as
-// any cluster is.
+// NewInline returns an apiserver that continues from an image. An empty image is bootstrapped like
+// any new cluster.
 func NewInline(ctx context.Context, cfg InlineConfig) (*Inline, error) {
 	i := &Inline{}
 	enabled, err := Plugins(nil)
@@ -65,11 +66,11 @@ func NewInline(ctx context.Context, cfg InlineConfig) (*Inline, error) {
 		i.hub.OnCommit(snapshot, events)
 	})
 	snapshot := i.kept.Snapshot()
-	cfg.History.Note("", history.StoreOpen{Revision: snapshot.Revision(), Objects: snapshot.Len(), Sound: true})
+	cfg.History.Record("", history.StoreOpen{Revision: snapshot.Revision(), Objects: snapshot.Len(), ChecksumsOK: true})
 	hooks.Load(snapshot)
 	graph.Load(snapshot)
 	i.hub = watch.New(watch.Config{
-		Boot: cfg.Boot, Store: i.kept, Publish: cfg.Publish, Match: matcher(cfg.Compat, catalog), Clock: cfg.Clock, History: cfg.History,
+		Boot: cfg.Boot, Store: i.kept, Publish: cfg.Publish, Match: newMatcher(cfg.Compat, catalog), Clock: cfg.Clock, History: cfg.History,
 	})
 	api := verbs.New(verbs.Config{
 		Store: i.kept, Hub: i.hub, Clock: cfg.Clock, Compat: cfg.Compat, Custom: catalog, Graph: graph, Plugins: enabled, Entropy: cfg.Entropy,
@@ -84,11 +85,11 @@ func NewInline(ctx context.Context, cfg InlineConfig) (*Inline, error) {
 	}
 	own.History = cfg.History
 	i.server = newServer(own, api)
-	i.server.fence.recall(snapshot)
+	i.server.fence.load(snapshot)
 	return i, api.Bootstrap(ctx)
 }
 
-// Call answers one request, in all its parts; a refusal is one, too. The envelope is not
+// Call answers one request, in all its parts; a refusal is an answer, too. The envelope is not
 // changed.
 func (i *Inline) Call(ctx context.Context, subject string, envelope *proto.Request) (parts []*proto.Response, err error) {
 	send := func(_ context.Context, part *proto.Response, _ bool) error {
@@ -96,28 +97,28 @@ func (i *Inline) Call(ctx context.Context, subject string, envelope *proto.Reque
 		parts = append(parts, part)
 		return nil
 	}
-	reason := i.server.carryOut(ctx, message{subject: subject, envelope: envelope}, send)
+	reason := i.server.handle(ctx, message{subject: subject, envelope: envelope}, send)
 	if reason == nil {
 		return parts, nil
 	}
-	refusal, err := verbs.Refusal(worded(reason))
+	refusal, err := verbs.Refusal(asStatusError(reason))
 	if err == nil {
 		err = send(ctx, refusal, false)
 	}
 	return parts, err
 }
 
-// Tell publishes what has been committed since it was called last, to all watches.
-func (i *Inline) Tell(ctx context.Context) { i.hub.Tell(ctx) }
+// PublishPending publishes the commits since the last call to all watches.
+func (i *Inline) PublishPending(ctx context.Context) { i.hub.PublishPending(ctx) }
 
-// Beat is the heartbeat of all watches, due every watch.DefaultHeartbeat or so.
-func (i *Inline) Beat(ctx context.Context) { i.hub.Beat(ctx) }
+// PublishHeartbeats sends a heartbeat to all watches. Call it about every watch.DefaultHeartbeat.
+func (i *Inline) PublishHeartbeats(ctx context.Context) { i.hub.PublishHeartbeats(ctx) }
 
 // Revision is that of the last commit.
 func (i *Inline) Revision() int64 { return i.kept.Snapshot().Revision() }
 
-// Compact has the next change forget all that was before it but the last keep changes.
+// Compact makes the next change forget everything before it, except the last keep changes.
 func (i *Inline) Compact(keep int) { i.kept.Compact(keep) }
 
-// Image is the store as it is.
+// Image returns the present state of the store.
 func (i *Inline) Image() *store.Image { return i.kept.Image() }

@@ -18,12 +18,12 @@ import (
 	"github.com/podfall/podfall/services/apiserver/webhook"
 )
 
-// oracle answers webhooks' questions by their names.
-type oracle struct{}
+// fakeHooks answers webhook calls by the hook's name.
+type fakeHooks struct{}
 
 var errNobodyThere = errors.New("nobody is there")
 
-func (oracle) Ask(_ context.Context, h *webhook.Hook, review *admissionv1.AdmissionReview) (*admissionv1.AdmissionReview, error) {
+func (fakeHooks) Call(_ context.Context, h *webhook.Hook, review *admissionv1.AdmissionReview) (*admissionv1.AdmissionReview, error) {
 	switch h.Name {
 	case "away.example.com":
 		return nil, errNobodyThere
@@ -41,9 +41,9 @@ func (oracle) Ask(_ context.Context, h *webhook.Hook, review *admissionv1.Admiss
 // again, and the history be told what each has said.
 func TestInlineAsksWebhooks(t *testing.T) {
 	t.Parallel()
-	var told []history.Consulted
-	recorder, err := history.Open(history.Config{Process: "apiserver", Listen: func(e history.Event) {
-		if said, is := e.Fact.(history.Consulted); is && e.Cause != "" {
+	var told []history.WebhookCall
+	recorder, err := history.Open(history.Config{Process: "apiserver", OnEvent: func(e history.Event) {
+		if said, is := e.Fact.(history.WebhookCall); is && e.Cause != "" {
 			told = append(told, said)
 		}
 	}})
@@ -54,7 +54,7 @@ func TestInlineAsksWebhooks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	i, err := NewInline(t.Context(), InlineConfig{Boot: "b", Compat: compat, Keep: 100, History: recorder, Hooks: oracle{}})
+	i, err := NewInline(t.Context(), InlineConfig{Boot: "b", Compat: compat, Keep: 100, History: recorder, Hooks: fakeHooks{}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ func TestInline(t *testing.T) {
 	var told []history.Name
 	published := 0
 	begin := func(image *store.Image) *Inline {
-		recorder, err := history.Open(history.Config{Process: "apiserver", Boot: "b", Listen: func(e history.Event) { told = append(told, e.Fact.Name()) }})
+		recorder, err := history.Open(history.Config{Process: "apiserver", Boot: "b", OnEvent: func(e history.Event) { told = append(told, e.Fact.Name()) }})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -60,7 +60,7 @@ func TestInline(t *testing.T) {
 			t.Fatalf("create: %d", code)
 		}
 	}
-	i.Tell(t.Context())
+	i.PublishPending(t.Context())
 	if published != 1 {
 		t.Errorf("%d frames were published, want 1", published)
 	}

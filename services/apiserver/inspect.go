@@ -14,7 +14,7 @@ import (
 	"github.com/podfall/podfall/services/apiserver/verbs"
 )
 
-// refusals are what was refused lately, the last of each kind.
+// refusals holds recent refusals, the last of each kind.
 type refusals struct {
 	began time.Time
 
@@ -22,23 +22,23 @@ type refusals struct {
 	kept map[string]inspect.Refusal
 }
 
-// mostRefusals is how many kinds are kept; the oldest goes first.
-const mostRefusals = 512
+// maxRefusals is how many kinds are kept; the oldest is dropped first.
+const maxRefusals = 512
 
-func (r *refusals) note(req *verbs.Request, status metav1.Status, now time.Time) {
+func (r *refusals) record(req *verbs.Request, status metav1.Status, now time.Time) {
 	refused := inspect.Refusal{
-		Who: string(req.Identity), Verb: string(req.Verb), Resource: req.Kind.GroupResource().String(), Key: keyOf(req),
+		Requester: string(req.Identity), Verb: string(req.Verb), Resource: req.Kind.GroupResource().String(), Key: keyOf(req),
 		Code: status.Code, Message: status.Message, First: now, Last: now, Count: 1,
 	}
 	if req.Subresource != "" {
 		refused.Resource += "/" + req.Subresource
 	}
-	key := refused.Who + " " + refused.Verb + " " + refused.Resource + " " + refused.Key + " " + strconv.Itoa(int(refused.Code))
+	key := refused.Requester + " " + refused.Verb + " " + refused.Resource + " " + refused.Key + " " + strconv.Itoa(int(refused.Code))
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if before, again := r.kept[key]; again {
 		refused.First, refused.Count = before.First, before.Count+1
-	} else if len(r.kept) >= mostRefusals {
+	} else if len(r.kept) >= maxRefusals {
 		r.forgetOldest()
 	}
 	r.kept[key] = refused
@@ -54,14 +54,14 @@ func (r *refusals) forgetOldest() {
 	delete(r.kept, oldest)
 }
 
-// tell is what the apiserver says of its insides.
-func (s *server) tell(context.Context) inspect.APIServer {
-	said := inspect.APIServer{
+// inspect returns the apiserver's telemetry.
+func (s *server) inspect(context.Context) inspect.APIServer {
+	telemetry := inspect.APIServer{
 		Self:     inspect.Self{Process: "apiserver", Boot: s.boot, Began: s.refusals.began, Now: s.clock.Now()},
-		Revision: s.api.Store.Snapshot().Revision(), Writing: s.api.Store.Writing(),
+		Revision: s.api.Store.Snapshot().Revision(), Writing: s.api.Store.WaitingSince(),
 	}
 	s.refusals.mu.Lock()
 	defer s.refusals.mu.Unlock()
-	said.Refused = slices.SortedFunc(maps.Values(s.refusals.kept), func(a, b inspect.Refusal) int { return a.First.Compare(b.First) })
-	return said
+	telemetry.Refused = slices.SortedFunc(maps.Values(s.refusals.kept), func(a, b inspect.Refusal) int { return a.First.Compare(b.First) })
+	return telemetry
 }

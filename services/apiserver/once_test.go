@@ -33,7 +33,7 @@ func TestTwiceWithoutAnEvent(t *testing.T) {
 	}
 	for _, row := range rows {
 		synctest.Test(t, func(t *testing.T) {
-			s := newStage(t)
+			s := newHarness(t)
 			user, conn := s.client("client:me"), s.dial("client:me")
 			user.create()
 			user.bind()
@@ -59,7 +59,7 @@ func TestTwiceWithoutAnEvent(t *testing.T) {
 // also where the first has left no event.
 func TestAnOperationIsOneRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
+		s := newHarness(t)
 		user, conn := s.client("client:me"), s.dial("client:me")
 		user.create()
 		user.bind()

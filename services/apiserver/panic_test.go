@@ -42,7 +42,7 @@ func TestPanic(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() {
-			if err := serving.Serve(ctx, calls, broken.answer); err != nil {
+			if err := serving.Serve(ctx, callSubjects, broken.serveCall); err != nil {
 				t.Error(err)
 			}
 		})

@@ -17,36 +17,36 @@ import (
 	"github.com/podfall/podfall/services/apiserver/verbs"
 )
 
-// looked answers a read, and records it when it has been answered: what it changes is
-// nothing, so that one which was never answered is of no interest.
-func (s *server) looked(req *verbs.Request, send verbs.Send, do func(verbs.Send) error) error {
-	if s.history == nil || req.Subresource == proto.SubresourceRenew || req.Verb == proto.VerbGet && !s.history.Gets() {
+// recordRead answers a read and records it once it has been answered. A read changes nothing, so
+// one that was never answered need not be recorded.
+func (s *server) recordRead(req *verbs.Request, send verbs.Send, do func(verbs.Send) error) error {
+	if s.history == nil || req.Subresource == proto.SubresourceRenew || req.Verb == proto.VerbGet && !s.history.SampleGet() {
 		return do(send)
 	}
-	look := look{}
-	began := s.history.Began()
+	read := lookup{}
+	began := s.history.Now()
 	err := do(func(ctx context.Context, part *proto.Response, more bool) error {
-		look.see(part)
+		read.addPart(part)
 		if !more {
-			s.history.Done(began, req.Envelope.GetOperation(), look.told(req))
+			s.history.RecordSince(began, req.Envelope.GetOperation(), read.entry(req))
 		}
 		return send(ctx, part, more)
 	})
-	if refused := apierrors.APIStatus(nil); errors.As(worded(err), &refused) && look.Code == 0 {
-		look.Code = refused.Status().Code
-		s.history.Done(began, req.Envelope.GetOperation(), look.told(req))
+	if refused := apierrors.APIStatus(nil); errors.As(asStatusError(err), &refused) && read.Code == 0 {
+		read.Code = refused.Status().Code
+		s.history.RecordSince(began, req.Envelope.GetOperation(), read.entry(req))
 	}
 	return err
 }
 
-// look is what a read has been answered.
-type look struct {
-	history.Lookup
+// lookup collects what a read was answered.
+type lookup struct {
+	history.OpRead
 	sum history.Sum
 }
 
-// see adds a part of the answer.
-func (l *look) see(part *proto.Response) {
+// addPart adds a part of the answer.
+func (l *lookup) addPart(part *proto.Response) {
 	l.Code = max(l.Code, part.GetCode())
 	if item := part.GetItem(); item != nil {
 		l.Revision = int64(item.GetRevision())
@@ -58,22 +58,22 @@ func (l *look) see(part *proto.Response) {
 		}
 	}
 	for _, event := range part.GetEvents() {
-		l.event(event)
+		l.addEvent(event)
 	}
 	if join := part.GetJoin(); join != nil {
 		l.Revision = int64(join.GetRevision())
 	}
 }
 
-// event adds one of a watch's.
-func (l *look) event(event *proto.Event) {
+// addEvent adds an event of a watch.
+func (l *lookup) addEvent(event *proto.Event) {
 	switch event.GetType() {
 	case proto.EventType_EVENT_TYPE_BOOKMARK:
-		l.Marked = int64(event.GetRevision())
+		l.InitialEventsEnd = int64(event.GetRevision())
 	case proto.EventType_EVENT_TYPE_ERROR:
 		if status, err := kinds.DecodeAny(event.GetObject()); err == nil {
-			if said, is := status.(*metav1.Status); is {
-				l.Code = said.Code
+			if failure, is := status.(*metav1.Status); is {
+				l.Code = failure.Code
 			}
 		}
 	case proto.EventType_EVENT_TYPE_ADDED, proto.EventType_EVENT_TYPE_MODIFIED, proto.EventType_EVENT_TYPE_DELETED:
@@ -83,55 +83,56 @@ func (l *look) event(event *proto.Event) {
 	}
 }
 
-// told is all of it.
-func (l *look) told(req *verbs.Request) history.Lookup {
-	l.Who, l.Verb, l.Resource, l.Key = string(req.Identity), string(req.Verb), req.Kind.GroupResource().String(), req.Namespace
+// entry returns the history entry for the whole answer.
+func (l *lookup) entry(req *verbs.Request) history.OpRead {
+	l.Identity, l.Verb, l.Resource, l.Key = string(req.Identity), string(req.Verb), req.Kind.GroupResource().String(), req.Namespace
 	if req.Verb == proto.VerbGet {
 		l.Key = keyOf(req)
 	}
-	l.Asked, l.Items, l.Digest = askedBy(req), l.sum.Count, l.sum.String()
-	return l.Lookup
+	l.ReadOptions, l.Items, l.Digest = readOptions(req), l.sum.Count, l.sum.String()
+	return l.OpRead
 }
 
-// askedBy is what the options of a read ask for. What cannot be read was refused.
-func askedBy(req *verbs.Request) history.Asked {
+// readOptions returns the options of a read for the history. Unreadable options were refused
+// before.
+func readOptions(req *verbs.Request) history.ReadOptions {
 	data := req.Envelope.GetOptions()
 	if len(data) == 0 {
-		return history.Asked{}
+		return history.ReadOptions{}
 	}
 	if req.Verb == proto.VerbGet {
 		var opts metav1.GetOptions
 		_ = opts.Unmarshal(data)
-		return history.Asked{Revision: opts.ResourceVersion}
+		return history.ReadOptions{Revision: opts.ResourceVersion}
 	}
 	var opts metav1.ListOptions
 	_ = opts.Unmarshal(data)
-	asked := history.Asked{
+	options := history.ReadOptions{
 		Revision: opts.ResourceVersion, Match: string(opts.ResourceVersionMatch), Labels: opts.LabelSelector, Fields: opts.FieldSelector,
-		Limit: opts.Limit, Initial: opts.SendInitialEvents, Marks: opts.AllowWatchBookmarks,
+		Limit: opts.Limit, SendInitialEvents: opts.SendInitialEvents, AllowBookmarks: opts.AllowWatchBookmarks,
 	}
 	if opts.Continue != "" {
 		if at, err := registry.DecodeContinue(req.Kind, req.Namespace, opts.Continue); err == nil {
-			asked.After, asked.At = at.After, at.Revision
+			options.ContinueAfter, options.ContinueRevision = at.After, at.Revision
 		}
 	}
-	return asked
+	return options
 }
 
-// oftenTold is how many of what came and was no request are recorded one by one.
-const oftenTold = 100
+// maxMalformed is how many malformed calls are recorded one by one.
+const maxMalformed = 100
 
-// unreadable records what came and was no request, so that whoever sends many cannot push
-// everything else out of the history.
-func (s *server) unreadable(call message, err error) {
+// recordMalformed records a call that is no valid request. After maxMalformed calls it records
+// every doubling only, so that a sender of many cannot push everything else out of the history.
+func (s *server) recordMalformed(call message, err error) {
 	if s.history == nil {
 		return
 	}
 	code := int32(http.StatusInternalServerError) // as verbs.Refusal has it
-	if refused := apierrors.APIStatus(nil); errors.As(worded(err), &refused) {
+	if refused := apierrors.APIStatus(nil); errors.As(asStatusError(err), &refused) {
 		code = refused.Status().Code
 	}
-	if n := s.strange.Add(1); n <= oftenTold || bits.OnesCount64(n) == 1 {
-		s.history.Note("", history.Refused{Subject: shorten(call.subject), Code: code, Count: n})
+	if n := s.malformed.Add(1); n <= maxMalformed || bits.OnesCount64(n) == 1 {
+		s.history.Record("", history.OpRefused{Subject: quoteShort(call.subject), Code: code, Count: n})
 	}
 }

@@ -20,16 +20,16 @@ import (
 	"github.com/podfall/podfall/services/apiserver/verbs"
 )
 
-// message is a call as it came.
+// message is a call as received.
 type message struct {
 	subject string
 	data    []byte
-	// envelope is what is in data, when it was not encoded at all.
+	// envelope replaces data if the call was never encoded.
 	envelope *proto.Request
 }
 
-// open is the envelope. The error is a 400.
-func (m message) open() (*proto.Request, error) {
+// decodeEnvelope returns the envelope. The error is a 400.
+func (m message) decodeEnvelope() (*proto.Request, error) {
 	if m.envelope != nil {
 		return m.envelope, nil
 	}
@@ -40,21 +40,21 @@ func (m message) open() (*proto.Request, error) {
 	return envelope, nil
 }
 
-// read takes a call apart. Its errors are apierrors values that name the part that is
-// wrong and what would be right.
-func read(call message, now time.Time, catalog *custom.Catalog) (*verbs.Request, error) {
+// parseRequest decodes and checks a call. Its errors are apierrors values that name the wrong part
+// and say what would be right.
+func parseRequest(call message, now time.Time, catalog *custom.Catalog) (*verbs.Request, error) {
 	parsed, err := proto.ParseAPISubject(call.subject)
 	if err != nil {
 		return nil, apierrors.NewBadRequest("subject: " + err.Error())
 	}
-	envelope, err := call.open()
+	envelope, err := call.decodeEnvelope()
 	if err != nil {
 		return nil, err
 	}
 	if err := checkEnvelope(envelope); err != nil {
 		return nil, err
 	}
-	kind, err := kindOf(parsed.Resource, envelope.GetApiVersion(), catalog)
+	kind, err := resolveKind(parsed.Resource, envelope.GetApiVersion(), catalog)
 	if err != nil {
 		return nil, err
 	}
@@ -77,23 +77,23 @@ func checkEnvelope(envelope *proto.Request) error {
 	if v := envelope.GetVersion(); v != proto.Version {
 		return apierrors.NewBadRequest(fmt.Sprintf("envelope: version: this apiserver speaks %d, not %d", proto.Version, v))
 	}
-	if op := envelope.GetOperation(); op == "" || len(op) > maxOperation || !printable(op) {
+	if op := envelope.GetOperation(); op == "" || len(op) > maxOperation || !isPrintable(op) {
 		return apierrors.NewBadRequest(fmt.Sprintf(
-			"envelope: operation: want 1 to %d printable ASCII characters, not %s", maxOperation, shorten(op)))
+			"envelope: operation: want 1 to %d printable ASCII characters, not %s", maxOperation, quoteShort(op)))
 	}
-	if boot := envelope.GetBoot(); len(boot) > maxBoot || !printable(boot) {
+	if boot := envelope.GetBoot(); len(boot) > maxBoot || !isPrintable(boot) {
 		return apierrors.NewBadRequest(fmt.Sprintf(
-			"envelope: boot: want at most %d printable ASCII characters, not %s", maxBoot, shorten(boot)))
+			"envelope: boot: want at most %d printable ASCII characters, not %s", maxBoot, quoteShort(boot)))
 	}
 	return nil
 }
 
-func printable(text string) bool {
+func isPrintable(text string) bool {
 	return !strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
-// shorten quotes what a stranger has sent.
-func shorten(text string) string {
+// quoteShort quotes a text from a client, cut to 80 bytes.
+func quoteShort(text string) string {
 	const enough = 80
 	if len(text) > enough {
 		return fmt.Sprintf("%.*q… (%d bytes)", enough, text, len(text))
@@ -101,31 +101,33 @@ func shorten(text string) string {
 	return fmt.Sprintf("%q", text)
 }
 
-// kindOf is the kind that a group resource and a version of it mean.
-func kindOf(resource, apiVersion string, catalog *custom.Catalog) (kinds.Kind, error) {
+// resolveKind returns the kind of a group resource in a version; an empty version means the
+// preferred one.
+func resolveKind(resource, apiVersion string, catalog *custom.Catalog) (kinds.Kind, error) {
 	kind, ok := kinds.ByResource(resource)
 	if !ok {
 		kind, ok = catalog.Kind(resource, "")
 	}
 	if !ok {
 		return kind, notServed(fmt.Sprintf(
-			"resource %s: want a plural with its group, such as pods or deployments.apps", shorten(resource)))
+			"resource %s: want a plural with its group, such as pods or deployments.apps", quoteShort(resource)))
 	}
 	if apiVersion == "" || apiVersion == kind.GroupVersion().String() {
 		return kind, nil
 	}
 	gv, err := schema.ParseGroupVersion(apiVersion)
-	asked, ok := kinds.ByGVK(gv.WithKind(kind.Kind))
+	requested, ok := kinds.ByGVK(gv.WithKind(kind.Kind))
 	if kind.Custom {
-		asked, ok = catalog.Kind(resource, gv.Version)
+		requested, ok = catalog.Kind(resource, gv.Version)
 	}
-	if err != nil || !ok || asked.GroupVersion() != gv || asked.GroupResource() != kind.GroupResource() {
-		return kind, notServed(fmt.Sprintf("envelope: api_version: %s has no version %s", resource, shorten(apiVersion)))
+	if err != nil || !ok || requested.GroupVersion() != gv || requested.GroupResource() != kind.GroupResource() {
+		return kind, notServed(fmt.Sprintf("envelope: api_version: %s has no version %s", resource, quoteShort(apiVersion)))
 	}
-	return asked, nil
+	return requested, nil
 }
 
-// notServed is the 404 of what is not there at all. Upstream's has no detail.
+// notServed returns the 404 for a resource or subresource that does not exist. Upstream's has no
+// detail.
 func notServed(detail string) error {
 	message := "the server could not find the requested resource"
 	if detail != "" {
@@ -137,13 +139,13 @@ func notServed(detail string) error {
 	}}
 }
 
-// checkTarget asks whether the verb goes with what it is aimed at.
+// checkTarget checks that the verb fits its kind, namespace, name and subresource.
 func checkTarget(a *admission.Attributes) error {
 	if a.Identity == proto.Kubelet || a.Identity == proto.Runtime {
 		return apierrors.NewForbidden(a.Kind.GroupResource(), a.Name, fmt.Errorf("identity %q belongs on a node bus", a.Identity))
 	}
 	if !slices.Contains(proto.Verbs(), a.Verb) {
-		return apierrors.NewBadRequest(fmt.Sprintf("verb %s: want one of %v", shorten(string(a.Verb)), proto.Verbs()))
+		return apierrors.NewBadRequest(fmt.Sprintf("verb %s: want one of %v", quoteShort(string(a.Verb)), proto.Verbs()))
 	}
 	if err := checkSubresource(a); err != nil {
 		return err
@@ -169,7 +171,7 @@ func checkTarget(a *admission.Attributes) error {
 	return nil
 }
 
-// checkSubresource lets through what the verbs serve.
+// checkSubresource refuses subresources and verbs that are not served.
 func checkSubresource(a *admission.Attributes) error {
 	var verbs []proto.Verb
 	switch a.Subresource {
@@ -195,8 +197,8 @@ func checkSubresource(a *admission.Attributes) error {
 	return nil
 }
 
-// writes reports whether a verb can change the store.
-func writes(verb proto.Verb) bool {
+// isWrite reports whether a verb can change the store.
+func isWrite(verb proto.Verb) bool {
 	switch verb {
 	case proto.VerbGet, proto.VerbList, proto.VerbWatch:
 		return false

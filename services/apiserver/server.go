@@ -20,8 +20,8 @@ import (
 	"github.com/podfall/podfall/services/apiserver/verbs"
 )
 
-// server answers calls: whatever comes, with a Status that says what is wrong with it or
-// with what was asked for, and never with the end of the process.
+// server answers calls. A malformed or refused call gets a Status that says what is wrong. No call
+// ends the process.
 type server struct {
 	bus   *bus.Conn
 	api   *verbs.API
@@ -29,41 +29,40 @@ type server struct {
 	clock clock.Clock
 	log   *slog.Logger
 	ready func()
-	// history is told of calls: of what may change something when it comes, of the others
-	// when they are answered.
-	history  *history.Recorder
-	strange  atomic.Uint64 // what came and was no request
-	refusals refusals
-	fence    fence
-	turns    turns
+	// history records writes when they arrive, and reads when they are answered.
+	history   *history.Recorder
+	malformed atomic.Uint64 // malformed calls so far
+	refusals  refusals
+	fence     nodeEpochs
+	turns     operations
 }
 
 func newServer(cfg Config, api *verbs.API) *server {
 	return &server{
 		bus: cfg.Bus, api: api, boot: cfg.Boot, clock: cfg.Clock, log: cfg.Log, ready: cfg.Ready,
 		history: cfg.History, refusals: refusals{began: cfg.Clock.Now(), kept: map[string]inspect.Refusal{}},
-		fence: newFence(cfg.Clock),
-		turns: newTurns(),
+		fence: newNodeEpochs(cfg.Clock),
+		turns: newOperations(),
 	}
 }
 
-// calls are all requests of the API.
-const calls = proto.RootAPI + ".*.*.*.*.*"
+// callSubjects matches the subjects of all API requests.
+const callSubjects = proto.RootAPI + ".*.*.*.*.*"
 
 func (s *server) run(ctx context.Context) error {
 	if err := s.api.Bootstrap(ctx); err != nil {
 		return err
 	}
-	service, err := s.bus.Listen(ctx, calls)
+	service, err := s.bus.Listen(ctx, callSubjects)
 	if err != nil {
 		return err
 	}
 	s.ready()
-	return service.Serve(ctx, s.answer)
+	return service.Serve(ctx, s.serveCall)
 }
 
-// answer carries out one call, on a goroutine of its own.
-func (s *server) answer(ctx context.Context, call *bus.Call) {
+// serveCall carries out one call, on a goroutine of its own.
+func (s *server) serveCall(ctx context.Context, call *bus.Call) {
 	send := func(ctx context.Context, part *proto.Response, more bool) error {
 		part.Version, part.Boot = proto.Version, string(s.boot)
 		data, err := protobuf.Marshal(part)
@@ -72,15 +71,15 @@ func (s *server) answer(ctx context.Context, call *bus.Call) {
 		}
 		return call.Send(ctx, data, more)
 	}
-	err := s.survive(ctx, call.Subject, func() error { return s.carryOut(ctx, message{subject: call.Subject, data: call.Data}, send) })
+	err := s.recoverPanic(ctx, call.Subject, func() error { return s.handle(ctx, message{subject: call.Subject, data: call.Data}, send) })
 	if err != nil {
-		s.refuse(ctx, call, send, err)
+		s.sendRefusal(ctx, call, send, err)
 	}
 }
 
-// survive is do, whose panic is logged, and the end of that request only.
-func (s *server) survive(ctx context.Context, subject string, do func() error) error {
-	err := verbs.Recovered(do)
+// recoverPanic runs do. A panic is logged and becomes a 500 of that request.
+func (s *server) recoverPanic(ctx context.Context, subject string, do func() error) error {
+	err := verbs.RecoverPanic(do)
 	if crash, ok := errors.AsType[*verbs.PanicError](err); ok {
 		s.log.ErrorContext(ctx, "a request made the apiserver panic",
 			"subject", subject, "cause", fmt.Sprint(crash.Cause), "stack", string(crash.Stack))
@@ -91,15 +90,15 @@ func (s *server) survive(ctx context.Context, subject string, do func() error) e
 
 var errPanic = errors.New("this request made the apiserver panic; its log says how")
 
-// carryOut reads a call, waits for its turn, and hands it to the verbs.
-func (s *server) carryOut(ctx context.Context, call message, send verbs.Send) error {
+// handle parses a call, checks its boot and deadline, and passes it to the verbs.
+func (s *server) handle(ctx context.Context, call message, send verbs.Send) error {
 	now := s.clock.Now()
-	req, err := read(call, now, s.api.Custom)
+	req, err := parseRequest(call, now, s.api.Custom)
 	if err != nil {
-		s.unreadable(call, err)
+		s.recordMalformed(call, err)
 		return err
 	}
-	if err := s.fence.admit(req.Identity, proto.Boot(req.Envelope.GetBoot())); err != nil {
+	if err := s.fence.check(req.Identity, proto.Boot(req.Envelope.GetBoot())); err != nil {
 		return err
 	}
 	if deadline := req.Envelope.GetDeadlineUnixNano(); deadline != 0 {
@@ -113,36 +112,37 @@ func (s *server) carryOut(ctx context.Context, call message, send verbs.Send) er
 		defer cancel()
 		ctx = limited
 	}
-	if !writes(req.Verb) {
-		return s.looked(req, send, func(send verbs.Send) error { return s.api.Do(ctx, *req, send) })
+	if !isWrite(req.Verb) {
+		return s.recordRead(req, send, func(send verbs.Send) error { return s.api.Do(ctx, *req, send) })
 	}
-	return s.recorded(req, send, func(send verbs.Send) error { return s.change(ctx, call.subject, req, send) })
+	return s.recordWrite(req, send, func(send verbs.Send) error { return s.handleWrite(ctx, call.subject, req, send) })
 }
 
-// own carries out a write of the apiserver itself, recorded as any other.
-func (s *server) own(ctx context.Context, req verbs.Request) error {
+// handleOwn carries out a write of the apiserver itself, recorded like any other.
+func (s *server) handleOwn(ctx context.Context, req verbs.Request) error {
 	unheard := func(context.Context, *proto.Response, bool) error { return nil }
-	return s.survive(ctx, req.Envelope.GetOperation(), func() error {
-		return s.recorded(&req, unheard, func(send verbs.Send) error { return s.api.Do(ctx, req, send) })
+	return s.recoverPanic(ctx, req.Envelope.GetOperation(), func() error {
+		return s.recordWrite(&req, unheard, func(send verbs.Send) error { return s.api.Do(ctx, req, send) })
 	})
 }
 
-// change carries out a request that may change something, once and in its turn.
-func (s *server) change(ctx context.Context, subject string, req *verbs.Request, send verbs.Send) error {
+// handleWrite carries out a request that may change something. Requests of the same operation run
+// one at a time, and once only.
+func (s *server) handleWrite(ctx context.Context, subject string, req *verbs.Request, send verbs.Send) error {
 	operation := string(req.Identity) + " " + req.Envelope.GetOperation()
-	if err := s.turns.take(ctx, operation); err != nil {
+	if err := s.turns.acquire(ctx, operation); err != nil {
 		return err
 	}
-	defer s.turns.pass(operation)
-	return s.turns.once(ctx, operation, request{subject, req.Envelope}, send, func(send verbs.Send) error {
+	defer s.turns.release(operation)
+	return s.turns.doOnce(ctx, operation, request{subject, req.Envelope}, send, func(send verbs.Send) error {
 		return s.api.Do(ctx, *req, send)
 	})
 }
 
-// refuse answers with an error. Its own failure has nobody to go to but the log: the
-// caller is gone.
-func (s *server) refuse(ctx context.Context, call *bus.Call, send verbs.Send, reason error) {
-	answer, err := verbs.Refusal(worded(reason))
+// sendRefusal answers with an error. If the answer cannot be sent, the caller is gone, so the
+// failure is only logged.
+func (s *server) sendRefusal(ctx context.Context, call *bus.Call, send verbs.Send, reason error) {
+	answer, err := verbs.Refusal(asStatusError(reason))
 	if err == nil {
 		err = send(ctx, answer, false)
 	}
@@ -151,14 +151,14 @@ func (s *server) refuse(ctx context.Context, call *bus.Call, send verbs.Send, re
 	}
 }
 
-// worded is a failure that is nobody's refusal, in a form that tells the caller what to
-// do about it.
-func worded(err error) error {
+// asStatusError turns an internal failure into an API error that says whether the request may have
+// taken effect.
+func asStatusError(err error) error {
 	var refused apierrors.APIStatus
 	switch {
 	case errors.As(err, &refused):
 		return err
-	case errors.Is(err, context.DeadlineExceeded) && errors.Is(err, store.ErrWaited):
+	case errors.Is(err, context.DeadlineExceeded) && errors.Is(err, store.ErrCommitTimeout):
 		return apierrors.NewTimeoutError("the store has not written before the deadline of the request; it may have taken effect or not", 0)
 	case errors.Is(err, context.DeadlineExceeded):
 		return apierrors.NewTimeoutError("the deadline of the request has passed; it may have taken effect or not", 0)

@@ -69,7 +69,7 @@ func TestBadInput(t *testing.T) {
 		{"a kubelet's local identity", "api.kubelet.get.pods.default.p", marshal(good()), 403, `pods "p" is forbidden: identity "kubelet" belongs on a node bus`},
 	}
 	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
+		s := newHarness(t)
 		conns := map[string]*bus.Conn{"client:me": s.dial("client:me"), "kubelet": s.dial(proto.Kubelet)}
 		user := s.client("client:me")
 		user.create()
@@ -83,14 +83,14 @@ func TestBadInput(t *testing.T) {
 				t.Errorf("%s: the answer is of version %d and boot %q", row.what, response.GetVersion(), response.GetBoot())
 			}
 		}
-		w.nothing()
+		w.expectNone()
 		user.delete(grace(0))
 	})
 }
 
-func TestFence(t *testing.T) {
+func TestNodeEpochs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
+		s := newHarness(t)
 		user := s.client("client:me")
 		user.create()
 		user.bind()
@@ -144,7 +144,7 @@ func TestFence(t *testing.T) {
 // TestNodes is a node that reaches for what is not its own (guarantee N4).
 func TestNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
+		s := newHarness(t)
 		user, other := s.client("client:me"), s.client(proto.Node("n2"))
 		user.create()
 		user.bind()
@@ -168,14 +168,14 @@ func TestNodes(t *testing.T) {
 		if _, err := other.api.Get(ctx, pods("q", ""), metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			t.Errorf("a pod that is gone: %v", err)
 		}
-		w.nothing()
+		w.expectNone()
 	})
 }
 
 // TestTwiceAtOnce sends one operation twice without waiting (guarantee N1).
 func TestTwiceAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
+		s := newHarness(t)
 		user := s.client("client:me")
 		w := user.watch(metav1.ListOptions{})
 		pod := &corev1.Pod{
@@ -207,14 +207,14 @@ func TestTwiceAtOnce(t *testing.T) {
 			t.Errorf("%q and %q", one, two)
 		}
 		w.expect("ADDED gen=1 Pending")
-		w.nothing()
+		w.expectNone()
 	})
 }
 
 // TestDeadline is a request whose time is over while it waits.
 func TestDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
+		s := newHarness(t)
 		user := s.client("client:me")
 		began := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)

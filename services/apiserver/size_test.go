@@ -20,7 +20,7 @@ import (
 // there is, and deleted; nothing makes them larger.
 func TestTheLargestObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
+		s := newHarness(t)
 		api := s.client("client:me").api
 		kind, _ := kinds.ByResource("events")
 		events := func(name string) podapi.Target { return podapi.Target{Kind: kind, Namespace: "default", Name: name} }

@@ -20,7 +20,7 @@ func held(p *corev1.Pod) { p.Finalizers = []string{"a.b/c"} }
 func trace(t *testing.T, name string, story func(user, node *client)) {
 	t.Run(name, func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			s := newStage(t)
+			s := newHarness(t)
 			story(s.client("client:me"), s.client(proto.Node("n1")))
 		})
 	})
@@ -45,7 +45,7 @@ func TestTraces(t *testing.T) {
 		if last.ResourceVersion != strconv.FormatInt(w.last, 10) {
 			user.t.Errorf("the answer is of revision %s, the DELETED of %d (API-44)", last.ResourceVersion, w.last)
 		}
-		w.nothing()
+		w.expectNone()
 	})
 	trace(t, "TRC-08 unscheduled", func(user, _ *client) {
 		user.create()
@@ -75,11 +75,11 @@ func TestTraces(t *testing.T) {
 		w.expect("MODIFIED +30s grace=30 gen=2 Running [a.b/c]", "MODIFIED +30s grace=30 gen=2 Succeeded [a.b/c]",
 			"MODIFIED +4s grace=0 gen=2 Succeeded [a.b/c]")
 		node.delete(confirm) // API-52: nothing more to do
-		w.nothing()
+		w.expectNone()
 		time.Sleep(10 * time.Minute)
 		user.finalize()
 		w.expect("DELETED +4s grace=0 gen=2 Succeeded [a.b/c]")
-		w.nothing()
+		w.expectNone()
 	})
 	trace(t, "TRC-11 the finalizer goes first", func(user, node *client) {
 		user.create(held)
@@ -89,7 +89,7 @@ func TestTraces(t *testing.T) {
 		user.delete(metav1.DeleteOptions{})
 		user.finalize()
 		w.expect("MODIFIED +30s grace=30 gen=2 Running [a.b/c]", "MODIFIED +30s grace=30 gen=2 Running")
-		w.nothing()
+		w.expectNone()
 		time.Sleep(time.Second)
 		node.delete(grace(0))
 		w.expect("MODIFIED +1s grace=0 gen=2 Running", "DELETED +1s grace=0 gen=2 Running")
@@ -106,7 +106,7 @@ func TestTraces(t *testing.T) {
 		}
 		user.delete(grace(10))
 		w.expect("MODIFIED +20s grace=20 gen=2 Pending", "MODIFIED +10s grace=10 gen=2 Pending")
-		w.nothing()
+		w.expectNone()
 	})
 	trace(t, "TRC-24 a name that was taken again", func(user, node *client) {
 		old := user.create()
@@ -123,7 +123,7 @@ func TestTraces(t *testing.T) {
 		if !apierrors.IsConflict(err) || err.Error() != want {
 			user.t.Errorf("\n got %v\nwant %s", err, want)
 		}
-		w.nothing()
+		w.expectNone()
 		if user.get().UID != renewed.UID {
 			user.t.Error("the new pod was touched")
 		}
@@ -136,7 +136,7 @@ func TestTraces(t *testing.T) {
 		node.phase(corev1.PodSucceeded)
 		user.delete(metav1.DeleteOptions{})
 		w.expect("DELETED gen=1 Running")
-		w.nothing()
+		w.expectNone()
 	})
 	trace(t, "TD-034 a pod as its node sees it", func(user, node *client) {
 		w := node.watch(metav1.ListOptions{FieldSelector: "spec.nodeName=n1", ResourceVersion: "0"})
@@ -150,7 +150,7 @@ func TestTraces(t *testing.T) {
 // TestRestart is a pod that outlives its apiserver, and a watch that resumes.
 func TestRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
+		s := newHarness(t)
 		user := s.client("client:me")
 		user.create()
 		user.bind()
@@ -167,6 +167,6 @@ func TestRestart(t *testing.T) {
 				t.Errorf("%s", w.describe(event))
 			}
 		}
-		w.nothing()
+		w.expectNone()
 	})
 }

@@ -24,18 +24,18 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// judge is an admission webhook on the loopback, and what it was asked.
-type judge struct {
+// hookServer is an admission webhook on the loopback that records its requests.
+type hookServer struct {
 	*httptest.Server
 
 	mu    sync.Mutex
 	asked []admissionv1.AdmissionRequest
 }
 
-// newJudge answers every question as rule says.
-func newJudge(t testing.TB, rule func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse) *judge {
+// newHookServer answers every request by rule.
+func newHookServer(t testing.TB, rule func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse) *hookServer {
 	t.Helper()
-	j := &judge{}
+	j := &hookServer{}
 	j.Server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		review := &admissionv1.AdmissionReview{}
 		if err := json.NewDecoder(r.Body).Decode(review); err != nil {
@@ -57,8 +57,8 @@ func newJudge(t testing.TB, rule func(*admissionv1.AdmissionRequest) *admissionv
 	return j
 }
 
-// questions are what was asked since the last call: operation, resource, subresource, name.
-func (j *judge) questions() []string {
+// requests returns the requests since the last call: operation, resource, subresource, name.
+func (j *hookServer) requests() []string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	var texts []string
@@ -74,7 +74,7 @@ func (j *judge) questions() []string {
 	return texts
 }
 
-func (j *judge) client() admissionregistrationv1.WebhookClientConfig {
+func (j *hookServer) client() admissionregistrationv1.WebhookClientConfig {
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: j.Certificate().Raw})
 	return admissionregistrationv1.WebhookClientConfig{URL: new(j.URL + "/judge"), CABundle: ca}
 }
@@ -94,7 +94,7 @@ func patch(operations string) *admissionv1.AdmissionResponse {
 const mostSeconds = 30
 
 // everything is a hook about everything in the namespace default, and about widgets.
-func everything(j *judge, change ...func(*admissionregistrationv1.ValidatingWebhook)) admissionregistrationv1.ValidatingWebhook {
+func everything(j *hookServer, change ...func(*admissionregistrationv1.ValidatingWebhook)) admissionregistrationv1.ValidatingWebhook {
 	hook := admissionregistrationv1.ValidatingWebhook{
 		Name: "judge.example.com", ClientConfig: j.client(), AdmissionReviewVersions: []string{"v1"},
 		SideEffects: new(admissionregistrationv1.SideEffectClassNone), TimeoutSeconds: new(int32(mostSeconds)),
@@ -129,7 +129,7 @@ func (c *client) mutateWith(hooks ...admissionregistrationv1.MutatingWebhook) {
 }
 
 // changer is a mutating hook about creates and updates of pods and widgets.
-func changer(name string, j *judge) admissionregistrationv1.MutatingWebhook {
+func changer(name string, j *hookServer) admissionregistrationv1.MutatingWebhook {
 	return admissionregistrationv1.MutatingWebhook{
 		Name: name, ClientConfig: j.client(), AdmissionReviewVersions: []string{"v1"},
 		SideEffects: new(admissionregistrationv1.SideEffectClassNone), TimeoutSeconds: new(int32(mostSeconds)),
@@ -142,18 +142,18 @@ func changer(name string, j *judge) admissionregistrationv1.MutatingWebhook {
 	}
 }
 
-func expectAsked(t *testing.T, j *judge, want ...string) {
+func expectAsked(t *testing.T, j *hookServer, want ...string) {
 	t.Helper()
-	if got := j.questions(); strings.Join(got, "\n") != strings.Join(want, "\n") {
+	if got := j.requests(); strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("asked\n\t%s\nwant\n\t%s", strings.Join(got, "\n\t"), strings.Join(want, "\n\t"))
 	}
 }
 
-func TestEveryWriteIsAsked(t *testing.T) {
+func TestEveryWriteCallsTheWebhooks(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	s := newHarness(t)
 	c, node := s.client("client:admin"), s.client(proto.Node("n1"))
-	j := newJudge(t, func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse { return allow() })
+	j := newHookServer(t, func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse { return allow() })
 	c.validateWith(everything(j))
 	c.create()
 	c.bind()
@@ -185,9 +185,9 @@ func TestEveryWriteIsAsked(t *testing.T) {
 
 func TestWebhookRefuses(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	s := newHarness(t)
 	c := s.client("client:admin")
-	j := newJudge(t, func(q *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+	j := newHookServer(t, func(q *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 		if q.Operation == admissionv1.Delete {
 			return deny("not yet")
 		}
@@ -218,15 +218,15 @@ func isCode(err error, code int32) bool {
 
 func TestWebhookMutates(t *testing.T) {
 	t.Parallel()
-	c := newStage(t).client("client:admin")
+	c := newHarness(t).client("client:admin")
 	crd := c.define()
-	label := newJudge(t, func(q *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+	label := newHookServer(t, func(q *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 		if strings.Contains(string(q.Object.Raw), `"second":"yes"`) {
 			return patch(`[{"op":"add","path":"/metadata/labels/saw","value":"second"}]`)
 		}
 		return patch(`[{"op":"add","path":"/metadata/labels","value":{"first":"yes"}},{"op":"add","path":"/metadata/uid","value":"mine"}]`)
 	})
-	second := newJudge(t, func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+	second := newHookServer(t, func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 		return patch(`[{"op":"add","path":"/metadata/labels/second","value":"yes"}]`)
 	})
 	first := changer("a.example.com", label)
@@ -239,7 +239,7 @@ func TestWebhookMutates(t *testing.T) {
 	if pod.UID == "mine" {
 		t.Error("a webhook has set the UID")
 	}
-	if n, m := len(label.questions()), len(second.questions()); n != 2 || m != 1 {
+	if n, m := len(label.requests()), len(second.requests()); n != 2 || m != 1 {
 		t.Errorf("asked %d and %d times, want 2 and 1", n, m)
 	}
 	created, err := c.api.Create(t.Context(), widget(t, crd, "v2", "", ""), newWidget("v2", "w", nil), metav1.CreateOptions{})
@@ -249,15 +249,15 @@ func TestWebhookMutates(t *testing.T) {
 	if labels := created.GetLabels(); labels["first"] != "yes" || as[*unstructured.Unstructured](t, created).GetAPIVersion() != "example.com/v2" {
 		t.Errorf("widget %v", created)
 	}
-	asked := label.questions()
+	asked := label.requests()
 	if len(asked) == 0 || !strings.HasPrefix(asked[0], "CREATE widgets w as Widget") {
 		t.Errorf("asked %v: v2 is equivalent to v1", asked)
 	}
 }
 
-// nobody is an address where nobody listens, nor can until the test ends: it is the near end
-// of a connection.
-func nobody(t *testing.T) string {
+// deadAddress is an address on which no process listens, nor can until the test ends: it is the
+// local end of a connection.
+func deadAddress(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -274,11 +274,11 @@ func nobody(t *testing.T) string {
 
 func TestWebhookThatFails(t *testing.T) {
 	t.Parallel()
-	broken := newJudge(t, func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse { return nil })
+	broken := newHookServer(t, func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse { return nil })
 	config := broken.client()
-	config.URL = new("https://" + nobody(t) + "/judge")
+	config.URL = new("https://" + deadAddress(t) + "/judge")
 	release := make(chan struct{})
-	slow := newJudge(t, func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse { <-release; return allow() })
+	slow := newHookServer(t, func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse { <-release; return allow() })
 	t.Cleanup(func() { close(release) }) // after the subtests; the server closes behind it
 	for _, tt := range []struct {
 		name, want string
@@ -294,14 +294,14 @@ func TestWebhookThatFails(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			c := newStage(t).client("client:admin")
+			c := newHarness(t).client("client:admin")
 			c.validateWith(tt.hook)
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "scripted"}}}}
 			_, err := c.api.Create(t.Context(), pods("", ""), pod, metav1.CreateOptions{})
 			if !isCode(err, http.StatusInternalServerError) || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("failing closed:\n got %v\nwant %s", err, tt.want)
 			}
-			c = newStage(t).client("client:admin")
+			c = newHarness(t).client("client:admin")
 			tt.hook.FailurePolicy = new(admissionregistrationv1.Ignore)
 			c.validateWith(tt.hook)
 			c.create()
@@ -311,11 +311,11 @@ func TestWebhookThatFails(t *testing.T) {
 
 func TestSlowWebhookHoldsUpNobodyElse(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	s := newHarness(t)
 	c := s.client("client:admin")
 	entered, release := make(chan struct{}), make(chan struct{})
 	letGo := sync.OnceFunc(func() { close(release) })
-	slow := newJudge(t, func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+	slow := newHookServer(t, func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 		close(entered)
 		<-release
 		return allow()
@@ -337,7 +337,7 @@ func TestSlowWebhookHoldsUpNobodyElse(t *testing.T) {
 		t.Error("another create has waited for the slow one")
 	default:
 	}
-	if n := len(slow.questions()); n != 1 {
+	if n := len(slow.requests()); n != 1 {
 		t.Errorf("asked %d times, want once", n)
 	}
 	letGo()
@@ -346,8 +346,8 @@ func TestSlowWebhookHoldsUpNobodyElse(t *testing.T) {
 
 func TestDryRunAsksOnlyWhoAllowsIt(t *testing.T) {
 	t.Parallel()
-	c := newStage(t).client("client:admin")
-	j := newJudge(t, func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse { return deny("") })
+	c := newHarness(t).client("client:admin")
+	j := newHookServer(t, func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse { return deny("") })
 	c.validateWith(everything(j))
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "scripted"}}}}
 	_, err := c.api.Create(t.Context(), pods("", ""), pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
@@ -360,7 +360,7 @@ func TestDryRunAsksOnlyWhoAllowsIt(t *testing.T) {
 // the checks of the apiserver come after it.
 func TestWhatWebhooksMakeOfASubresourceIsChecked(t *testing.T) {
 	t.Parallel()
-	c := newStage(t).client("client:admin")
+	c := newHarness(t).client("client:admin")
 	accounts, _ := kinds.ByResource("serviceaccounts")
 	account := podapi.Target{Kind: accounts, Namespace: "default", Name: "builder"}
 	if _, err := c.api.Create(t.Context(), account, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "builder"}}, metav1.CreateOptions{}); err != nil {
@@ -368,7 +368,7 @@ func TestWhatWebhooksMakeOfASubresourceIsChecked(t *testing.T) {
 	}
 	c.create()
 	var spoil string
-	spoiler := newJudge(t, func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse { return patch(spoil) })
+	spoiler := newHookServer(t, func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse { return patch(spoil) })
 	hook := changer("spoiler.example.com", spoiler)
 	hook.Rules[0].Rule = admissionregistrationv1.Rule{
 		APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: []string{"pods/binding", "pods/eviction", "serviceaccounts/token"},

@@ -1,5 +1,5 @@
-// Package bus is the cluster network as a process: a hub that everyone talks over, and
-// a [Link] for everyone but the clients, which is the only way from that party to the hub.
+// Package bus implements the cluster network: a hub for all processes, and a [Link] for every
+// process except clients, which is its only path to the hub.
 //
 //	                client
 //	                  |
@@ -9,12 +9,12 @@
 //	  |      |        |        |      |
 //	 n1     n2   apiserver controllers gateway
 //
-// Beside the network, and never cut, is the management plane: its board is kept here, in
-// the folder board.
+// Management connections go to the hub directly and are never cut. The state of faults and cuts is
+// kept here, in the directory faultstate.
 //
-// The hub is an embedded server that knows every identity and lets it do what
-// internal/bus/permissions.go allows, or any NATS server that runs already, which is then
-// configured by whoever runs it. What is said on the hub is not this package's concern.
+// The hub is an embedded server that knows every identity and its permissions
+// (internal/bus/permissions.go), or an existing NATS server that its owner configures. The messages
+// on the hub are not this package's concern.
 package bus
 
 import (
@@ -35,68 +35,65 @@ import (
 	"github.com/podfall/podfall/internal/partition"
 	"github.com/podfall/podfall/internal/trouble"
 	"github.com/podfall/podfall/proto"
-	"github.com/podfall/podfall/services/bus/board"
+	"github.com/podfall/podfall/services/bus/faultstate"
 )
 
-// Addresses is where a cluster network can be reached, as URLs for --bus.
+// Addresses lists the URLs of a cluster network, for --bus.
 type Addresses struct {
-	// Hub is for clients, and for the management of everyone.
+	// Hub is for clients, and for every process's management connection.
 	Hub []string `json:"hub"`
-	// Links has the one URL of each party, by its name: nodes, apiserver, controllers,
-	// gateway.
+	// Links maps each member (nodes, apiserver, controllers, gateway) to its URL.
 	Links map[string]string `json:"links"`
 }
 
-// Config is a cluster network.
+// Config configures a cluster network.
 type Config struct {
-	// Nodes are the names of the nodes that get a link, as the other parties do.
+	// Nodes get a link each, as do the control-plane processes.
 	Nodes []string
-	// Credentials is the directory of seeds. Those that [Identities] lists are made
-	// when they do not exist, and everyone with a seed may connect. Empty means an
-	// open hub.
+	// Credentials is the directory of seeds. Missing seeds of [Identities] are created, and every
+	// identity with a seed may connect. Empty means an open hub.
 	Credentials string
-	// External are the URLs of a NATS server or cluster to use instead of a hub of
-	// our own. The links lead to the first of them that answers.
+	// External are the URLs of a NATS server or cluster to use instead of an embedded hub. Links
+	// connect to the first that answers.
 	External []string
-	// Host is where hub and links listen; empty means 127.0.0.1.
+	// Host is the listen address of hub and links; empty means 127.0.0.1.
 	Host string
-	// Pinned is where to listen again: what Ready told an earlier run, or what others have
-	// been told beforehand. Its ports count, and its hosts are told as they are. What it
-	// does not name gets a free port.
+	// Pinned holds addresses to reuse: what Ready returned in an earlier run, or addresses
+	// configured beforehand. Only its ports are used for listening; its hosts are passed on to
+	// Ready. All others get a free port.
 	Pinned Addresses
 	// MaxPayload of the hub in bytes; 0 means 8 MiB.
 	MaxPayload int32
-	// Board is the file in which the management's board is kept; empty keeps it in
-	// memory.
-	Board string
-	// Clock is the cluster's in this process, and moves as the board says; nil is one that shows
-	// the wall's time until then.
-	Clock *clock.Movement
-	// Boot is this incarnation.
+	// StateFile stores the fault state; empty keeps it in memory.
+	StateFile string
+	// Clock is the cluster's clock in this process, which the fault state sets. If nil, it shows
+	// wall time until then.
+	Clock *clock.Driver
+	// Boot identifies this incarnation.
 	Boot proto.Boot
-	// History is where to write down what is set; nil writes nothing.
+	// History records changes of the fault state; nil records nothing.
 	History *history.Recorder
-	// Log is told of clients that were refused and links that broke; nil discards.
+	// Log receives refused clients and broken links; nil discards them.
 	Log *slog.Logger
-	// Ready is called once, when everything listens.
+	// Ready is called once everything listens.
 	Ready func(Addresses)
 }
 
-// under is a with the names that pinned has for the same ports: others may find this host
-// by another name than it does itself.
-func (a Addresses) under(pinned Addresses) Addresses {
+// withHosts returns a with the host names of pinned, because other machines may know this host by
+// another name.
+func (a Addresses) withHosts(pinned Addresses) Addresses {
 	if len(pinned.Hub) > 0 {
 		a.Hub = pinned.Hub
 	}
-	for party := range a.Links {
-		if at, ok := pinned.Links[party]; ok {
-			a.Links[party] = at
+	for member := range a.Links {
+		if at, ok := pinned.Links[member]; ok {
+			a.Links[member] = at
 		}
 	}
 	return a
 }
 
-// Identities are those of a cluster with these nodes.
+// Identities returns the identities of a cluster with these nodes.
 func Identities(nodes []string) []proto.Identity {
 	ids := []proto.Identity{proto.Admin, mgmt.Keeper, proto.Bus}
 	for _, id := range []proto.Identity{proto.APIServer, proto.Controllers, proto.Gateway} {
@@ -108,13 +105,13 @@ func Identities(nodes []string) []proto.Identity {
 	return ids
 }
 
-// NodeIdentities are those of a node's two processes.
+// NodeIdentities returns the identities of a node's two processes.
 func NodeIdentities(node string) []proto.Identity {
 	return []proto.Identity{proto.Node(node), proto.Mgmt("kubelet/" + node), proto.Mgmt("runtime/" + node)}
 }
 
-// Run is the bus process: it returns when ctx ends, after everyone was disconnected,
-// or with the reason why it cannot listen.
+// Run runs the bus process. It returns when ctx ends, after all clients were disconnected, or with
+// an error if it cannot listen.
 func Run(ctx context.Context, cfg Config) error {
 	if cfg.Host == "" {
 		cfg.Host = "127.0.0.1"
@@ -123,36 +120,36 @@ func Run(ctx context.Context, cfg Config) error {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	if cfg.Clock == nil {
-		face, err := clock.NewFace(clock.Clock{}.Now(), 1)
+		schedule, err := clock.NewSchedule(clock.Clock{}.Now(), 1)
 		if err != nil {
 			return fmt.Errorf("bus: %w", err)
 		}
-		cfg.Clock = clock.NewMovement(face)
+		cfg.Clock = clock.NewDriver(schedule)
 	}
 	hub, err := openHub(ctx, cfg)
 	if err != nil {
 		return fmt.Errorf("bus: %w", err)
 	}
 	defer hub.close()
-	doors, err := listen(ctx, cfg, hub.urls[0])
+	listeners, err := listenLinks(ctx, cfg, hub.urls[0])
 	if err != nil {
 		return fmt.Errorf("bus: %w", err)
 	}
 	addresses := Addresses{Hub: hub.urls, Links: map[string]string{}}
 	var links []*Link
 	var parts []func(context.Context) error
-	for _, at := range doors {
-		addresses.Links[at.party] = at.url
-		link := NewLink(LinkConfig{Party: at.party, Dial: hub.dial, Clock: cfg.Clock.Clock(), Log: cfg.Log})
+	for _, at := range listeners {
+		addresses.Links[at.member] = at.url
+		link := NewLink(LinkConfig{Member: at.member, Dial: hub.dial, Clock: cfg.Clock.Clock(), Log: cfg.Log})
 		links = append(links, link)
 		parts = append(parts, link.Run, func(ctx context.Context) error { return link.Listen(ctx, at.listener) })
 	}
 	if len(cfg.External) == 0 {
-		addresses = addresses.under(cfg.Pinned)
+		addresses = addresses.withHosts(cfg.Pinned)
 	}
 	switches := NewSwitchboard(links, cfg.Clock.Clock())
 	parts = append(parts, switches.Run, func(ctx context.Context) error {
-		return manage(ctx, cfg, hub, managed{switches, cfg.Clock, trouble.NewLog(cfg.History, trouble.Board()...)}, func() {
+		return keepState(ctx, cfg, hub, target{switches, cfg.Clock, trouble.NewLog(cfg.History, trouble.FaultStateKinds()...)}, func() {
 			if cfg.Ready != nil {
 				cfg.Ready(addresses)
 			}
@@ -161,23 +158,23 @@ func Run(ctx context.Context, cfg Config) error {
 	return daemon.Run(ctx, parts...)
 }
 
-// managed is what the board is about in this process.
-type managed struct {
-	switches *Switchboard
-	movement *clock.Movement
-	troubles *trouble.Log
+// target is what the fault state controls in this process.
+type target struct {
+	switchboard *Switchboard
+	clock       *clock.Driver
+	troubles    *trouble.Log
 }
 
-func (m managed) apply(b mgmt.Board) {
-	began := m.troubles.Began()
-	m.movement.Set(b.Clock)
-	m.switches.Set(b.Cuts)
-	m.troubles.Set(began, trouble.State{Clock: b.Clock, Parties: b.Parties, Faults: b.Faults, Cuts: b.Cuts})
+func (m target) apply(b mgmt.FaultState) {
+	began := m.troubles.Now()
+	m.clock.Set(b.Clock)
+	m.switchboard.Set(b.Cuts)
+	m.troubles.Set(began, trouble.State{Clock: b.Clock, Members: b.Members, Faults: b.Faults, Cuts: b.Cuts})
 }
 
-// manage keeps the board until ctx ends, on a connection of its own. A hub that somebody
-// else runs may not let us: there is no management then.
-func manage(ctx context.Context, cfg Config, hub hub, here managed, ready func()) error {
+// keepState runs the keeper of the fault state until ctx ends, on its own connection. An external
+// hub may refuse the keeper's key; then the cluster has no management.
+func keepState(ctx context.Context, cfg Config, hub hub, here target, ready func()) error {
 	dial := carrier.Config{URLs: hub.urls, InProcess: hub.inProcess, Identity: mgmt.Keeper, Log: cfg.Log}
 	var err error
 	if cfg.Credentials != "" {
@@ -196,15 +193,15 @@ func manage(ctx context.Context, cfg Config, hub hub, here managed, ready func()
 		return err
 	}
 	defer conn.Close()
-	keeper, err := board.Open(ctx, board.Config{
-		Bus: conn, File: cfg.Board, Epoch: string(cfg.Boot), Parties: partition.Parties(cfg.Nodes), Log: cfg.Log,
-		Face: here.movement.Face(), Clock: here.movement.Clock(), Apply: here.apply,
+	keeper, err := faultstate.Open(ctx, faultstate.Config{
+		Bus: conn, File: cfg.StateFile, Epoch: string(cfg.Boot), Members: partition.Members(cfg.Nodes), Log: cfg.Log,
+		Schedule: here.clock.Schedule(), Clock: here.clock.Clock(), Apply: here.apply,
 	})
 	if err != nil {
 		return err
 	}
-	inspected, err := mgmt.Inspected(ctx, mgmt.StationConfig{
-		Process: string(proto.Bus), Bus: conn, Inspect: here.inspecting(cfg.Boot), Log: cfg.Log,
+	inspected, err := mgmt.ListenInspect(ctx, mgmt.AgentConfig{
+		Process: string(proto.Bus), Bus: conn, Inspect: here.inspector(cfg.Boot), Log: cfg.Log,
 	})
 	if err != nil {
 		return err
@@ -212,11 +209,11 @@ func manage(ctx context.Context, cfg Config, hub hub, here managed, ready func()
 	return daemon.Run(ctx, inspected, func(ctx context.Context) error { return keeper.Run(ctx, ready) })
 }
 
-// hub is what the links lead to.
+// hub is the server that the links connect to.
 type hub struct {
 	urls []string
 	dial func(context.Context) (net.Conn, error)
-	// inProcess opens a connection to a hub of our own; nil for another's.
+	// inProcess opens a connection to an embedded hub; nil for an external one.
 	inProcess func() (net.Conn, error)
 	close     func()
 }
@@ -255,48 +252,48 @@ func openHub(ctx context.Context, cfg Config) (hub, error) {
 	}, nil
 }
 
-// door is where a party's link listens.
-type door struct {
-	party    string
+// linkListener is where a member's link listens.
+type linkListener struct {
+	member   string
 	listener net.Listener
 	url      string
 }
 
-// listen opens the doors of all links, or none.
-func listen(ctx context.Context, cfg Config, hubURL string) ([]door, error) {
-	var doors []door
-	for _, party := range partition.Parties(cfg.Nodes) {
-		at, err := openDoor(ctx, cfg, party, hubURL)
+// listenLinks opens the listeners of all links, or none.
+func listenLinks(ctx context.Context, cfg Config, hubURL string) ([]linkListener, error) {
+	var listeners []linkListener
+	for _, member := range partition.Members(cfg.Nodes) {
+		at, err := listenLink(ctx, cfg, member, hubURL)
 		if err != nil {
-			for _, opened := range doors {
+			for _, opened := range listeners {
 				err = errors.Join(err, opened.listener.Close())
 			}
-			return nil, fmt.Errorf("link of %s: %w", party, err)
+			return nil, fmt.Errorf("link of %s: %w", member, err)
 		}
-		doors = append(doors, at)
+		listeners = append(listeners, at)
 	}
-	return doors, nil
+	return listeners, nil
 }
 
-func openDoor(ctx context.Context, cfg Config, party, hubURL string) (door, error) {
-	port, err := pinnedPort(cfg.Pinned.Links[party])
+func listenLink(ctx context.Context, cfg Config, member, hubURL string) (linkListener, error) {
+	port, err := pinnedPort(cfg.Pinned.Links[member])
 	if err != nil {
-		return door{}, err
+		return linkListener{}, err
 	}
 	address, err := url.Parse(hubURL)
 	if err != nil {
-		return door{}, fmt.Errorf("read hub URL: %w", err)
+		return linkListener{}, fmt.Errorf("read hub URL: %w", err)
 	}
 	listener, err := homeport.Listen(ctx, cfg.Host, port)
 	if err != nil {
-		return door{}, err
+		return linkListener{}, err
 	}
 	// The same scheme, user and password as the hub's, by another way.
 	address.Host = listener.Addr().String()
-	return door{party: party, listener: listener, url: address.String()}, nil
+	return linkListener{member: member, listener: listener, url: address.String()}, nil
 }
 
-// pinnedPort is the port of an earlier URL; 0 without one.
+// pinnedPort returns the port of an earlier URL; 0 if at is empty.
 func pinnedPort(at string) (int, error) {
 	if at == "" {
 		return 0, nil
@@ -312,7 +309,7 @@ func pinnedPort(at string) (int, error) {
 	return port, nil
 }
 
-// defaultPort is NATS's own.
+// defaultPort is NATS's default port.
 const defaultPort = "4222"
 
 func hostsOf(urls []string) ([]string, error) {
@@ -331,7 +328,7 @@ func hostsOf(urls []string) ([]string, error) {
 	return hosts, nil
 }
 
-// dialFirst connects to the first of hosts that answers.
+// dialFirst returns a function that connects to the first host that answers.
 func dialFirst(hosts []string) func(context.Context) (net.Conn, error) {
 	return func(ctx context.Context) (net.Conn, error) {
 		var failed error

@@ -66,7 +66,7 @@ func dial(t *testing.T, cfg carrier.Config) *carrier.Conn {
 	return conn
 }
 
-// serve echoes requests of everyone until the test ends.
+// serve echoes all requests until the test ends.
 func serve(t *testing.T, conn *carrier.Conn) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -84,8 +84,8 @@ func serve(t *testing.T, conn *carrier.Conn) {
 	})
 }
 
-// ask waits until the apiserver answers node.
-func ask(t *testing.T, conn *carrier.Conn) {
+// awaitEcho waits until the apiserver answers node.
+func awaitEcho(t *testing.T, conn *carrier.Conn) {
 	t.Helper()
 	subject := proto.APISubject{Identity: conn.Identity(), Verb: proto.VerbGet, Resource: "pods"}.String()
 	ctx := bounded(t)
@@ -97,7 +97,7 @@ func ask(t *testing.T, conn *carrier.Conn) {
 		if !errors.Is(err, carrier.ErrNoResponder) && !errors.Is(err, carrier.ErrDisconnected) {
 			t.Fatalf("%s asks: %q, %v", conn.Identity(), got, err)
 		}
-		// Let time pass in a bubble: somebody may be waiting to connect.
+		// Let time pass in a bubble: a client may be waiting to connect.
 		if err := (clock.Clock{}).Sleep(ctx, time.Millisecond); err != nil {
 			t.Fatalf("%s asks: %v", conn.Identity(), err)
 		}
@@ -123,24 +123,24 @@ func TestEveryNodeReachesTheHubThroughItsLink(t *testing.T) {
 	api := dial(t, carrier.Config{URLs: at.Hub, Identity: proto.APIServer, Seed: seed(t, dir, proto.APIServer)})
 	serve(t, api)
 	admin := dial(t, carrier.Config{URLs: at.Hub, Identity: proto.Client("admin"), Seed: seed(t, dir, proto.Client("admin"))})
-	ask(t, admin)
+	awaitEcho(t, admin)
 	var nodes []*carrier.Conn
-	for party, url := range at.Links {
+	for member, url := range at.Links {
 		if !strings.HasPrefix(url, "nats://127.0.0.1:") {
-			t.Errorf("link of %s listens at %s, want loopback", party, url)
+			t.Errorf("link of %s listens at %s, want loopback", member, url)
 		}
-		id := proto.Identity(party)
-		if slices.Contains(cfg.Nodes, party) {
-			id = proto.Node(party)
-		} else if party == partition.APIServer {
-			continue // it is the one who answers
+		id := proto.Identity(member)
+		if slices.Contains(cfg.Nodes, member) {
+			id = proto.Node(member)
+		} else if member == partition.APIServer {
+			continue // the apiserver answers itself
 		}
 		conn := dial(t, carrier.Config{URLs: []string{url}, Identity: id, Seed: seed(t, dir, id)})
-		ask(t, conn)
+		awaitEcho(t, conn)
 		nodes = append(nodes, conn)
 	}
 
-	// A bus that starts again where it was is found by everyone.
+	// All clients reconnect to a bus that restarts at the same addresses.
 	stop()
 	cfg.Pinned = at
 	again, _ := start(t, cfg)
@@ -148,13 +148,13 @@ func TestEveryNodeReachesTheHubThroughItsLink(t *testing.T) {
 		t.Errorf("after a restart at %+v, want %+v", again, at)
 	}
 	for _, conn := range append(nodes, admin) {
-		ask(t, conn)
+		awaitEcho(t, conn)
 	}
 }
 
-// nobody is an address where nobody listens, nor can until the test ends: it is the near end
+// unusedAddress returns an address on which nothing can listen until the test ends: the local end
 // of a connection.
-func nobody(t *testing.T) string {
+func unusedAddress(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -175,7 +175,7 @@ func TestLinksOfAnExistingServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(server.Close)
-	external := []string{"nats://" + nobody(t), server.URL()}
+	external := []string{"nats://" + unusedAddress(t), server.URL()}
 	at, stop := start(t, bus.Config{Nodes: []string{"n1"}, External: external})
 	if !reflect.DeepEqual(at.Hub, external) {
 		t.Errorf("hub at %v, want %v", at.Hub, external)
@@ -183,7 +183,7 @@ func TestLinksOfAnExistingServer(t *testing.T) {
 	api := dial(t, carrier.Config{URLs: external, Identity: proto.APIServer})
 	serve(t, api)
 	node := dial(t, carrier.Config{URLs: []string{at.Links["n1"]}, Identity: proto.Node("n1")})
-	ask(t, node)
+	awaitEcho(t, node)
 	admin := dial(t, carrier.Config{URLs: external, Identity: proto.Client("admin")})
 	stop()
 	ctx := bounded(t)
@@ -194,7 +194,7 @@ func TestLinksOfAnExistingServer(t *testing.T) {
 			t.Fatal("the node is still connected after its link has ended")
 		}
 	}
-	ask(t, admin)
+	awaitEcho(t, admin)
 }
 
 func TestRunSaysWhatItCannotDo(t *testing.T) {
@@ -234,7 +234,7 @@ func TestLinkInABubble(t *testing.T) {
 		nodes := map[string]*carrier.Conn{}
 		for i := range 3 {
 			name := fmt.Sprintf("n%d", i)
-			link := bus.NewLink(bus.LinkConfig{Party: name, Dial: hub})
+			link := bus.NewLink(bus.LinkConfig{Member: name, Dial: hub})
 			ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 			ended := make(chan error, 1)
 			go func() { ended <- link.Run(ctx) }()
@@ -245,8 +245,8 @@ func TestLinkInABubble(t *testing.T) {
 				}
 			})
 			links[name] = cancel
-			nodes[name] = dial(t, carrier.Config{InProcess: link.InProcessConn, Identity: proto.Node(link.Party)})
-			ask(t, nodes[name])
+			nodes[name] = dial(t, carrier.Config{InProcess: link.InProcessConn, Identity: proto.Node(link.Member)})
+			awaitEcho(t, nodes[name])
 		}
 		links["n1"]()
 		synctest.Wait()
@@ -255,14 +255,14 @@ func TestLinkInABubble(t *testing.T) {
 				t.Errorf("after the link of n1 has ended, %s is connected: %v", name, conn.Connected())
 			}
 		}
-		ask(t, nodes["n0"])
+		awaitEcho(t, nodes["n0"])
 	})
 }
 
 func TestLinkCarriesAllBytesBothWays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
-		link := bus.NewLink(bus.LinkConfig{Party: "n1", Dial: func(context.Context) (net.Conn, error) { return far, nil }})
+		link := bus.NewLink(bus.LinkConfig{Member: "n1", Dial: func(context.Context) (net.Conn, error) { return far, nil }})
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- link.Run(ctx) }()

@@ -22,17 +22,17 @@ import (
 	"github.com/podfall/podfall/services/bus"
 )
 
-// wire is a link with the hub's ends of its connections.
-type wire struct {
+// testLink is a link with the hub's ends of its connections.
+type testLink struct {
 	*bus.Link
 	hub   chan net.Conn
 	dials atomic.Int32
 }
 
-func newWire(t testing.TB) *wire {
+func newTestLink(t testing.TB) *testLink {
 	t.Helper()
-	w := &wire{hub: make(chan net.Conn, 100)}
-	w.Link = bus.NewLink(bus.LinkConfig{Party: "n1", Dial: func(context.Context) (net.Conn, error) {
+	w := &testLink{hub: make(chan net.Conn, 100)}
+	w.Link = bus.NewLink(bus.LinkConfig{Member: "n1", Dial: func(context.Context) (net.Conn, error) {
 		near, far := net.Pipe()
 		w.dials.Add(1)
 		w.hub <- far
@@ -49,8 +49,8 @@ func newWire(t testing.TB) *wire {
 	return w
 }
 
-// connect opens a connection through a whole link.
-func (w *wire) connect(t testing.TB) (node, hub net.Conn) {
+// connect opens a connection through the uncut link.
+func (w *testLink) connect(t testing.TB) (node, hub net.Conn) {
 	t.Helper()
 	node, err := w.InProcessConn()
 	if err != nil {
@@ -59,15 +59,15 @@ func (w *wire) connect(t testing.TB) (node, hub net.Conn) {
 	return node, <-w.hub
 }
 
-// heard is what has come out of a connection so far, and why no more comes.
-type heard struct {
+// received collects the data of a connection, and the error that ended it.
+type received struct {
 	mu   sync.Mutex
 	data []byte
 	err  error
 }
 
-func listen(t testing.TB, conn net.Conn) *heard {
-	h := &heard{}
+func receive(t testing.TB, conn net.Conn) *received {
+	h := &received{}
 	var reading sync.WaitGroup
 	reading.Go(func() {
 		for {
@@ -85,27 +85,27 @@ func listen(t testing.TB, conn net.Conn) *heard {
 	return h
 }
 
-func (h *heard) now() (string, error) {
+func (h *received) sofar() (string, error) {
 	synctest.Wait()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return string(h.data), h.err
 }
 
-// The two states of a connection.
+// The states of a connection.
 const (
 	open  = "open"
 	ended = "ended"
 )
 
-func (h *heard) want(t *testing.T, when, data, state string) {
+func (h *received) want(t *testing.T, when, data, state string) {
 	t.Helper()
-	if got, err := h.now(); got != data || (state == ended) != (err != nil) {
+	if got, err := h.sofar(); got != data || (state == ended) != (err != nil) {
 		t.Errorf("%s: heard %q and %v, want %q and %s", when, got, err, data, state)
 	}
 }
 
-func say(t *testing.T, conn net.Conn, text string) {
+func send(t *testing.T, conn net.Conn, text string) {
 	t.Helper()
 	if err := conn.SetWriteDeadline(time.Now().Add(time.Second)); err != nil {
 		t.Fatal(err)
@@ -118,24 +118,24 @@ func say(t *testing.T, conn net.Conn, text string) {
 func TestAHeldLinkDeliversLater(t *testing.T) {
 	for name, row := range map[string]struct {
 		cut              partition.Condition
-		fromNode, toNode bool // what goes on
+		fromNode, toNode bool // which directions carry data
 	}{
-		"both":      {partition.Held(), false, false},
-		"from node": {partition.Condition{FromNode: partition.Way{Manner: partition.Hold}}, false, true},
-		"to node":   {partition.Condition{ToNode: partition.Way{Manner: partition.Hold}}, true, false},
+		"both":      {partition.HoldBoth(), false, false},
+		"from node": {partition.Condition{FromNode: partition.OneWay{Manner: partition.Hold}}, false, true},
+		"to node":   {partition.Condition{ToNode: partition.OneWay{Manner: partition.Hold}}, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWire(t)
+				w := newTestLink(t)
 				node, hub := w.connect(t)
-				atNode, atHub := listen(t, node), listen(t, hub)
-				say(t, node, "1")
-				say(t, hub, "a")
+				atNode, atHub := receive(t, node), receive(t, hub)
+				send(t, node, "1")
+				send(t, hub, "a")
 				atHub.want(t, "whole", "1", open)
 				atNode.want(t, "whole", "a", open)
 				w.Set(row.cut)
-				say(t, node, "2")
-				say(t, hub, "b")
+				send(t, node, "2")
+				send(t, hub, "b")
 				got := func(now bool, before, after string) string {
 					if now {
 						return after
@@ -152,24 +152,24 @@ func TestAHeldLinkDeliversLater(t *testing.T) {
 	}
 }
 
-// TestTheEndOfAConnectionIsHeldToo lets one side hang up during a cut: the other side is
-// not told before the heal, not even by what it sends itself.
+// TestTheEndOfAConnectionIsHeldToo closes one side during a cut. The other side must not learn of
+// it before the heal, not even by its own writes.
 func TestTheEndOfAConnectionIsHeldToo(t *testing.T) {
-	for name, cut := range map[string]partition.Condition{"both": partition.Held(), "one way": {FromNode: partition.Way{Manner: partition.Hold}}} {
+	for name, cut := range map[string]partition.Condition{"both": partition.HoldBoth(), "one way": {FromNode: partition.OneWay{Manner: partition.Hold}}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWire(t)
+				w := newTestLink(t)
 				node, hub := w.connect(t)
-				atHub := listen(t, hub)
+				atHub := receive(t, hub)
 				w.Set(cut)
-				say(t, node, "last words")
+				send(t, node, "last words")
 				if err := node.Close(); err != nil {
 					t.Fatal(err)
 				}
-				say(t, hub, "are you there?")
+				send(t, hub, "are you there?")
 				atHub.want(t, "cut", "", open)
 				w.Set(partition.Condition{})
-				if _, err := atHub.now(); err == nil {
+				if _, err := atHub.sofar(); err == nil {
 					t.Error("healed, and the hub has not heard that the node has hung up")
 				}
 			})
@@ -177,31 +177,31 @@ func TestTheEndOfAConnectionIsHeldToo(t *testing.T) {
 	}
 }
 
-// TestLastWordsAreHeard lets one side hang up right after it has spoken: what it has said
-// arrives, although nothing can be carried to it any more.
-func TestLastWordsAreHeard(t *testing.T) {
+// TestDataBeforeCloseArrives closes one side right after a write. The data arrives, although that
+// side can receive no more.
+func TestDataBeforeCloseArrives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWire(t)
+		w := newTestLink(t)
 		node, hub := w.connect(t)
-		say(t, node, "last words")
+		send(t, node, "last words")
 		if err := node.Close(); err != nil {
 			t.Fatal(err)
 		}
-		say(t, hub, "are you there?")
+		send(t, hub, "are you there?")
 		synctest.Wait()
-		listen(t, hub).want(t, "the node has hung up", "last words", ended)
+		receive(t, hub).want(t, "the node has hung up", "last words", ended)
 	})
 }
 
 func TestAResetLinkBreaksAndRefuses(t *testing.T) {
-	for name, cut := range map[string]partition.Condition{"both": partition.Broken(), "one way": {ToNode: partition.Way{Manner: partition.Reset}}} {
+	for name, cut := range map[string]partition.Condition{"both": partition.ResetBoth(), "one way": {ToNode: partition.OneWay{Manner: partition.Reset}}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWire(t)
+				w := newTestLink(t)
 				node, hub := w.connect(t)
-				atNode, atHub := listen(t, node), listen(t, hub)
-				w.Set(partition.Held())
-				say(t, node, "held")
+				atNode, atHub := receive(t, node), receive(t, hub)
+				w.Set(partition.HoldBoth())
+				send(t, node, "held")
 				w.Set(cut)
 				atNode.want(t, "cut", "", ended)
 				atHub.want(t, "cut", "", ended)
@@ -209,33 +209,33 @@ func TestAResetLinkBreaksAndRefuses(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				listen(t, node).want(t, "refused", "", ended)
+				receive(t, node).want(t, "refused", "", ended)
 				if w.dials.Load() != 1 {
 					t.Error("a connection through a link that is cut has reached the hub")
 				}
 				w.Set(partition.Condition{})
 				node, hub = w.connect(t)
-				atHub = listen(t, hub)
-				say(t, node, "again")
+				atHub = receive(t, hub)
+				send(t, node, "again")
 				atHub.want(t, "healed", "again", open)
 			})
 		})
 	}
 }
 
-// TestWhoGivesUpDuringACutIsNotHeardAfterIt connects a hundred times while the link is
-// cut, as a client does that tries for ever; only who still waits at the end gets through.
-func TestWhoGivesUpDuringACutIsNotHeardAfterIt(t *testing.T) {
+// TestAbandonedConnectionsAreDropped connects a hundred times during a cut, as a retrying client
+// does. Only the connection still open at the end gets through.
+func TestAbandonedConnectionsAreDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWire(t)
-		w.Set(partition.Held())
+		w := newTestLink(t)
+		w.Set(partition.HoldBoth())
 		for i := range 100 {
 			node, err := w.InProcessConn()
 			if err != nil {
 				t.Fatal(err)
 			}
 			if i%2 == 0 {
-				say(t, node, "anyone?")
+				send(t, node, "anyone?")
 			}
 			synctest.Wait()
 			if err := node.Close(); err != nil {
@@ -246,22 +246,22 @@ func TestWhoGivesUpDuringACutIsNotHeardAfterIt(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		atNode := listen(t, patient)
-		say(t, patient, "hello")
+		atNode := receive(t, patient)
+		send(t, patient, "hello")
 		atNode.want(t, "cut", "", open)
 		w.Set(partition.Condition{})
 		synctest.Wait()
-		// Those who had said something had sent their packets; only the silent are nobody.
+		// Connections with data had sent their packets; only silent ones were dropped.
 		if got := w.dials.Load(); got > 51 {
 			t.Errorf("%d connections reached the hub", got)
 		}
 		var all bytes.Buffer
 		for len(w.hub) > 0 {
 			hub := <-w.hub
-			text, err := listen(t, hub).now()
+			text, err := receive(t, hub).sofar()
 			if err == nil {
 				all.WriteString(text)
-				say(t, hub, "hi")
+				send(t, hub, "hi")
 			}
 		}
 		if all.String() != "hello" {
@@ -271,7 +271,7 @@ func TestWhoGivesUpDuringACutIsNotHeardAfterIt(t *testing.T) {
 	})
 }
 
-// step is a cut, or something said by the node or by the hub.
+// step is a cut, or data sent by the node or by the hub.
 type step struct {
 	cut      *partition.Condition
 	fromNode bool
@@ -281,29 +281,29 @@ type step struct {
 func drawStep(t *rapid.T) step {
 	manner := rapid.SampledFrom([]partition.Manner{"", partition.Hold})
 	if rapid.Bool().Draw(t, "cut") {
-		return step{cut: &partition.Condition{FromNode: partition.Way{Manner: manner.Draw(t, "from")}, ToNode: partition.Way{Manner: manner.Draw(t, "to")}}}
+		return step{cut: &partition.Condition{FromNode: partition.OneWay{Manner: manner.Draw(t, "from")}, ToNode: partition.OneWay{Manner: manner.Draw(t, "to")}}}
 	}
 	return step{fromNode: rapid.Bool().Draw(t, "who"), data: rapid.SliceOfN(rapid.Byte(), 1, 40_000).Draw(t, "data")}
 }
 
-// TestNoCutLosesOrChangesBytes draws cuts that hold, and what both sides say meanwhile.
+// TestNoCutLosesOrChangesBytes draws cuts that hold data, and data sent by both sides meanwhile.
 func TestNoCutLosesOrChangesBytes(t *testing.T) {
 	rapid.Check(t, func(draw *rapid.T) {
 		steps := rapid.SliceOfN(rapid.Custom(drawStep), 1, 30).Draw(draw, "steps")
 		var wrong string
-		synctest.Test(t, func(t *testing.T) { wrong = play(t, steps) })
+		synctest.Test(t, func(t *testing.T) { wrong = runSteps(t, steps) })
 		if wrong != "" {
 			draw.Fatal(wrong)
 		}
 	})
 }
 
-// play says what is wrong with a link that is cut so.
-func play(t *testing.T, steps []step) string {
+// runSteps returns what is wrong with a link after the steps.
+func runSteps(t *testing.T, steps []step) string {
 	t.Helper()
-	w := newWire(t)
+	w := newTestLink(t)
 	node, hub := w.connect(t)
-	got := map[bool]*heard{true: listen(t, hub), false: listen(t, node)}
+	got := map[bool]*received{true: receive(t, hub), false: receive(t, node)}
 	sent, queue := map[bool][]byte{}, map[bool]chan []byte{}
 	var writing sync.WaitGroup
 	for from, conn := range map[bool]net.Conn{true: node, false: hub} {
@@ -324,11 +324,11 @@ func play(t *testing.T, steps []step) string {
 			queue[step.fromNode] <- step.data
 		}
 		for from, heard := range got {
-			data, err := heard.now()
+			data, err := heard.sofar()
 			if err != nil || !strings.HasPrefix(string(sent[from]), data) {
 				return fmt.Sprintf("step %d: from the node: %v: heard something else than was said, or %v", i, from, err)
 			}
-			if w.Condition().Whole() && len(data) != len(sent[from]) {
+			if w.Condition().IsHealthy() && len(data) != len(sent[from]) {
 				return fmt.Sprintf("step %d: from the node: %v: a whole link has delivered %d of %d bytes", i, from, len(data), len(sent[from]))
 			}
 		}
@@ -340,8 +340,7 @@ func play(t *testing.T, steps []step) string {
 	return ""
 }
 
-// TestACutNodeComesBack is a cut as the bus sees it: long enough that both sides have
-// given the connection up.
+// TestACutNodeComesBack cuts a node so long that both sides have given up the connection.
 func TestACutNodeComesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, err := carrier.StartServer(t.Context(), carrier.ServerConfig{Port: carrier.InProcessOnly})
@@ -350,15 +349,15 @@ func TestACutNodeComesBack(t *testing.T) {
 		}
 		t.Cleanup(server.Close)
 		serve(t, dial(t, carrier.Config{InProcess: server.InProcessConn, Identity: proto.APIServer}))
-		link := bus.NewLink(bus.LinkConfig{Party: "n1", Dial: func(context.Context) (net.Conn, error) { return server.InProcessConn() }})
+		link := bus.NewLink(bus.LinkConfig{Member: "n1", Dial: func(context.Context) (net.Conn, error) { return server.InProcessConn() }})
 		ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 		var running sync.WaitGroup
 		running.Go(func() { _ = link.Run(ctx) })
 		t.Cleanup(func() { cancel(); running.Wait() })
 		node := dial(t, carrier.Config{InProcess: link.InProcessConn, Identity: proto.Node("n1")})
-		ask(t, node)
+		awaitEcho(t, node)
 		subject := proto.APISubject{Identity: node.Identity(), Verb: proto.VerbGet, Resource: "pods"}.String()
-		for _, cut := range []partition.Condition{partition.Held(), {FromNode: partition.Way{Manner: partition.Hold}}, {ToNode: partition.Way{Manner: partition.Hold}}, {FromNode: partition.Way{Manner: partition.Reset}}} {
+		for _, cut := range []partition.Condition{partition.HoldBoth(), {FromNode: partition.OneWay{Manner: partition.Hold}}, {ToNode: partition.OneWay{Manner: partition.Hold}}, {FromNode: partition.OneWay{Manner: partition.Reset}}} {
 			link.Set(cut)
 			limited, stop := context.WithTimeout(t.Context(), 20*time.Second)
 			if _, err := node.Request(limited, proto.APIServer, subject, nil); err == nil {
@@ -376,7 +375,7 @@ func TestACutNodeComesBack(t *testing.T) {
 			if _, err := node.Request(bounded(t), proto.APIServer, subject, nil); errors.Is(err, carrier.ErrDisconnected) {
 				t.Errorf("%+v: healed, and %v", cut, err)
 			}
-			ask(t, node)
+			awaitEcho(t, node)
 		}
 	})
 }

@@ -13,36 +13,36 @@ import (
 	"github.com/podfall/podfall/internal/partition"
 )
 
-// connection is one that a link carries.
+// connection is one connection that a link carries.
 type connection struct {
 	link *Link
-	// parts are its goroutines; their end closes it on both sides.
+	// parts are its goroutines. When they stop, both sides are closed.
 	parts *daemon.Group
-	// unheard is how many directions have lost their destination.
-	unheard *atomic.Int32
+	// unwritable counts the directions with a closed destination.
+	unwritable *atomic.Int32
 }
 
-// errUnheard means that the destination of a direction has ended.
-var errUnheard = errors.New("the other side has ended")
+// errUnwritable means that the destination of a direction has closed.
+var errUnwritable = errors.New("the other side has ended")
 
-// flow moves the bytes of one direction, in order, until its source ends, and the connection
-// with it. The news of that passes the gate too, behind the bytes. A destination that has ended
-// is the source of the other direction, and is heard there to its last word first.
+// flow copies one direction in order until its source closes, and then closes the connection. The
+// close passes the gate too, after the data. If the destination has closed, the other direction
+// first carries its remaining data.
 func (c connection) flow(ctx context.Context, to io.Writer, from io.Reader, way partition.Direction) error {
-	err := c.move(ctx, to, from, way)
-	if errors.Is(err, errUnheard) && c.unheard.Add(1) == 1 {
+	err := c.copyDirect(ctx, to, from, way)
+	if errors.Is(err, errUnwritable) && c.unwritable.Add(1) == 1 {
 		return nil
 	}
-	c.parts.Stop() // one direction is no connection
+	c.parts.Stop() // a connection needs both directions
 	return err
 }
 
-func (c connection) move(ctx context.Context, to io.Writer, from io.Reader, way partition.Direction) error {
+func (c connection) copyDirect(ctx context.Context, to io.Writer, from io.Reader, way partition.Direction) error {
 	buffer := make([]byte, chunk)
 	for {
 		n, err := from.Read(buffer)
-		if condition := c.link.Condition(); condition.Manner(way) != partition.Carry || condition.Way(way).Slow() {
-			return c.spool(ctx, to, from, way, c.packet(buffer[:n], err))
+		if condition := c.link.Condition(); condition.Manner(way) != partition.Carry || condition.In(way).IsSlow() {
+			return c.spool(ctx, to, from, way, c.newPacket(buffer[:n], err))
 		}
 		if done, err := c.deliver(ctx, to, way, packet{data: buffer[:n], err: err}); done || err != nil {
 			return err
@@ -50,25 +50,25 @@ func (c connection) move(ctx context.Context, to io.Writer, from io.Reader, way 
 	}
 }
 
-// packet is what one read has brought, and when.
+// packet is the result of one read, and its time.
 type packet struct {
 	data []byte
 	err  error
 	at   time.Time
 }
 
-func (c connection) packet(data []byte, err error) packet {
+func (c connection) newPacket(data []byte, err error) packet {
 	return packet{bytes.Clone(data), err, c.link.Clock.Steady()}
 }
 
-// deliver writes what a read has brought. Done means that the source has ended.
+// deliver writes a packet. done means that the source has closed.
 func (c connection) deliver(ctx context.Context, to io.Writer, way partition.Direction, p packet) (done bool, err error) {
 	if err := c.link.gate(ctx, way); err != nil {
 		return false, err
 	}
 	if len(p.data) > 0 {
 		if _, err := to.Write(p.data); err != nil {
-			return false, fmt.Errorf("%w: %w", errUnheard, err)
+			return false, fmt.Errorf("%w: %w", errUnwritable, err)
 		}
 	}
 	if p.err == nil {
@@ -80,10 +80,10 @@ func (c connection) deliver(ctx context.Context, to io.Writer, way partition.Dir
 	return false, fmt.Errorf("carry from one side: %w", p.err)
 }
 
-// spool is move for the rest of a connection that something has held up: it goes on
-// reading, as the buffers of a network do, so that a sender is not held up at once.
+// spool carries the rest of a delayed connection. It reads ahead into a buffer, as a network does,
+// so that senders do not block at once.
 func (c connection) spool(ctx context.Context, to io.Writer, from io.Reader, way partition.Direction, first packet) error {
-	packets := make(chan packet, spooled)
+	packets := make(chan packet, maxSpooled)
 	packets <- first
 	c.parts.Go(func(ctx context.Context) error {
 		buffer := make([]byte, chunk)
@@ -91,7 +91,7 @@ func (c connection) spool(ctx context.Context, to io.Writer, from io.Reader, way
 			var n int
 			n, err = from.Read(buffer)
 			select {
-			case packets <- c.packet(buffer[:n], err):
+			case packets <- c.newPacket(buffer[:n], err):
 			case <-ctx.Done():
 				return ctx.Err()
 			}
@@ -101,7 +101,7 @@ func (c connection) spool(ctx context.Context, to io.Writer, from io.Reader, way
 	for nth := uint64(0); ; nth++ {
 		select {
 		case p := <-packets:
-			if err := c.travel(ctx, way, nth, p.at); err != nil {
+			if err := c.awaitDelay(ctx, way, nth, p.at); err != nil {
 				return err
 			}
 			if done, err := c.trickle(ctx, to, way, p); done || err != nil {
@@ -113,22 +113,22 @@ func (c connection) spool(ctx context.Context, to io.Writer, from io.Reader, way
 	}
 }
 
-// travel waits for as long as a packet that came at an instant takes. When the link
-// becomes another, so does the wait.
-func (c connection) travel(ctx context.Context, way partition.Direction, nth uint64, at time.Time) error {
+// awaitDelay waits for the latency of a packet received at at. If the link's condition changes, the
+// wait does too.
+func (c connection) awaitDelay(ctx context.Context, way partition.Direction, nth uint64, at time.Time) error {
 	return c.until(ctx, func(condition partition.Condition) time.Time {
-		return at.Add(condition.Way(way).Delay(c.link.Party, nth))
+		return at.Add(condition.In(way).Delay(c.link.Member, nth))
 	})
 }
 
-// slices is into how many pieces a narrow link cuts the bytes of a second.
-const slices = 20
+// piecesPerSecond is how many pieces of data a narrow link carries per second.
+const piecesPerSecond = 20
 
-// trickle delivers a packet piece by piece, where the link is narrow.
+// trickle delivers a packet in pieces if the link's bandwidth is limited.
 func (c connection) trickle(ctx context.Context, to io.Writer, way partition.Direction, p packet) (done bool, err error) {
 	for {
-		bandwidth := c.link.Condition().Way(way).Bandwidth
-		piece := max(bandwidth/slices, 1)
+		bandwidth := c.link.Condition().In(way).Bandwidth
+		piece := max(bandwidth/piecesPerSecond, 1)
 		if bandwidth == 0 || int64(len(p.data)) <= piece {
 			piece = int64(len(p.data))
 		}
@@ -142,7 +142,7 @@ func (c connection) trickle(ctx context.Context, to io.Writer, way partition.Dir
 			return done, err
 		}
 		if err := c.until(ctx, func(condition partition.Condition) time.Time {
-			return begun.Add(condition.Way(way).Takes(piece))
+			return begun.Add(condition.In(way).TransmitTime(piece))
 		}); err != nil || len(rest) == 0 {
 			return false, err
 		}
@@ -150,7 +150,7 @@ func (c connection) trickle(ctx context.Context, to io.Writer, way partition.Dir
 	}
 }
 
-// until waits for an instant of the cluster that depends on the link's condition.
+// until waits for a cluster time that depends on the link's condition.
 func (c connection) until(ctx context.Context, instant func(partition.Condition) time.Time) error {
 	for {
 		condition, changed := c.link.state()

@@ -10,19 +10,20 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// Tell is what a link says of itself.
-func (l *Link) Tell() inspect.Link {
+// Inspect returns the link's state for inspectors.
+func (l *Link) Inspect() inspect.Link {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	told := inspect.Link{Party: l.Party, Silent: l.silent}
+	state := inspect.Link{Member: l.Member, Silent: l.silent}
 	if l.silent != "" {
-		told.Since = l.since
+		state.Since = l.since
 	}
-	return told
+	return state
 }
 
-// silence is which direction of a link carries nothing, in words; empty for none.
-func silence(c partition.Condition) string {
+// silentDirections describes the directions in which a link carries nothing; empty if it carries
+// both.
+func silentDirections(c partition.Condition) string {
 	out, in := c.Manner(partition.FromNode) != partition.Carry, c.Manner(partition.ToNode) != partition.Carry
 	switch {
 	case out && in:
@@ -35,22 +36,22 @@ func silence(c partition.Condition) string {
 	return ""
 }
 
-// Tell is what the network says of itself.
-func (s *Switchboard) Tell() []inspect.Link {
-	told := make([]inspect.Link, 0, len(s.links))
+// Inspect returns the state of all links.
+func (s *Switchboard) Inspect() []inspect.Link {
+	state := make([]inspect.Link, 0, len(s.links))
 	for _, link := range s.links {
-		told = append(told, link.Tell())
+		state = append(state, link.Inspect())
 	}
-	return told
+	return state
 }
 
-// inspecting answers who asks the bus process how it is.
-func (m managed) inspecting(boot proto.Boot) func(context.Context, []byte) ([]byte, error) {
-	began := m.movement.Clock().Now()
+// inspector returns the handler for inspections of the bus process.
+func (m target) inspector(boot proto.Boot) func(context.Context, []byte) ([]byte, error) {
+	began := m.clock.Clock().Now()
 	return func(context.Context, []byte) ([]byte, error) {
 		self := inspect.Self{Process: string(proto.Bus), Boot: boot, Began: began, Now: m.now()}
-		return json.Marshal(inspect.Bus{Self: self, Links: m.switches.Tell()})
+		return json.Marshal(inspect.Bus{Self: self, Links: m.switchboard.Inspect()})
 	}
 }
 
-func (m managed) now() time.Time { return m.movement.Clock().Now() }
+func (m target) now() time.Time { return m.clock.Clock().Now() }

@@ -19,11 +19,11 @@ import (
 )
 
 const (
-	// chunk is how many bytes of a direction are under way inside a link.
+	// chunk is the buffer size in bytes of one direction of a link.
 	chunk = 16 << 10
-	// spooled is how many chunks of a direction a cut keeps waiting at most.
-	spooled = 1024
-	// backlog is how many connections wait to be carried.
+	// maxSpooled bounds the chunks that a cut direction buffers.
+	maxSpooled = 1024
+	// backlog is how many connections may wait for Run.
 	backlog     = 64
 	dialTimeout = 2 * time.Second
 	acceptRetry = 50 * time.Millisecond
@@ -32,41 +32,41 @@ const (
 var (
 	// errLinkFull means that a link is not running, or cannot keep up.
 	errLinkFull = errors.New("the link takes no more connections")
-	// errReset means that a cut has broken a connection.
+	// errReset means that a cut has reset a connection.
 	errReset = errors.New("the link is cut")
 )
 
-// Link is the path between one party, such as a node, and the hub. Whatever connects to it
-// is connected to the hub, byte by byte, until either side ends it or Run returns.
+// Link is the network path between one member, for example a node, and the hub. It connects each
+// connection of the member to the hub, byte by byte, until either side closes it or Run returns.
 //
-// All bytes of a party pass through flow, once in each direction, and past its gate: this
-// is where a link is cut, so that neither side can tell it from a real network.
+// All bytes of a member pass through flow, once in each direction, and wait at its gate. A cut
+// closes the gate, so that neither side can tell it from a real network failure.
 type Link struct {
 	LinkConfig
 	new chan net.Conn
 
 	mu        sync.Mutex
 	condition partition.Condition
-	// silent is which direction carries nothing, in words, and since when.
+	// silent describes the directions that carry nothing since `since`.
 	silent string
 	since  time.Time
-	// changed is closed when the condition is another.
+	// changed is closed when the condition changes.
 	changed chan struct{}
 }
 
-// LinkConfig is what a Link works with.
+// LinkConfig configures a Link.
 type LinkConfig struct {
-	// Party is whose link it is.
-	Party string
+	// Member is the name of the member behind the link.
+	Member string
 	// Dial opens a connection to the hub.
 	Dial func(context.Context) (net.Conn, error)
-	// Clock measures how slow the link is.
+	// Clock is used for latency and bandwidth.
 	Clock clock.Clock
-	// Log is nil for none.
+	// Log may be nil.
 	Log *slog.Logger
 }
 
-// NewLink is a whole link. It carries nothing before Run.
+// NewLink returns an uncut link. It carries nothing before Run.
 func NewLink(cfg LinkConfig) *Link {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -74,7 +74,7 @@ func NewLink(cfg LinkConfig) *Link {
 	return &Link{LinkConfig: cfg, new: make(chan net.Conn, backlog), changed: make(chan struct{})}
 }
 
-// Set makes the link carry no more than the condition lets it, from now on.
+// Set changes what the link carries from now on.
 func (l *Link) Set(condition partition.Condition) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -82,28 +82,28 @@ func (l *Link) Set(condition partition.Condition) {
 		return
 	}
 	l.condition = condition
-	if silent := silence(condition); silent != l.silent {
+	if silent := silentDirections(condition); silent != l.silent {
 		l.silent, l.since = silent, l.Clock.Steady()
 	}
 	close(l.changed)
 	l.changed = make(chan struct{})
 }
 
-// Condition is the one in force.
+// Condition returns the current condition.
 func (l *Link) Condition() partition.Condition {
 	condition, _ := l.state()
 	return condition
 }
 
-// state is the condition in force, and what is closed when it is another.
+// state returns the current condition, and a channel that is closed when it changes.
 func (l *Link) state() (partition.Condition, <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.condition, l.changed
 }
 
-// gate lets something pass in a direction, now or when a cut has healed; errReset if
-// the connection is to be broken instead.
+// gate blocks while the direction is held, and returns nil once it may carry data. It returns
+// errReset if the connection must be closed instead.
 func (l *Link) gate(ctx context.Context, way partition.Direction) error {
 	for {
 		condition, changed := l.state()
@@ -122,19 +122,19 @@ func (l *Link) gate(ctx context.Context, way partition.Direction) error {
 	}
 }
 
-// InProcessConn opens a connection through the link without a socket, for a party in
-// this process. Run carries it.
+// InProcessConn opens a connection through the link without a socket, for a member in this process.
+// Run carries it.
 func (l *Link) InProcessConn() (net.Conn, error) {
 	near, far := net.Pipe()
 	select {
 	case l.new <- far:
 		return near, nil
 	default:
-		return nil, errors.Join(fmt.Errorf("link of %s: %w", l.Party, errLinkFull), near.Close(), far.Close())
+		return nil, errors.Join(fmt.Errorf("link of %s: %w", l.Member, errLinkFull), near.Close(), far.Close())
 	}
 }
 
-// Listen takes connections until ctx ends, and closes the listener. Run carries them.
+// Listen accepts connections until ctx ends, and closes the listener. Run carries them.
 func (l *Link) Listen(ctx context.Context, listener net.Listener) error {
 	return daemon.Run(ctx, func(ctx context.Context) error {
 		<-ctx.Done()
@@ -145,8 +145,8 @@ func (l *Link) Listen(ctx context.Context, listener net.Listener) error {
 			if errors.Is(err, net.ErrClosed) {
 				return nil
 			}
-			if err != nil { // such as too many open files, which may pass
-				l.Log.WarnContext(ctx, "link could not accept", "party", l.Party, "error", err)
+			if err != nil { // for example too many open files, which may pass
+				l.Log.WarnContext(ctx, "link could not accept", "party", l.Member, "error", err)
 				if err := (clock.Clock{}).Sleep(ctx, acceptRetry); err != nil {
 					return err
 				}
@@ -187,7 +187,7 @@ func (l *Link) Run(ctx context.Context) error {
 	}
 }
 
-// carry connects near to the hub until either ends.
+// carry connects near to the hub until either side closes.
 func (l *Link) carry(ctx context.Context, near net.Conn) {
 	first, err := l.admit(ctx, near)
 	var far net.Conn
@@ -195,26 +195,26 @@ func (l *Link) carry(ctx context.Context, near net.Conn) {
 		far, err = l.Dial(ctx)
 	}
 	if err != nil {
-		l.Log.InfoContext(ctx, "link does not reach the hub", "party", l.Party, "error", err)
-		_ = near.Close() // the party sees an end, and tries again
+		l.Log.InfoContext(ctx, "link does not reach the hub", "party", l.Member, "error", err)
+		_ = near.Close() // the member sees the end and reconnects
 		return
 	}
-	c := connection{link: l, parts: daemon.NewGroup(ctx), unheard: &atomic.Int32{}}
+	c := connection{link: l, parts: daemon.NewGroup(ctx), unwritable: &atomic.Int32{}}
 	c.parts.Go(func(ctx context.Context) error {
 		return c.flow(ctx, far, io.MultiReader(first, near), partition.FromNode)
 	})
 	c.parts.Go(func(ctx context.Context) error { return c.flow(ctx, near, far, partition.ToNode) })
-	c.parts.Go(l.reset)
+	c.parts.Go(l.awaitReset)
 	c.parts.Go(func(ctx context.Context) error {
 		<-ctx.Done()
 		return errors.Join(near.Close(), far.Close())
 	})
 	err = c.parts.Wait()
-	l.Log.DebugContext(ctx, "link connection ended", "party", l.Party, "error", err)
+	l.Log.DebugContext(ctx, "link connection ended", "party", l.Member, "error", err)
 }
 
-// reset waits for a cut that breaks connections.
-func (l *Link) reset(ctx context.Context) error {
+// awaitReset returns errReset when a cut resets connections.
+func (l *Link) awaitReset(ctx context.Context) error {
 	for {
 		condition, changed := l.state()
 		if condition.Manner(partition.FromNode) == partition.Reset {
@@ -228,25 +228,25 @@ func (l *Link) reset(ctx context.Context) error {
 	}
 }
 
-// admit holds a new connection up while the hub cannot hear of it, and gives it up when
-// the party does, so that no cut ends with a crowd at the hub. It returns what the party
-// has said meanwhile.
+// admit delays a new connection while its data cannot reach the hub, and drops it if the member
+// closes it. So the end of a cut does not flood the hub with stale connections. admit returns the
+// data received meanwhile.
 func (l *Link) admit(ctx context.Context, near net.Conn) (first io.Reader, err error) {
 	if l.Condition().Manner(partition.FromNode) == partition.Carry {
 		return bytes.NewReader(nil), nil
 	}
-	said := make([]byte, chunk)
+	data := make([]byte, chunk)
 	n := 0
 	err = daemon.Run(ctx, func(ctx context.Context) error {
 		err := l.gate(ctx, partition.FromNode)
-		// The reader is to stop, and what it has read is kept.
+		// Stop the reader and keep what it has read.
 		return errors.Join(err, near.SetReadDeadline(time.Unix(1, 0)))
 	}, func(ctx context.Context) error {
 		var err error
-		if n, err = near.Read(said); errors.Is(err, os.ErrDeadlineExceeded) || err == nil {
+		if n, err = near.Read(data); errors.Is(err, os.ErrDeadlineExceeded) || err == nil {
 			return l.gate(ctx, partition.FromNode)
 		}
-		return err // the party has hung up
+		return err // the member has closed the connection
 	})
 	if err != nil {
 		return nil, err
@@ -254,5 +254,5 @@ func (l *Link) admit(ctx context.Context, near net.Conn) (first io.Reader, err e
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	return bytes.NewReader(said[:n]), near.SetReadDeadline(time.Time{})
+	return bytes.NewReader(data[:n]), near.SetReadDeadline(time.Time{})
 }

@@ -9,11 +9,10 @@ import (
 	"github.com/podfall/podfall/internal/partition"
 )
 
-// Switchboard keeps a cluster's links as its cuts want them, those that flap or end by
-// themselves too.
+// Switchboard applies cuts to a cluster's links, including cuts that flap or end by themselves.
 type Switchboard struct {
 	links   []*Link
-	parties []string
+	members []string
 	clock   clock.Clock
 
 	mu      sync.Mutex
@@ -21,17 +20,17 @@ type Switchboard struct {
 	changed chan struct{}
 }
 
-// NewSwitchboard is for all links of a cluster, which are whole. Their cuts are in the
-// clock's time. Run it.
+// NewSwitchboard returns a Switchboard for all links of a cluster, which must be uncut. Cuts use
+// the clock's time. The caller must call Run.
 func NewSwitchboard(links []*Link, clock clock.Clock) *Switchboard {
 	s := &Switchboard{links: links, clock: clock, changed: make(chan struct{}, 1)}
 	for _, link := range links {
-		s.parties = append(s.parties, link.Party)
+		s.members = append(s.members, link.Member)
 	}
 	return s
 }
 
-// Set makes cuts all that is wrong with the network, at once.
+// Set replaces all cuts at once.
 func (s *Switchboard) Set(cuts []partition.Cut) {
 	s.mu.Lock()
 	s.cuts = cuts
@@ -43,13 +42,14 @@ func (s *Switchboard) Set(cuts []partition.Cut) {
 	}
 }
 
-// apply sets every link, and returns when one of them is to change by itself.
+// apply sets every link's condition, and returns when the next one changes by itself; zero if none
+// does.
 func (s *Switchboard) apply() (next time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.clock.Steady()
 	for _, link := range s.links {
-		condition, turn := partition.Of(s.cuts, link.Party, s.parties, now)
+		condition, turn := partition.ConditionOf(s.cuts, link.Member, s.members, now)
 		link.Set(condition)
 		if !turn.IsZero() && (next.IsZero() || turn.Before(next)) {
 			next = turn
@@ -58,7 +58,7 @@ func (s *Switchboard) apply() (next time.Time) {
 	return next
 }
 
-// Run changes links when their time has come, until ctx ends.
+// Run updates links whenever their conditions change by themselves, until ctx ends.
 func (s *Switchboard) Run(ctx context.Context) error {
 	for {
 		if err := s.await(ctx, s.apply()); err != nil {
@@ -67,7 +67,7 @@ func (s *Switchboard) Run(ctx context.Context) error {
 	}
 }
 
-// await returns when there are other cuts, or an instant has come; zero never does.
+// await returns when the cuts have changed or next has come; a zero next never comes.
 func (s *Switchboard) await(ctx context.Context, next time.Time) error {
 	var due <-chan time.Time
 	if !next.IsZero() {

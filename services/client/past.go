@@ -20,7 +20,7 @@ type Past interface {
 	// Processes are those that can be asked.
 	Processes(ctx context.Context) ([]string, error)
 	// History is a page of what a process has written, from a place on.
-	History(ctx context.Context, process string, from history.Place) (history.Page, error)
+	History(ctx context.Context, process string, from history.Position) (history.Page, error)
 }
 
 // past reads what the processes have written down: their files where these are on this
@@ -38,7 +38,7 @@ type past struct {
 
 // telling is how one process tells its history.
 type telling struct {
-	next history.Place
+	next history.Position
 	// heard is when it last answered, on the cluster's clock; zero when it never has.
 	heard time.Time
 	err   string
@@ -56,7 +56,7 @@ func (c *call) past(ctx context.Context) (*past, error) {
 		p.unasked = err.Error()
 	}
 	for _, name := range names {
-		if writes(name) && (c.env.History == "" || !history.Has(c.env.History, name)) {
+		if writes(name) && (c.env.History == "" || !history.Exists(c.env.History, name)) {
 			p.told[name] = &telling{}
 		}
 	}

@@ -133,7 +133,7 @@ func (w *timelineWriter) read(ctx context.Context) (timeline.Timeline, bool, err
 	if uid == "" {
 		uid = w.flags.String("uid")
 	}
-	told, found := timeline.Of(w.events, w.pod, uid)
+	told, found := timeline.Find(w.events, w.pod, uid)
 	w.uid = told.UID
 	return told, found, nil
 }

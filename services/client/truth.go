@@ -145,7 +145,7 @@ func (c *call) askRuntimes(ctx context.Context, nodes []string) []inspect.Answer
 				said[i].Err = err.Error()
 				return
 			}
-			said[i].Said, said[i].Err = runtime, ""
+			said[i].Report, said[i].Err = runtime, ""
 		})
 	}
 	all.Wait()
@@ -162,8 +162,8 @@ func beside(node string, pods []*corev1.Pod, said inspect.Answer[inspect.Runtime
 		}
 		rows[string(pod.UID)] = &TruthRow{Node: node, Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID), API: state}
 	}
-	if said.Said != nil {
-		for _, container := range said.Said.Containers {
+	if said.Report != nil {
+		for _, container := range said.Report.Containers {
 			if !container.Alive {
 				continue
 			}
@@ -183,7 +183,7 @@ func beside(node string, pods []*corev1.Pod, said inspect.Answer[inspect.Runtime
 	}
 	sorted := make([]TruthRow, 0, len(rows))
 	for _, row := range rows {
-		row.judge(said.Said != nil)
+		row.judge(said.Report != nil)
 		sorted = append(sorted, *row)
 	}
 	slices.SortFunc(sorted, func(a, b TruthRow) int {
@@ -233,7 +233,7 @@ func (c *call) truth(truth Truth) error {
 			state = "OPEN"
 		}
 		terminal.Printf(c.stdout, "\nsplit brain of %s %s for %.1fs, since %s\n", w.Identity, state, w.Took, w.Begin.UTC().Format(time.RFC3339))
-		for _, life := range w.Lives {
+		for _, life := range w.Incarnations {
 			terminal.Printf(c.stdout, "  uid %s on %s: containers %s%s\n", life.UID, life.Node, short(life.Containers), processes(life.PIDs, life.Scripted))
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/podfall/podfall/services/controllers/nodelifecycle"
 	"github.com/podfall/podfall/services/controllers/persistentvolume"
 	"github.com/podfall/podfall/services/controllers/podgc"
+	"github.com/podfall/podfall/services/controllers/rootca"
 	"github.com/podfall/podfall/services/controllers/scheduler"
 	"github.com/podfall/podfall/services/controllers/serviceaccount"
 	"github.com/podfall/podfall/services/controllers/tainteviction"
@@ -35,6 +36,7 @@ func cluster() []row {
 		{"persistentvolume-protection-controller", "pv-protection", func(base control.Base) control.Controller { return volumeprotection.NewVolumes(base) }},
 		{"persistentvolumeclaim-protection-controller", "pvc-protection", func(base control.Base) control.Controller { return volumeprotection.NewClaims(base) }},
 		{"pod-garbage-collector-controller", "podgc", func(base control.Base) control.Controller { return podgc.New(base) }},
+		{"root-ca-certificate-publisher-controller", "root-ca-cert-publisher", func(base control.Base) control.Controller { return rootca.New(base) }},
 		{"scheduler", "kube-scheduler", func(base control.Base) control.Controller { return scheduler.New(base) }},
 		{"serviceaccount-controller", "serviceaccount", func(base control.Base) control.Controller { return serviceaccount.New(base) }},
 		{"taint-eviction-controller", "tainteviction", func(base control.Base) control.Controller { return tainteviction.New(base) }},

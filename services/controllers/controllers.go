@@ -51,7 +51,7 @@ type Config struct {
 	// Select names the controllers to run, as [Select] reads it; none means all.
 	Select []string
 	// Valve holds up what the controllers see; nil, except in tests.
-	Valve *view.Valve
+	Valve *view.EventGate
 	// Observers are told what the controllers decide, and may ask which run.
 	inspect.Observers[inspect.Controllers]
 	control.Machine
@@ -76,15 +76,15 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	begin := make([]func(context.Context) error, 0, len(rows))
 	for _, row := range rows {
-		base.Log, base.API = cfg.Log.With("controller", row.name), control.Decided(api.As("controllers/"+row.name), cfg.History, row.name)
+		base.Log, base.API = cfg.Log.With("controller", row.name), control.WithHistory(api.WithName("controllers/"+row.name), cfg.History, row.name)
 		begin = append(begin, row.make(base).Run)
 	}
 	if cfg.Board != nil {
-		base.Log, base.API = cfg.Log.With("controller", "faults"), api.As("controllers/faults")
+		base.Log, base.API = cfg.Log.With("controller", "faults"), api.WithName("controllers/faults")
 		begin = append(begin, faults.New(base, cfg.Board).Run)
 	}
 	began := cfg.Clock.Now()
-	cfg.Observers.Ready(func(context.Context) inspect.Controllers {
+	cfg.ProvideInspect(func(context.Context) inspect.Controllers {
 		self := inspect.Self{Process: "controllers", Boot: cfg.Boot, Began: began, Now: cfg.Clock.Now()}
 		return inspect.Controllers{Self: self, Running: names(rows)}
 	})
@@ -124,7 +124,7 @@ func (s *speakers) recorder(component string) control.Recorder {
 		}
 	}
 	made := speaker{component, events.New(events.Config{
-		API: s.api, Clock: s.clock, Timing: events.Default(), Component: component, Log: s.log,
+		API: s.api, Clock: s.clock, RateLimit: events.DefaultRateLimit(), Component: component, Log: s.log,
 	})}
 	s.known = append(s.known, made)
 	return made

@@ -22,7 +22,7 @@ type Asked struct {
 	// Processes are those that can be asked.
 	Processes []string `json:"processes"`
 	// Clock is what the cluster's clock shows.
-	Clock clock.Face `json:"clock"`
+	Clock clock.Schedule `json:"clock"`
 }
 
 func (g *gateway) ask(w http.ResponseWriter, r *http.Request) error {

@@ -71,7 +71,7 @@ func (c *call) converse() error {
 		refused = c.talk(client, server, pod.Spec.NodeName)
 	}
 	if refused != nil {
-		_ = remote.Finish(c.r.Context(), client, proto.StatusFrom(refused)) // it may have left
+		_ = remote.SendStatus(c.r.Context(), client, proto.StatusFrom(refused)) // it may have left
 	}
 	return nil
 }
@@ -122,7 +122,7 @@ func (c *call) openProcess(node string, request proto.StreamRequest) (*bus.Pipe,
 	if err != nil {
 		return nil, apierrors.NewInternalError(fmt.Errorf("error dialing backend: node %s does not answer: %w", node, err))
 	}
-	err = remote.Await(ctx, server)
+	err = remote.AwaitOffer(ctx, server)
 	var refused apierrors.APIStatus
 	if err != nil && !errors.As(err, &refused) {
 		err = apierrors.NewInternalError(fmt.Errorf("error dialing backend: node %s does not answer: %w", node, err))
@@ -145,7 +145,7 @@ func (c *call) talk(client *conversation, server *bus.Pipe, node string) error {
 	})
 	err := client.greet(ctx)
 	if err == nil {
-		err = remote.Begin(ctx, server)
+		err = remote.AcceptOffer(ctx, server)
 	}
 	if err == nil {
 		err = remote.Relay(ctx, client, server)

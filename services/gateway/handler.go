@@ -63,7 +63,7 @@ func (g *gateway) dispatch(w *response, r *http.Request) error {
 		return g.health(w, r)
 	}
 	if to, ok := routeOf(r.URL.Path); ok {
-		return g.resource(w, r.WithContext(podapi.Speaking(r.Context(), speaker(r))), to)
+		return g.resource(w, r.WithContext(podapi.WithClientName(r.Context(), speaker(r))), to)
 	}
 	return g.load.seated(w, r, func() error {
 		if r.URL.Path == metricsPath || strings.HasPrefix(r.URL.Path, metricsPath+"/") {

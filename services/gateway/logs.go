@@ -210,7 +210,7 @@ func (t *tail) run(ctx context.Context) error {
 
 // wait returns when it is time to ask again; false when nobody wants to know any more.
 func (t *tail) wait(ctx context.Context, changes *reader) bool {
-	every := t.cfg.Clock.WallWithin(0, followEvery)
+	every := t.cfg.Clock.ClampWallDuration(0, followEvery)
 	if t.marked {
 		every = min(every, followMarked)
 	}
@@ -244,7 +244,7 @@ func (t *tail) ended(ctx context.Context) bool {
 		return apierrors.IsNotFound(err) || ctx.Err() != nil
 	}
 	t.marked = pod.DeletionTimestamp != nil
-	return podlog.Ended(pod, t.pod.UID, t.opts.container)
+	return podlog.HasEnded(pod, t.pod.UID, t.opts.container)
 }
 
 // ask asks the kubelet for what it has of the log.
@@ -267,7 +267,7 @@ func (t *tail) send(lines []podlog.Line) bool {
 		t.w.WriteHeader(http.StatusOK)
 	}
 	for _, line := range lines {
-		text := line.With(t.opts.timestamps)
+		text := line.Format(t.opts.timestamps)
 		if t.left >= 0 {
 			text = text[:min(int64(len(text)), t.left)]
 			t.left -= int64(len(text))

@@ -63,7 +63,7 @@ func (g *gateway) otherResource(w *response, r *http.Request, to route) error {
 // custom one is not.
 func known(group string) bool {
 	return group == authorizationv1.GroupName || group == authenticationv1.GroupName ||
-		slices.ContainsFunc(kinds.All(), func(k kinds.Kind) bool { return k.Group == group && k.IsToday() })
+		slices.ContainsFunc(kinds.All(), func(k kinds.Kind) bool { return k.Group == group && k.IsServedByDefault() })
 }
 
 func (g *gateway) review(w http.ResponseWriter, r *http.Request, to route, asked review) error {
@@ -243,7 +243,7 @@ func (g *gateway) bind(w *response, r *http.Request, to route) error {
 		return err
 	}
 	pods, _ := kinds.ByResource("pods")
-	answer, err := g.api.WithWarn(w.warn).Do(r.Context(), podapi.Raw{
+	answer, err := g.api.WithWarn(w.warn).Do(r.Context(), podapi.RawRequest{
 		Verb: proto.VerbCreate, Options: &opts, ContentType: kinds.ContentTypeProtobuf, Body: body,
 		Target: podapi.Target{Kind: pods, Namespace: to.namespace, Name: binding.Name, Subresource: "binding"},
 	})

@@ -36,7 +36,7 @@ func newTelemetry() *telemetry {
 			append(slices.Clip(resource), "dry_run", "code")...),
 		durations: all.Histogram("apiserver_request_duration_seconds",
 			"Response latency distribution in seconds for each verb, dry run value, group, version, resource, subresource, scope and component.",
-			metrics.Latency(), append(slices.Clip(resource), "dry_run")...),
+			metrics.LatencyBuckets(), append(slices.Clip(resource), "dry_run")...),
 		inflight: all.Gauge("apiserver_current_inflight_requests",
 			"Number of requests currently being served, by their kind.", "request_kind"),
 		longrunning: all.Gauge("apiserver_longrunning_requests",
@@ -54,7 +54,7 @@ type Processes interface {
 	// Ask is what a process answers to a question; see package mgmt.
 	Ask(ctx context.Context, process, question string) ([]byte, error)
 	// Clock is what the cluster's clock shows; empty as long as nobody knows.
-	Clock() clock.Face
+	Clock() clock.Schedule
 }
 
 const metricsPath = "/metrics"
@@ -83,7 +83,7 @@ func (g *gateway) countsOf(ctx context.Context, process string) ([]byte, error) 
 	case !slices.Contains(others, process):
 		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "metrics"}, process)
 	}
-	text, err := g.cfg.Processes.Ask(ctx, process, mgmt.AskMetrics)
+	text, err := g.cfg.Processes.Ask(ctx, process, mgmt.QueryMetrics)
 	if err != nil {
 		return nil, apierrors.NewServiceUnavailable(err.Error())
 	}
@@ -95,7 +95,7 @@ func (g *gateway) countsOfAll(ctx context.Context, others []string) []byte {
 	var asking sync.WaitGroup
 	for i, process := range others {
 		asking.Go(func() {
-			text, err := g.cfg.Processes.Ask(ctx, process, mgmt.AskMetrics)
+			text, err := g.cfg.Processes.Ask(ctx, process, mgmt.QueryMetrics)
 			if err != nil {
 				g.cfg.Log.DebugContext(ctx, "a process does not tell its metrics", "process", process, "err", err)
 			}
@@ -107,7 +107,7 @@ func (g *gateway) countsOfAll(ctx context.Context, others []string) []byte {
 	for i, process := range others {
 		all[process] = texts[i]
 	}
-	return metrics.Cluster(all)
+	return metrics.Merge(all)
 }
 
 // others are the processes beside this one.

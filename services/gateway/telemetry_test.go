@@ -53,13 +53,13 @@ type fakeProcesses struct{}
 
 func (fakeProcesses) Names() []string { return []string{"controllers", "gateway", "kubelet/node-1"} }
 
-func (fakeProcesses) Clock() clock.Face { return clock.Face{{Speed: 60}} }
+func (fakeProcesses) Clock() clock.Schedule { return clock.Schedule{{Speed: 60}} }
 
 func (fakeProcesses) Ask(_ context.Context, process, question string) ([]byte, error) {
 	switch {
 	case process == "kubelet/node-1":
 		return nil, errors.New("it does not run")
-	case question != mgmt.AskMetrics:
+	case question != mgmt.QueryMetrics:
 		return []byte("answer to " + question), nil
 	}
 	return []byte("# HELP workqueue_depth Waiting.\n# TYPE workqueue_depth gauge\nworkqueue_depth{name=\"job\"} 2\n"), nil

@@ -39,7 +39,7 @@ func (g *gateway) resource(w *response, r *http.Request, to route) error {
 		}
 		kind, ok = g.kinds.ByResource(to.GroupVersionResource)
 	}
-	if !ok || !kind.IsToday() {
+	if !ok || !kind.IsServedByDefault() {
 		return g.load.seated(w, r, func() error { return g.otherResource(w, r, to) })
 	}
 	c := &call{gateway: g, w: w, r: r, query: r.URL.Query(), route: to, kind: kind}
@@ -141,7 +141,7 @@ func (c *call) printer(as form) (printer, error) {
 	if err != nil {
 		return p, err
 	}
-	p.columns = podview.ColumnsOf(c.kinds.CRD(c.kind.GroupResource()), c.kind.Version)
+	p.columns = podview.CustomColumnsOf(c.kinds.CRD(c.kind.GroupResource()), c.kind.Version)
 	p.include = opts.IncludeObject
 	switch p.include {
 	case metav1.IncludeNone, metav1.IncludeMetadata, metav1.IncludeObject, "":
@@ -157,8 +157,8 @@ func (c *call) target() podapi.Target {
 }
 
 // raw is the request as the apiserver gets it.
-func (c *call) raw() (podapi.Raw, error) {
-	raw := podapi.Raw{Verb: c.verb, Target: c.target()}
+func (c *call) raw() (podapi.RawRequest, error) {
+	raw := podapi.RawRequest{Verb: c.verb, Target: c.target()}
 	var err error
 	switch c.verb {
 	case proto.VerbGet:
@@ -185,7 +185,7 @@ func (c *call) raw() (podapi.Raw, error) {
 // pointer is options as messages are marshalled from.
 func pointer[T any](opts T, err error) (*T, error) { return &opts, err }
 
-func (c *call) patch(raw podapi.Raw) (podapi.Raw, error) {
+func (c *call) patch(raw podapi.RawRequest) (podapi.RawRequest, error) {
 	media, err := mediaOf(c.r)
 	if err != nil {
 		return raw, err
@@ -199,7 +199,7 @@ func (c *call) patch(raw podapi.Raw) (podapi.Raw, error) {
 	return raw, err
 }
 
-func (c *call) deletion(raw podapi.Raw) (podapi.Raw, error) {
+func (c *call) deletion(raw podapi.RawRequest) (podapi.RawRequest, error) {
 	var err error
 	if c.verb == proto.VerbDeleteCollection {
 		if raw.List, err = pointer(listOptions(c.query)); err != nil {

@@ -36,7 +36,7 @@ func (c *call) watch() error {
 		opts.FieldSelector = named(opts.FieldSelector, target.Name)
 		target.Name = ""
 	}
-	ctx, cancel := clock.Clock{}.Timeout(c.r.Context(), c.api.WatchTime(opts.TimeoutSeconds))
+	ctx, cancel := clock.Clock{}.Timeout(c.r.Context(), c.api.WatchDuration(opts.TimeoutSeconds))
 	defer cancel()
 	live, err := c.streams.join(ctx, target, opts)
 	if err != nil {
@@ -81,7 +81,7 @@ type watching struct {
 
 // run delivers until the watch ends. However it ends, the answer has begun, so there is no
 // error to answer with.
-func (w *watching) run(ctx context.Context, past podapi.Past) error {
+func (w *watching) run(ctx context.Context, past podapi.Backlog) error {
 	w.bookmarked = clock.Clock{}.Now()
 	for {
 		for _, change := range past.Events {
@@ -143,7 +143,7 @@ func (w *watching) pass(ctx context.Context, change *event) bool {
 	}
 	w.at = change.revision
 	going := true
-	err := podapi.Deliver(ctx, w.cfg.Faults, speaker(w.r), w.target, change.Event, func(told watch.Event) error {
+	err := podapi.DeliverWithFaults(ctx, w.cfg.Faults, speaker(w.r), w.target, change.Event, func(told watch.Event) error {
 		one := change
 		if told.Type == watch.Error {
 			one = &event{Event: told}

@@ -75,7 +75,7 @@ func TestAWatchGoesOn(t *testing.T) {
 				live.Action(watch.Bookmark, podAt(max(7, i/100*60)))
 			}
 		})
-		if err := w.run(ctx, podapi.Past{Events: []watch.Event{{Type: watch.Added, Object: podAt(4)}}, Revision: 5, Complete: true}); err != nil {
+		if err := w.run(ctx, podapi.Backlog{Events: []watch.Event{{Type: watch.Added, Object: podAt(4)}}, Revision: 5, Complete: true}); err != nil {
 			t.Error(err)
 		}
 		w.live.close()
@@ -113,7 +113,7 @@ func TestAWatchEnds(t *testing.T) {
 				w := watchOver(t, s, to, metav1.ListOptions{})
 				w.ending = ending
 				var running sync.WaitGroup
-				running.Go(func() { _ = w.run(t.Context(), podapi.Past{Complete: true}) })
+				running.Go(func() { _ = w.run(t.Context(), podapi.Backlog{Complete: true}) })
 				for range 3 {
 					time.Sleep(time.Minute)
 					b.opened[0].Action(watch.Bookmark, podAt(3))

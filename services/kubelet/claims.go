@@ -14,5 +14,5 @@ type claims struct{ faults *fault.Table }
 
 // Unprepare implements podworker.Claims.
 func (c claims) Unprepare(ctx context.Context, pod *corev1.Pod) error {
-	return c.faults.Pass(ctx, fault.ClaimUnprepare, fault.About{Namespace: pod.Namespace, Pod: pod.Name})
+	return c.faults.Inject(ctx, fault.ClaimUnprepare, fault.Attributes{Namespace: pod.Namespace, Pod: pod.Name})
 }

@@ -132,7 +132,7 @@ func (c *Contacts) Calls(method, id string) (answered func(error)) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		delete(c.calls, number)
-		if proto.IsRuntimeAway(err) {
+		if proto.IsRuntimeUnavailable(err) {
 			failed(&c.runtime, began, err)
 		} else if err == nil || !proto.IsRuntimeCode(err, proto.CodeDeadlineExceeded) {
 			c.runtime = inspect.Contact{Last: c.now()}
@@ -155,7 +155,7 @@ func (c *Contacts) Tell(said *inspect.Kubelet) {
 	}
 	said.Calls = slices.SortedFunc(maps.Values(c.calls), func(a, b inspect.Call) int { return a.Since.Compare(b.Since) })
 	said.Refused = slices.SortedFunc(maps.Values(c.refused), func(a, b inspect.Refusal) int { return a.First.Compare(b.First) })
-	*said = said.Moved(shown.Sub(said.Now))
+	*said = said.Shift(shown.Sub(said.Now))
 }
 
 // longWait is how long the API may take to answer before the kubelet worries.
@@ -163,15 +163,15 @@ const longWait = 3 * time.Second
 
 // WorkOf is what a worker is at, for whoever inspects the kubelet; stays is why its pod's
 // directories are not removed, nil for no reason.
-func WorkOf(view podworker.View, stays error) inspect.Work {
-	work := inspect.Work{UID: string(view.UID), State: view.State.String(), Removed: view.Removed}
-	work.Doing, work.Since, work.Grace = view.Doing, view.Since, view.Grace
+func WorkOf(view podworker.View, stays error) inspect.PodWorker {
+	work := inspect.PodWorker{UID: string(view.UID), State: view.State.String(), Removed: view.Removed}
+	work.Step, work.Since, work.Grace = view.Doing, view.Since, view.Grace
 	work.Err, work.Failed, work.First = view.Err, view.Failed, view.First
 	if view.Pod != nil {
 		work.Namespace, work.Name = view.Pod.Namespace, view.Pod.Name
 		work.Marked = view.Pod.DeletionTimestamp != nil || view.Removed
 	}
-	if stays != nil && work.Doing == inspect.StepRemoveDirs {
+	if stays != nil && work.Step == inspect.StepRemoveDirs {
 		work.Err, work.Failed, work.First = stays.Error(), max(1, work.Failed), work.Since
 	}
 	return work

@@ -23,7 +23,7 @@ func TestTellByAnotherClock(t *testing.T) {
 	passes = passes.Add(2 * time.Second)
 	for _, off := range []time.Duration{0, -17 * time.Second, 24 * time.Hour} {
 		said := inspect.Kubelet{
-			Self: inspect.Self{Began: began, Now: passes.Add(off)}, Pods: []inspect.Work{{Since: began, First: passes}, {}},
+			Self: inspect.Self{Began: began, Now: passes.Add(off)}, Pods: []inspect.PodWorker{{Since: began, First: passes}, {}},
 		}
 		c.Tell(&said)
 		work := [3]time.Duration{said.Now.Sub(said.Began), said.Now.Sub(said.Pods[0].Since), said.Now.Sub(said.Pods[0].First)}

@@ -21,7 +21,7 @@ func newCounts(all *metrics.Registry, node string) counts {
 		operations: all.Counter("kubelet_runtime_operations_total", "Cumulative number of runtime operations by operation type.", "operation_type"),
 		errors:     all.Counter("kubelet_runtime_operations_errors_total", "Cumulative number of runtime operation errors by operation type.", "operation_type"),
 		took: all.Histogram("kubelet_runtime_operations_duration_seconds",
-			"Duration in seconds of runtime operations. Broken down by operation type.", metrics.Latency(), "operation_type"),
+			"Duration in seconds of runtime operations. Broken down by operation type.", metrics.LatencyBuckets(), "operation_type"),
 		startedPods:     all.Counter("kubelet_started_pods_total", "Cumulative number of pods started"),
 		startedContents: all.Counter("kubelet_started_containers_total", "Cumulative number of containers started"),
 		desired:         all.Gauge("kubelet_desired_pods", "The number of pods the kubelet is being instructed to run."),

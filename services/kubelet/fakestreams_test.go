@@ -13,5 +13,5 @@ func (r *fakeRuntime) Stream(ctx context.Context, req *proto.ContainerStreamRequ
 	if err := remote.Offer(ctx, client); err != nil {
 		return err
 	}
-	return remote.Finish(ctx, client, proto.ExitStatus(3))
+	return remote.SendStatus(ctx, client, proto.ExitStatus(3))
 }

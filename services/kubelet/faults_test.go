@@ -24,7 +24,7 @@ import (
 func failing(t *testing.T, point fault.Point) []fault.Fault {
 	t.Helper()
 	f, err := fault.New("f", fault.Spec{
-		Point: point, Where: fault.About{Node: "n1", Namespace: "default", Pod: "p"},
+		Point: point, Where: fault.Attributes{Node: "n1", Namespace: "default", Pod: "p"},
 		Effect: fault.Effect{Kind: fault.Error, Message: string(point) + " fails"},
 	}, time.Now())
 	if err != nil {
@@ -336,15 +336,22 @@ func TestRestarts(t *testing.T) {
 	t.Run("crash loop", func(t *testing.T) {
 		onStage(t, func(s *stage) {
 			s.boot()
-			s.create(podOf("p", "exits 1 after 1s", 30))
+			s.create(podOf("p", "exits 1 after 1300ms", 30))
 			time.Sleep(20 * time.Second)
-			c := s.pod("p").Status.ContainerStatuses[0]
-			if c.State.Waiting == nil && c.State.Running == nil {
-				t.Errorf("it is %+v", c)
+			if c := s.pod("p").Status.ContainerStatuses[0]; c.State.Terminated == nil || c.RestartCount != 2 {
+				t.Errorf("until its restart is due it is %+v, want its end", c)
+			}
+			held := func() bool {
+				c := s.pod("p").Status.ContainerStatuses[0]
+				return c.State.Waiting != nil && c.State.Waiting.Reason == "CrashLoopBackOff"
+			}
+			for began := time.Now(); !held(); time.Sleep(100 * time.Millisecond) {
+				if time.Since(began) > time.Minute {
+					t.Fatalf("it is never said to crash loop: %+v", s.pod("p").Status.ContainerStatuses[0])
+				}
 			}
 			time.Sleep(2 * time.Minute)
-			c = s.pod("p").Status.ContainerStatuses[0]
-			if c.State.Waiting == nil || c.State.Waiting.Reason != "CrashLoopBackOff" || c.RestartCount < 3 || c.RestartCount > 5 {
+			if c := s.pod("p").Status.ContainerStatuses[0]; c.RestartCount < 3 || c.RestartCount > 5 {
 				t.Errorf("after 140 s it is %+v", c)
 			}
 			if got := s.pod("p").Status.Phase; got != corev1.PodRunning {

@@ -17,7 +17,9 @@ import (
 	"github.com/podfall/podfall/internal/remote"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/services/kubelet/pleg"
+	"github.com/podfall/podfall/services/kubelet/podsource"
 	"github.com/podfall/podfall/services/kubelet/podstate"
+	"github.com/podfall/podfall/services/kubelet/status"
 )
 
 // asked is a runtime that remembers what it was asked last.
@@ -60,6 +62,7 @@ func ofPods(f *testing.F) (*parts, *asked) {
 	}
 	log := slog.New(slog.DiscardHandler)
 	p := &parts{cfg: Config{Node: "n1", Log: log}, kinds: kinds}
+	p.sources, p.reporter = sources{set: podsource.New(), files: podsource.New()}, status.NewReporter(status.Config{})
 	p.engine = engine{runtime: runtime, relister: pleg.New(runtime, clock.Clock{}, pleg.Timing{}, log)}
 	for _, sandbox := range runtime.sandboxes {
 		if _, err := p.relister.Read(f.Context(), types.UID(sandbox.PodUid), nil); err != nil {

@@ -39,7 +39,7 @@ func (p *parts) openGuards() guards {
 	total, critical := cmp.Or(cfg.Machine.ShutdownGrace, shutdownGrace), cmp.Or(cfg.Machine.ShutdownGraceCritical, shutdownGraceCritical)
 	return guards{
 		node: node.New(node.Config{
-			API: p.api, Clock: cfg.Clock, Timing: cfg.Timing.Node, Name: cfg.Node, Labels: p.labels(), Capacity: p.capacity,
+			API: p.api, Driver: node.Driver{Clock: cfg.Clock}, Timing: cfg.Timing.Node, Name: cfg.Node, Labels: p.labels(), Capacity: p.capacity,
 			Boot: cfg.Boot, Health: p, Volumes: p.volumes, Nodes: p.kinds.nodes, Leases: p.kinds.leases, Log: cfg.Log,
 		}),
 		evictor: eviction.New(eviction.Parts{

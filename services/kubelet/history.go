@@ -27,7 +27,7 @@ type recording struct {
 
 // Create implements API.
 func (r recording) Create(ctx context.Context, target podapi.Target, obj kinds.Object, opts metav1.CreateOptions) (kinds.Object, error) {
-	began, answered := r.history.Began(), r.Asks(proto.VerbCreate, target, "")
+	began, answered := r.history.Now(), r.Asks(proto.VerbCreate, target, "")
 	made, err := r.API.Create(ctx, target, obj, opts)
 	if answered(err); err == nil {
 		r.told(began, target, obj)
@@ -45,7 +45,7 @@ func (r recording) Get(ctx context.Context, target podapi.Target, opts metav1.Ge
 
 // Update implements API.
 func (r recording) Update(ctx context.Context, target podapi.Target, obj kinds.Object, opts metav1.UpdateOptions) (kinds.Object, error) {
-	began, answered := r.history.Began(), r.Asks(proto.VerbUpdate, target, string(obj.GetUID()))
+	began, answered := r.history.Now(), r.Asks(proto.VerbUpdate, target, string(obj.GetUID()))
 	stored, err := r.API.Update(ctx, target, obj, opts)
 	if answered(err); err == nil {
 		r.told(began, target, obj)
@@ -59,7 +59,7 @@ func (r recording) Delete(ctx context.Context, target podapi.Target, opts metav1
 	if opts.Preconditions != nil && opts.Preconditions.UID != nil {
 		uid = string(*opts.Preconditions.UID)
 	}
-	began, answered := r.history.Began(), r.Asks(proto.VerbDelete, target, uid)
+	began, answered := r.history.Now(), r.Asks(proto.VerbDelete, target, uid)
 	answer, err := r.API.Delete(ctx, target, opts)
 	answered(err)
 	if target.Kind.Resource == "pods" {
@@ -71,27 +71,27 @@ func (r recording) Delete(ctx context.Context, target podapi.Target, opts metav1
 		if err != nil {
 			final.Err = err.Error()
 		}
-		r.history.Done(began, "", final)
+		r.history.RecordSince(began, "", final)
 	}
 	return answer, err
 }
 
 // told records what the API has taken.
-func (r recording) told(began history.Moment, target podapi.Target, obj kinds.Object) {
+func (r recording) told(began history.MonoTime, target podapi.Target, obj kinds.Object) {
 	switch obj := obj.(type) {
 	case *corev1.Pod:
-		r.history.Done(began, "", history.KubeletStatus{
+		r.history.RecordSince(began, "", history.KubeletStatus{
 			Pod: obj.Namespace + "/" + obj.Name, UID: string(obj.UID), Phase: string(obj.Status.Phase), Containers: Said(&obj.Status),
 		})
 	case *corev1.Node:
 		for _, condition := range obj.Status.Conditions {
 			if condition.Type == corev1.NodeReady {
-				r.history.Done(began, "", history.Ready{Node: r.node, Value: string(condition.Status)})
+				r.history.RecordSince(began, "", history.Ready{Node: r.node, Value: string(condition.Status)})
 			}
 		}
 	default:
 		if target.Kind.Resource == "leases" {
-			r.history.Done(began, "", history.Lease{Node: r.node})
+			r.history.RecordSince(began, "", history.Lease{Node: r.node})
 		}
 	}
 }
@@ -104,13 +104,13 @@ type mounting struct {
 
 // Mount implements podworker.Volumes.
 func (m mounting) Mount(ctx context.Context, pod *corev1.Pod) error {
-	began := m.history.Began()
+	began := m.history.Now()
 	err := m.Manager.Mount(ctx, pod)
 	if err != nil || m.history == nil {
 		return err
 	}
 	for name, place := range m.places(pod) {
-		m.history.Done(began, "", history.Mount{UID: string(pod.UID), Volume: name, Path: place, Device: string(m.Device(pod.UID, name))})
+		m.history.RecordSince(began, "", history.Mount{UID: string(pod.UID), Volume: name, Path: place, Device: string(m.Device(pod.UID, name))})
 	}
 	return nil
 }
@@ -120,14 +120,14 @@ func (m mounting) Unmount(ctx context.Context, pod *corev1.Pod) error {
 	if m.history == nil {
 		return m.Manager.Unmount(ctx, pod)
 	}
-	began := m.history.Began()
+	began := m.history.Now()
 	var done []history.Entry
 	for name, place := range m.places(pod) {
 		done = append(done, history.Entry{Fact: history.Unmount{UID: string(pod.UID), Volume: name, Path: place}})
 	}
 	err := m.Manager.Unmount(ctx, pod)
 	if err == nil {
-		m.history.All(began, done...)
+		m.history.RecordAll(began, done...)
 	}
 	return err
 }
@@ -137,7 +137,7 @@ func (m mounting) RemovePod(ctx context.Context, uid types.UID) error {
 	if m.history == nil {
 		return m.Manager.RemovePod(ctx, uid)
 	}
-	began, mounted := m.history.Began(), m.Mounted(uid)
+	began, mounted := m.history.Now(), m.Mounted(uid)
 	places := map[string]string{}
 	for _, name := range mounted {
 		places[name] = m.Place(uid, name)
@@ -150,7 +150,7 @@ func (m mounting) RemovePod(ctx context.Context, uid types.UID) error {
 			done = append(done, history.Entry{Fact: history.Unmount{UID: string(uid), Volume: name, Path: places[name]}})
 		}
 	}
-	m.history.All(began, done...)
+	m.history.RecordAll(began, done...)
 	return err
 }
 
@@ -166,14 +166,14 @@ func (m mounting) places(pod *corev1.Pod) iter.Seq2[string, string] {
 }
 
 // Said is what a status says of each container, as the history has it.
-func Said(status *corev1.PodStatus) (told []history.Told) {
+func Said(status *corev1.PodStatus) (told []history.ContainerState) {
 	for _, all := range [][]corev1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses, status.EphemeralContainerStatuses} {
 		for i := range all {
 			_, id, made := strings.Cut(all[i].ContainerID, "://")
 			if !made {
 				continue
 			}
-			one := history.Told{Container: id, State: "waiting"}
+			one := history.ContainerState{Container: id, State: "waiting"}
 			switch state := all[i].State; {
 			case state.Running != nil:
 				one.State = "running"

@@ -47,7 +47,7 @@ func (p *parts) tell(w *witness) inspect.Kubelet {
 		Self: inspect.Self{Process: "kubelet/" + p.cfg.Node, Boot: p.cfg.Boot, Began: w.began, Now: p.cfg.Clock.Now()},
 		Node: p.cfg.Node, Problems: p.relister.Problems(),
 	}
-	said.Heard = p.set.Taken() // before the workers are looked at: what it has, they have
+	said.PodsRevision = p.set.Taken() // before the workers are looked at: what it has, they have
 	for _, view := range p.workers.All() {
 		said.Pods = append(said.Pods, WorkOf(view, p.volumes.Stays(view.UID)))
 	}

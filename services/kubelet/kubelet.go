@@ -134,8 +134,8 @@ func Run(ctx context.Context, cfg Config) error {
 		return fmt.Errorf("kubelet of %s: %w", cfg.Node, err)
 	}
 	w.last = p.relister.Last
-	cfg.Metrics.Before(func() { p.lookUp(w.counts) })
-	cfg.Observers.Ready(func(context.Context) inspect.Kubelet { return p.tell(w) })
+	cfg.Metrics.OnCollect(func() { p.lookUp(w.counts) })
+	cfg.Observers.ProvideInspect(func(context.Context) inspect.Kubelet { return p.tell(w) })
 	return p.run(ctx)
 }
 
@@ -185,7 +185,7 @@ func assemble(cfg Config, api API, rt runtimeapi.Runtime) (*parts, error) {
 	}
 	p.sources = p.openSources()
 	p.recorder = events.New(events.Config{
-		API: api, Clock: cfg.Clock, Timing: cfg.Timing.Events, Component: "kubelet", Host: cfg.Node, Log: cfg.Log,
+		API: api, Clock: cfg.Clock, RateLimit: cfg.Timing.Events, Component: "kubelet", Host: cfg.Node, Log: cfg.Log,
 	})
 	if p.stores, err = p.openStores(); err != nil {
 		return nil, errors.Join(err, p.close())
@@ -206,8 +206,8 @@ func assemble(cfg Config, api API, rt runtimeapi.Runtime) (*parts, error) {
 			}),
 			Volumes: mounting{p.volumes, cfg.History}, Cgroups: p.cgroups, Claims: claims{cfg.Machine.Faults}, Objects: p.objects, IP: node.HostIP, Allocatable: p.capacity,
 		},
-		Clock: cfg.Clock, Timing: cfg.Timing.Worker, Compat: cfg.Compat, Log: cfg.Log, Seed: cfg.Machine.Seed,
-		History: cfg.History,
+		Driver: podworker.Driver{Clock: cfg.Clock, History: cfg.History},
+		Timing: cfg.Timing.Worker, Compat: cfg.Compat, Log: cfg.Log, Seed: cfg.Machine.Seed,
 	})
 	p.guards = p.openGuards()
 	return p, nil
@@ -215,8 +215,8 @@ func assemble(cfg Config, api API, rt runtimeapi.Runtime) (*parts, error) {
 
 // run runs all parts until ctx ends and waits for them.
 func (p *parts) run(ctx context.Context) (err error) {
-	p.cfg.History.Note("", history.KubeletBoot{Node: p.cfg.Node})
-	defer func() { p.cfg.History.Note("", history.KubeletStop{Node: p.cfg.Node}) }()
+	p.cfg.History.Record("", history.KubeletBoot{Node: p.cfg.Node})
+	defer func() { p.cfg.History.Record("", history.KubeletStop{Node: p.cfg.Node}) }()
 	defer func() { err = errors.Join(err, p.close()) }()
 	defer p.sweeps.wait()
 	all := []func(context.Context) error{

@@ -12,12 +12,14 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/podfall/podfall/internal/bus"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/services/kubelet/podstate"
+	podstatus "github.com/podfall/podfall/services/kubelet/status"
 )
 
 // logLimit is how many bytes a log is cut to, in whole lines, so that an answer fits into
@@ -117,8 +119,16 @@ func lastLines(text []byte, most int) []byte {
 	return text[cut:]
 }
 
-// logged is the id of the container that a request means.
+// logged is the id of the container that a request means. What the kubelet reports of the pod says
+// whether there is one; of a pod that the API has forgotten, what the runtime holds.
 func (p *parts) logged(request proto.LogsRequest) (string, error) {
+	if status, known := p.reported(request); known && request.Container != "" {
+		id, err := podstatus.Logged(&status, request.Pod, request.Container, request.Previous)
+		if err != nil {
+			return "", apierrors.NewBadRequest(err.Error())
+		}
+		return id, nil
+	}
 	pod, found := p.named(request.Namespace, request.Pod, request.UID)
 	if !found {
 		return "", apierrors.NewNotFound(p.kinds.pods.GroupResource(), request.Pod)
@@ -143,9 +153,26 @@ func (p *parts) logged(request proto.LogsRequest) (string, error) {
 		return "", apierrors.NewBadRequest(fmt.Sprintf("previous terminated container %q in pod %q not found", name, request.Pod))
 	}
 	if container == nil {
-		return "", apierrors.NewBadRequest(fmt.Sprintf("container %q in pod %q is waiting to start or does not exist", name, request.Pod))
+		return "", apierrors.NewBadRequest(fmt.Sprintf("container %q in pod %q is not available", name, request.Pod))
 	}
 	return container.GetId(), nil
+}
+
+// reported is the status of the pod that a request means, if the node has such a pod.
+func (p *parts) reported(request proto.LogsRequest) (corev1.PodStatus, bool) {
+	uid := request.UID
+	for _, pod := range p.set.All() {
+		if uid == "" && pod.Namespace == request.Namespace && pod.Name == request.Pod {
+			uid = pod.UID
+		}
+	}
+	if status, known := p.reporter.Status(uid); known {
+		return status, true
+	}
+	if pod, _ := p.set.Get(uid); pod != nil {
+		return pod.Status, true
+	}
+	return corev1.PodStatus{}, false
 }
 
 // named is the pod that a request means, the newest of the name unless it says the UID.

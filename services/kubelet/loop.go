@@ -94,7 +94,7 @@ func (l *loop) take(ctx context.Context) {
 func (l *loop) handle(ctx context.Context, op podset.Op) {
 	p, pod := l.parts, op.Pod
 	p.cfg.Log.DebugContext(ctx, "sync loop", "op", op.Verb.String(), "pod", podstate.Key(pod), "uid", pod.UID)
-	p.cfg.History.Note("", history.KubeletSee{
+	p.cfg.History.Record("", history.KubeletSee{
 		Pod: podstate.Key(pod), UID: string(pod.UID), Op: op.Verb.String(), Revision: pod.ResourceVersion, Grace: pod.DeletionGracePeriodSeconds,
 	})
 	if podstate.Mirror(pod) {
@@ -162,7 +162,7 @@ func (l *loop) host(ctx context.Context, pod *corev1.Pod) admission.Host {
 	host := admission.Host{
 		Name: p.cfg.Node, Labels: p.labels(), Allocatable: p.capacity, Pods: l.using(pod.UID),
 		Pressures: p.Pressures(), Leaving: p.leaving.Going(),
-		Unexpected: p.cfg.Machine.Faults.Pass(ctx, fault.NodeAllocate, fault.About{Namespace: pod.Namespace, Pod: pod.Name}),
+		Unexpected: p.cfg.Machine.Faults.Inject(ctx, fault.NodeAllocate, fault.Attributes{Namespace: pod.Namespace, Pod: pod.Name}),
 	}
 	if now := p.node.Current(); now != nil {
 		maps.Copy(host.Labels, now.Labels)

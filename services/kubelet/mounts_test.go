@@ -183,7 +183,7 @@ func (s *stage) gone() {
 // hanging is one fault: the point hangs for the pod p.
 func hanging(t *testing.T, point fault.Point) []fault.Fault {
 	t.Helper()
-	f, err := fault.New("h", fault.Spec{Point: point, Where: fault.About{Pod: "p"}, Effect: fault.Effect{Kind: fault.Hang}}, time.Now())
+	f, err := fault.New("h", fault.Spec{Point: point, Where: fault.Attributes{Pod: "p"}, Effect: fault.Effect{Kind: fault.Hang}}, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

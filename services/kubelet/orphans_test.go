@@ -84,7 +84,7 @@ func TestLogs(t *testing.T) {
 			{proto.LogsRequest{Namespace: "default", Pod: "p", TailLines: new(int64(0))}, ""},
 			{proto.LogsRequest{Namespace: "default", Pod: "p", TailLines: new(int64(panics))}, "Internal error occurred: " + errPanic.Error()},
 			{proto.LogsRequest{Namespace: "default", Pod: "q"}, `pods "q" not found`},
-			{proto.LogsRequest{Namespace: "default", Pod: "p", Container: "d"}, `container "d" in pod "p" is waiting to start or does not exist`},
+			{proto.LogsRequest{Namespace: "default", Pod: "p", Container: "d"}, `container "d" in pod "p" is not available`},
 			{proto.LogsRequest{Namespace: "default", Pod: "p", Container: "d", Previous: true}, `previous terminated container "d" in pod "p" not found`},
 		} {
 			data, err := json.Marshal(row.request)

@@ -86,7 +86,7 @@ func (s sources) Get(uid types.UID) (pod *corev1.Pod, known bool) {
 
 // has reports whether the UID is that of a pod; it reports false for known until both
 // sources are complete.
-func (s sources) has(uid types.UID) (has, known bool) {
+func (s sources) has(uid types.UID) (exists, known bool) {
 	pod, seen := s.set.Get(uid)
 	static, read := s.files.Get(uid)
 	return pod != nil || static != nil, seen && read

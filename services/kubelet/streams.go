@@ -63,7 +63,7 @@ func (p *parts) breakOff(ctx context.Context, client remote.Conn, err error) {
 	}
 	ctx, cancel := clock.Clock{}.Timeout(context.WithoutCancel(ctx), farewell)
 	defer cancel()
-	_ = remote.Finish(ctx, client, status) // it may have left
+	_ = remote.SendStatus(ctx, client, status) // it may have left
 }
 
 // stream lets a client talk with a process, until either side has ended. It fails when the

@@ -23,7 +23,7 @@ type Timing struct {
 	Status  status.Timing
 	Volumes volumes.Timing
 	Node    node.Timing
-	Events  events.Timing
+	Events  events.RateLimit
 	Pulls   pulls.Timing
 
 	Eviction eviction.Timing
@@ -62,7 +62,7 @@ func Default() Timing {
 			LeaseDuration: 40 * time.Second, LeaseRenew: 10 * time.Second,
 			Compute: 10 * time.Second, Report: 5 * time.Minute, Retry: time.Second,
 		},
-		Events: events.Default(),
+		Events: events.DefaultRateLimit(),
 		Pulls:  pulls.Timing{Initial: 10 * time.Second, Max: 5 * time.Minute},
 
 		Eviction: eviction.Default(),

@@ -423,7 +423,7 @@ func hookStories() map[string]func(s *stage) {
 			s.boot()
 			time.Sleep(500 * time.Millisecond)
 			s.trace.begin()
-			pod := podOf("p", "on TERM exits 0 after 1s", 30)
+			pod := podOf("p", "on TERM exits 0 after 800ms", 30)
 			pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PostStart: new(executing("exits", "2"))}
 			s.create(pod)
 			time.Sleep(5 * time.Second)

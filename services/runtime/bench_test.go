@@ -17,7 +17,7 @@ import (
 	"github.com/podfall/podfall/services/runtime/simengine"
 )
 
-// startReal starts a runtime with a disk that is waited for, on the wall's clock.
+// startReal starts a runtime with fsync and the wall clock.
 func startReal(b *testing.B) *runtimeapi.Client {
 	b.Helper()
 	server, err := bus.StartServer(b.Context(), bus.ServerConfig{Port: bus.InProcessOnly})
@@ -57,8 +57,8 @@ func startReal(b *testing.B) *runtimeapi.Client {
 	}
 }
 
-// Whole lives of containers, every call over the node bus and every record fsynced:
-// sandbox, create, start, stop (TERM, exit), stop and remove the sandbox.
+// BenchmarkLifecycle runs whole lifecycles, with every call over the node bus and every record
+// fsynced: sandbox, create, start, stop (TERM, exit), stop and remove the sandbox.
 func BenchmarkLifecycle(b *testing.B) {
 	for _, workers := range []int{1, 16, 64, 256} {
 		b.Run(fmt.Sprint("workers=", workers), func(b *testing.B) {
@@ -69,7 +69,7 @@ func BenchmarkLifecycle(b *testing.B) {
 			for range workers {
 				running.Go(func() {
 					for job := range jobs {
-						if err := life(b.Context(), client, job); err != nil {
+						if err := runLifecycle(b.Context(), client, job); err != nil {
 							b.Error(err)
 						}
 					}
@@ -85,7 +85,7 @@ func BenchmarkLifecycle(b *testing.B) {
 	}
 }
 
-func life(ctx context.Context, rt runtimeapi.Runtime, n int) error {
+func runLifecycle(ctx context.Context, rt runtimeapi.Runtime, n int) error {
 	box, err := rt.RunPodSandbox(ctx, &proto.RunPodSandboxRequest{PodUid: fmt.Sprint(n), PodName: "web", PodNamespace: "default"})
 	if err != nil {
 		return err
@@ -106,7 +106,7 @@ func life(ctx context.Context, rt runtimeapi.Runtime, n int) error {
 	return rt.RemovePodSandbox(ctx, box.Id)
 }
 
-// Memory of a running scripted container beyond its record.
+// BenchmarkContainerMemory measures the memory of a running scripted container beyond its record.
 func BenchmarkContainerMemory(b *testing.B) {
 	heap := func() uint64 {
 		var stats goruntime.MemStats
@@ -139,9 +139,9 @@ func BenchmarkContainerMemory(b *testing.B) {
 	}
 }
 
-// Ten thousand scripted containers that run in one runtime, with its bus and its records:
-// the heap that they take beyond that of a runtime without any, and what is in use of it
-// in all. The goal is less than 150 MiB.
+// BenchmarkTenThousandContainers measures the heap of ten thousand scripted containers in one
+// runtime, with its bus and its records: beyond that of a runtime without containers, and in total.
+// The goal is less than 150 MiB.
 func BenchmarkTenThousandContainers(b *testing.B) {
 	const many = 10_000
 	inUse := func() float64 {

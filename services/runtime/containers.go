@@ -22,29 +22,29 @@ func (s *service) CreateContainer(ctx context.Context, req *proto.CreateContaine
 		s.mu.Unlock()
 		return "", notFound("sandbox", req.SandboxId)
 	}
-	s.fillIn(req)
-	name := containerName(req, box.born)
+	s.applyImage(req)
+	name := containerName(req, box.created)
 	c := &container{id: newID(name, req.SandboxId, now), request: req, created: now, sandbox: box}
-	err := box.open()
+	err := box.checkReady()
 	if err == nil {
-		err = s.reserve("container", name, c.id)
+		err = s.reserveName("container", name, c.id)
 	}
 	s.mu.Unlock()
 	if err != nil {
 		return "", err
 	}
-	if err := s.writeContainer(ctx, c); err != nil {
+	if err := s.persistContainer(ctx, c); err != nil {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.free(name, c.id)
+		s.releaseName(name, c.id)
 		return "", err
 	}
 	return c.id, nil
 }
 
-// fillIn adds what the container's image says and its pod does not.
-func (s *service) fillIn(req *proto.CreateContainerRequest) {
-	image := s.images.book.For(req.Image)
+// applyImage sets what the pod leaves out from the image's entry.
+func (s *service) applyImage(req *proto.CreateContainerRequest) {
+	image := s.images.catalog.Lookup(req.Image)
 	if len(req.Command) == 0 {
 		req.Command = image.Command
 		if len(req.Args) > 0 && len(image.Command) > 0 {
@@ -59,18 +59,18 @@ func (s *service) fillIn(req *proto.CreateContainerRequest) {
 	}
 }
 
-// writeContainer gives a new container to the engine, puts it on record, and makes it
-// known if its sandbox is still there.
-func (s *service) writeContainer(ctx context.Context, c *container) error {
-	if _, err := s.engines.Load(ctx, engine.Container{ID: c.id, Handler: c.sandbox.born.RuntimeHandler, Request: c.request}); err != nil {
-		return refuse(proto.CodeInvalidArgument, "%v", err)
+// persistContainer loads a new container into its engine, records it, and registers it if its
+// sandbox still exists.
+func (s *service) persistContainer(ctx context.Context, c *container) error {
+	if _, err := s.engines.Load(ctx, engine.Container{ID: c.id, Handler: c.sandbox.created.RuntimeHandler, Request: c.request}); err != nil {
+		return errorf(proto.CodeInvalidArgument, "%v", err)
 	}
 	op, err := store.PutContainer(store.Container{ID: c.id, Created: c.created, Request: c.request})
 	if err != nil {
 		s.engines.Remove(ctx, c.id)
-		return refuse(proto.CodeInvalidArgument, "%v", err)
+		return errorf(proto.CodeInvalidArgument, "%v", err)
 	}
-	if err := s.commit(op, s.note(c, store.Entry{What: store.Created}, c.created)); err != nil {
+	if err := s.commit(op, s.historyEntry(c, store.Entry{What: store.Created}, c.created)); err != nil {
 		s.engines.Remove(ctx, c.id)
 		return err
 	}
@@ -81,7 +81,7 @@ func (s *service) writeContainer(ctx context.Context, c *container) error {
 	}
 	s.mu.Unlock()
 	if !gone {
-		s.history.Note("", history.Create{Of: c.of(), Script: c.request.GetScript()})
+		s.history.Record("", history.Create{ContainerRef: c.historyOf(), Script: c.request.GetScript()})
 		return nil
 	}
 	s.engines.Remove(ctx, c.id)
@@ -91,17 +91,16 @@ func (s *service) writeContainer(ctx context.Context, c *container) error {
 	return notFound("sandbox", c.request.SandboxId)
 }
 
-// open refuses what wants to run in a sandbox that does not. It is called under the
-// service's lock.
-func (box *sandbox) open() error {
+// checkReady fails if the sandbox is stopped or being stopped. The caller holds the service's lock.
+func (box *sandbox) checkReady() error {
 	if box.stopping || box.record.State != proto.SandboxState_SANDBOX_STATE_READY {
-		return refuse(proto.CodeUnknown, "sandbox container %q is not running", box.record.Id)
+		return errorf(proto.CodeUnknown, "sandbox container %q is not running", box.record.Id)
 	}
 	return nil
 }
 
-// StartContainer implements runtimeapi.Containers. Its caller may give up while the
-// start takes its time; the start goes on, and who asks for it again waits for it too.
+// StartContainer implements runtimeapi.Containers. If the caller gives up, the start goes on. A
+// repeated call waits for the same start.
 func (s *service) StartContainer(ctx context.Context, id string) error {
 	s.mu.Lock()
 	c, ok := s.containers[id]
@@ -114,65 +113,65 @@ func (s *service) StartContainer(ctx context.Context, id string) error {
 		return err
 	}
 	if !begun {
-		if err := s.start(ctx, c); err != nil {
+		if err := s.startContainer(ctx, c); err != nil {
 			return err
 		}
 	}
-	s.await(ctx, c, proto.ContainerState_CONTAINER_STATE_CREATED, time.Time{})
+	s.awaitChange(ctx, c, proto.ContainerState_CONTAINER_STATE_CREATED, time.Time{})
 	s.mu.Lock()
 	status := c.status
 	s.mu.Unlock()
 	switch {
 	case status.Reason == engine.ReasonStartError:
-		return refuse(proto.CodeUnknown, "%s", status.Message)
+		return errorf(proto.CodeUnknown, "%s", status.Message)
 	case status.State == proto.ContainerState_CONTAINER_STATE_CREATED:
-		return runtimeapi.Refusal(ctx.Err())
+		return runtimeapi.ToRuntimeError(ctx.Err())
 	}
 	return nil
 }
 
-// claimStart makes the caller the only one who starts c, unless somebody has begun to. It
-// is called under the lock.
+// claimStart makes the caller the only one to start c. If begun is true, an earlier call has
+// started c already. The caller holds the lock.
 func (c *container) claimStart() (begun bool, err error) {
 	if c.status.State != proto.ContainerState_CONTAINER_STATE_CREATED {
-		return false, refuse(proto.CodeUnknown, "container is in %s state", c.status.State)
+		return false, errorf(proto.CodeUnknown, "container is in %s state", c.status.State)
 	}
 	if c.removing {
-		return false, refuse(proto.CodeUnknown, "container is in removing state, can't be started")
+		return false, errorf(proto.CodeUnknown, "container is in removing state, can't be started")
 	}
 	if c.starting && !c.events.Start.IsZero() {
 		return true, nil
 	}
 	if c.starting {
-		return false, refuse(proto.CodeUnknown, "container is already in starting state")
+		return false, errorf(proto.CodeUnknown, "container is already in starting state")
 	}
-	if err := c.sandbox.open(); err != nil {
+	if err := c.sandbox.checkReady(); err != nil {
 		return false, err
 	}
 	c.starting = true
 	return false, nil
 }
 
-// start puts the start on record, then makes it happen, unless the sandbox was stopped
-// in between.
-func (s *service) start(ctx context.Context, c *container) error {
+// startContainer records the start, then runs it. If the sandbox was stopped meanwhile, it kills c
+// again.
+func (s *service) startContainer(ctx context.Context, c *container) error {
 	at := s.clock.Steady()
-	if err := s.commit(store.PutStart(c.id, at), s.note(c, store.Entry{What: store.Started}, at)); err != nil {
-		s.takeBack(&c.starting)
+	if err := s.commit(store.PutStart(c.id, at), s.historyEntry(c, store.Entry{What: store.Started}, at)); err != nil {
+		s.releaseClaim(&c.starting)
 		return err
 	}
-	s.log.InfoContext(ctx, "container started", s.about(c)...)
+	s.log.InfoContext(ctx, "container started", s.logAttrs(c)...)
 	s.mu.Lock()
 	c.events.Start = at
-	stopped := c.sandbox.open() != nil
+	stopped := c.sandbox.checkReady() != nil
 	s.mu.Unlock()
-	began := s.history.Began()
+	began := s.history.Now()
 	if err := s.engines.Start(ctx, c.id, at); err != nil {
-		return refuse(proto.CodeUnknown, "%v", err)
+		return errorf(proto.CodeUnknown, "%v", err)
 	}
-	s.history.Done(began, "", history.Start{Of: c.of(), Scripted: c.scripted()})
+	s.history.RecordSince(began, "", history.Start{ContainerRef: c.historyOf(), Scripted: c.isScripted()})
 	if stopped {
-		return s.kill(ctx, c)
+		return s.killContainer(ctx, c)
 	}
 	return nil
 }
@@ -189,32 +188,32 @@ func (s *service) RemoveContainer(ctx context.Context, id string) error {
 	if !ok || err != nil {
 		return err
 	}
-	if err := s.kill(ctx, c); err != nil {
-		s.takeBack(&c.removing)
-		return wrap(err, "failed to forcibly stop container %q", id)
+	if err := s.killContainer(ctx, c); err != nil {
+		s.releaseClaim(&c.removing)
+		return wrapError(err, "failed to forcibly stop container %q", id)
 	}
-	if err := s.forget(ctx, []*container{c}); err != nil {
-		s.takeBack(&c.removing)
+	if err := s.deleteContainers(ctx, []*container{c}); err != nil {
+		s.releaseClaim(&c.removing)
 		return err
 	}
 	return nil
 }
 
-// claimRemoval sees to it that c is not started any more. It is called under the lock.
+// claimRemoval forbids further starts of c. The caller holds the lock.
 func (c *container) claimRemoval() error {
 	if c.starting && c.events.Start.IsZero() {
-		return refuse(proto.CodeUnknown, "container %q is in starting state, can't be removed", c.id)
+		return errorf(proto.CodeUnknown, "container %q is in starting state, can't be removed", c.id)
 	}
 	c.removing = true
 	return nil
 }
 
-// forget removes containers that are dead, and does what ops say in the same commit.
-func (s *service) forget(ctx context.Context, containers []*container, ops ...store.Op) error {
+// deleteContainers removes dead containers and applies ops in the same commit.
+func (s *service) deleteContainers(ctx context.Context, containers []*container, ops ...store.Op) error {
 	now := s.clock.Now()
 	for _, c := range containers {
 		ops = append(ops, store.RemoveContainer(c.id)...)
-		ops = append(ops, s.note(c, store.Entry{What: store.Removed}, now))
+		ops = append(ops, s.historyEntry(c, store.Entry{What: store.Removed}, now))
 	}
 	if err := s.commit(ops...); err != nil {
 		return err
@@ -222,10 +221,10 @@ func (s *service) forget(ctx context.Context, containers []*container, ops ...st
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range containers {
-		s.history.Note("", history.Remove{Of: c.of()})
+		s.history.Record("", history.Remove{ContainerRef: c.historyOf()})
 		s.engines.Remove(ctx, c.id)
 		delete(s.containers, c.id)
-		s.free(containerName(c.request, c.sandbox.born), c.id)
+		s.releaseName(containerName(c.request, c.sandbox.created), c.id)
 		c.sandbox.containers = slices.DeleteFunc(c.sandbox.containers, func(other *container) bool { return other == c })
 	}
 	return nil
@@ -239,7 +238,7 @@ func (s *service) ContainerStatus(_ context.Context, id string) (*proto.Containe
 	if !ok {
 		return nil, notFound("container", id)
 	}
-	return s.view(c), nil
+	return s.toProto(c), nil
 }
 
 // ListContainers implements runtimeapi.Containers.
@@ -247,24 +246,24 @@ func (s *service) ListContainers(_ context.Context, podUID string) ([]*proto.Con
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var containers []*container
-	for _, box := range s.boxesOf(podUID) {
+	for _, box := range s.sandboxesOf(podUID) {
 		containers = append(containers, box.containers...)
 	}
 	slices.SortFunc(containers, func(a, b *container) int { return cmp.Compare(a.order, b.order) })
 	views := make([]*proto.Container, 0, len(containers))
 	for _, c := range containers {
-		views = append(views, s.view(c))
+		views = append(views, s.toProto(c))
 	}
 	return views, nil
 }
 
-// view is the container as CRI tells it (CRI-05). It is called under the lock.
-func (s *service) view(c *container) *proto.Container {
+// toProto returns the container's status in CRI's form (CRI-05). The caller holds the lock.
+func (s *service) toProto(c *container) *proto.Container {
 	return &proto.Container{
 		Id: c.id, SandboxId: c.request.SandboxId, Name: c.request.Name, Attempt: c.request.Attempt,
 		Image: c.request.Image, State: c.status.State,
-		CreatedAtUnixNano: c.created.UnixNano(), StartedAtUnixNano: nano(s.clock.Read(c.status.StartedAt)),
-		FinishedAtUnixNano: nano(s.clock.Read(c.status.FinishedAt)),
+		CreatedAtUnixNano: c.created.UnixNano(), StartedAtUnixNano: unixNano(s.clock.ApplySkew(c.status.StartedAt)),
+		FinishedAtUnixNano: unixNano(s.clock.ApplySkew(c.status.FinishedAt)),
 		ExitCode:           c.status.ExitCode, Reason: c.status.Reason, Message: c.status.Message,
 		Labels: c.request.Labels, Annotations: c.request.Annotations, StopSignal: engine.StopSignal(c.request),
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/podfall/podfall/services/runtime"
 )
 
-// CRI-10: a network that cannot be torn down fails the stop of its sandbox, again and
-// again; the containers are dead and the sandbox is NOTREADY all the same.
+// TestCRI10Teardown is CRI-10: if the network cannot be torn down, each stop of the sandbox fails,
+// but its containers are dead and it is NOTREADY.
 func TestCRI10Teardown(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node) {
 		box, err := n.RunPodSandbox(t.Context(), &proto.RunPodSandboxRequest{
@@ -24,7 +24,7 @@ func TestCRI10Teardown(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		id := n.create(box, "app", "")
+		id := n.createContainer(box, "app", "")
 		if err := n.StartContainer(t.Context(), id); err != nil {
 			t.Fatal(err)
 		}
@@ -46,11 +46,11 @@ func TestCRI10Teardown(t *testing.T) {
 	})
 }
 
-// CRI-11: a container that cannot be started is EXITED 128 StartError.
+// TestCRI11StartError is CRI-11: a container that cannot be started is EXITED 128 StartError.
 func TestCRI11StartError(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node) {
 		began := time.Now()
-		id := n.create(n.sandbox("web"), "app", "starts after 3s, fails to start")
+		id := n.createContainer(n.runSandbox("web"), "app", "starts after 3s, fails to start")
 		took, err := timed(func() error { return n.StartContainer(t.Context(), id) })
 		wantError(t, "StartContainer", err,
 			"rpc error: code = Unknown desc = failed to start container: the script says that it fails to start")
@@ -62,10 +62,10 @@ func TestCRI11StartError(t *testing.T) {
 	})
 }
 
-// A script that does not parse is refused when its container is made, by the clause.
+// TestBadScript: creating a container with an invalid script fails and names the clause.
 func TestBadScript(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node) {
-		box := n.sandbox("web")
+		box := n.runSandbox("web")
 		req := &proto.CreateContainerRequest{SandboxId: box.Id, Name: "app", Script: "ignores TERM, exits 999"}
 		_, err := n.CreateContainer(t.Context(), req)
 		wantError(t, "CreateContainer", err, `rpc error: code = InvalidArgument desc = container "app": `+
@@ -76,8 +76,8 @@ func TestBadScript(t *testing.T) {
 	})
 }
 
-// CRI-14: labels and annotations come back as they were given; names include the uid and
-// the attempt, and are taken once.
+// TestCRI14NamesAndLabels is CRI-14: labels and annotations are returned unchanged. Names include
+// the uid and the attempt, and are unique.
 func TestCRI14NamesAndLabels(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node) {
 		ctx := t.Context()
@@ -133,14 +133,14 @@ func TestCRI14NamesAndLabels(t *testing.T) {
 	})
 }
 
-// CRI-15: containers survive the runtime; calls that were open are Unavailable; a stop is
-// gone on with, and sends no second TERM.
+// TestCRI15Restart is CRI-15: containers outlive the runtime. Open calls return Unavailable. A stop
+// continues, and sends no second SIGTERM.
 func TestCRI15Restart(t *testing.T) {
 	for name, restart := range map[string]func(*node, time.Duration){"restart": (*node).restart, "crash": (*node).crash} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, n *node) {
 				began := time.Now()
-				_, id := n.run("ignores TERM")
+				_, id := n.runPod("ignores TERM")
 				pending := make(chan error, 1)
 				go func(rt runtimeapi.Runtime) { pending <- rt.StopContainer(t.Context(), id, 30) }(n.Client)
 				time.Sleep(10 * time.Second)
@@ -152,7 +152,7 @@ func TestCRI15Restart(t *testing.T) {
 				n.wantState(id, running)
 				wantError(t, "StopContainer", n.StopContainer(t.Context(), id, 30), "")
 				n.wantExit(id, began, 2*time.Minute, 137, "Error")
-				if got, want := n.signals(id, began), "SIGTERM@0s SIGKILL@2m0s"; got != want {
+				if got, want := n.signalHistory(id, began), "SIGTERM@0s SIGKILL@2m0s"; got != want {
 					t.Errorf("signals %q, want %q", got, want)
 				}
 			})
@@ -160,27 +160,29 @@ func TestCRI15Restart(t *testing.T) {
 	}
 }
 
-// CRI-15: a container that ends while its runtime is away has ended then.
+// TestCRI15ExitWhileAway is CRI-15: a container that exits while its runtime is down has the time
+// of its exit.
 func TestCRI15ExitWhileAway(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node) {
 		began := time.Now()
-		_, id := n.run("exits 5 after 30s")
+		_, id := n.runPod("exits 5 after 30s")
 		time.Sleep(10 * time.Second)
 		n.crash(time.Minute)
 		n.wantExit(id, began, 30*time.Second, 5, "Error")
 		n.restart(0)
 		n.wantExit(id, began, 30*time.Second, 5, "Error")
-		if got, want := n.story(id, began), "create@0s start@0s exit@30s"; got != want {
+		if got, want := n.eventHistory(id, began), "create@0s start@0s exit@30s"; got != want {
 			t.Errorf("history %q, want %q", got, want)
 		}
 	})
 }
 
-// CRI-16: removing a running container kills it first; its logs go with it.
+// TestCRI16RemoveRunning is CRI-16: removing a running container kills it first, and removes its
+// logs.
 func TestCRI16RemoveRunning(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node) {
 		ctx, began := t.Context(), time.Now()
-		_, id := n.run("ignores TERM")
+		_, id := n.runPod("ignores TERM")
 		log, err := n.ContainerLogs(ctx, &proto.ContainerLogsRequest{ContainerId: id})
 		if err != nil || string(log) != "started\n" {
 			t.Errorf("logs %q, %v", log, err)
@@ -190,30 +192,30 @@ func TestCRI16RemoveRunning(t *testing.T) {
 		if !proto.IsRuntimeCode(err, proto.CodeNotFound) {
 			t.Errorf("logs of a removed container: %v, want NotFound", err)
 		}
-		if got, want := n.story(id, began), "create@0s start@0s signal@0s exit@0s remove@0s"; got != want {
+		if got, want := n.eventHistory(id, began), "create@0s start@0s signal@0s exit@0s remove@0s"; got != want {
 			t.Errorf("history %q, want %q", got, want)
 		}
 	})
 }
 
-// CRI-16: what cannot be killed cannot be removed.
+// TestCRI16RemoveUnkillable is CRI-16: a container that cannot be killed cannot be removed.
 func TestCRI16RemoveUnkillable(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node) {
-		_, id := n.run("survives KILL")
+		_, id := n.runPod("survives KILL")
 		took, err := timed(func() error { return n.RemoveContainer(t.Context(), id) })
 		wantError(t, "RemoveContainer", err, fmt.Sprintf(
-			"rpc error: code = DeadlineExceeded desc = failed to forcibly stop container %q: %s", id, waitKilled(id)))
+			"rpc error: code = DeadlineExceeded desc = failed to forcibly stop container %q: %s", id, waitKilledError(id)))
 		wantTook(t, "RemoveContainer", took, 2*time.Minute)
 		n.wantState(id, running)
 	})
 }
 
-// A sandbox that is stopped while a start is under way: nothing runs in it afterwards.
+// TestStopDuringStart stops a sandbox while a start is under way: nothing runs in it afterwards.
 func TestStopDuringStart(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node) {
 		began := time.Now()
-		box := n.sandbox("web")
-		id := n.create(box, "app", "starts after 20s")
+		box := n.runSandbox("web")
+		id := n.createContainer(box, "app", "starts after 20s")
 		started := make(chan error, 1)
 		go func() { started <- n.StartContainer(t.Context(), id) }()
 		time.Sleep(5 * time.Second)
@@ -227,10 +229,11 @@ func TestStopDuringStart(t *testing.T) {
 	})
 }
 
-// A start that its caller has given up goes on, and who asks for it again waits for it too.
-func TestStartTakenUp(t *testing.T) {
+// TestStartOutlivesCaller: a start goes on if its caller gives up, and a repeated call waits for
+// the same start.
+func TestStartOutlivesCaller(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node) {
-		id := n.create(n.sandbox("web"), "app", "starts after 20s")
+		id := n.createContainer(n.runSandbox("web"), "app", "starts after 20s")
 		impatient, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		wantError(t, "StartContainer", n.StartContainer(impatient, id), "rpc error: code = DeadlineExceeded desc = context deadline exceeded")
@@ -243,11 +246,11 @@ func TestStartTakenUp(t *testing.T) {
 	})
 }
 
-// Once a sandbox is being stopped, nothing more starts in it.
+// TestStartDuringStop: once a sandbox is being stopped, nothing more starts in it.
 func TestStartDuringStop(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node) {
-		box, _ := n.run("ignores TERM, survives KILL for 10s")
-		late := n.create(box, "late", "")
+		box, _ := n.runPod("ignores TERM, survives KILL for 10s")
+		late := n.createContainer(box, "late", "")
 		stopped := make(chan error, 1)
 		go func() { stopped <- n.StopPodSandbox(t.Context(), box.Id) }()
 		time.Sleep(5 * time.Second)
@@ -258,10 +261,11 @@ func TestStartDuringStop(t *testing.T) {
 	})
 }
 
-// ExecSync of a scripted container succeeds and writes nothing; only a running one has it.
+// TestExecSync: ExecSync of a scripted container succeeds and writes nothing, if the container is
+// running.
 func TestExecSync(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node) {
-		_, id := n.run("exits 0 after 10s")
+		_, id := n.runPod("exits 0 after 10s")
 		req := &proto.ExecSyncRequest{ContainerId: id, Command: []string{"sh", "-c", "true"}}
 		got, err := n.ExecSync(t.Context(), req)
 		if err != nil || got.ExitCode != 0 || len(got.Stdout)+len(got.Stderr) != 0 {
@@ -274,11 +278,24 @@ func TestExecSync(t *testing.T) {
 	})
 }
 
-// Logs: what a scripted container writes, and the options that choose from it.
+// A command that runs in a container ends with it, as if killed: a kubelet tells of a preStop hook that
+// has outlived the grace (R11).
+func TestExecSyncEndsWithItsContainer(t *testing.T) {
+	bubble(t, func(t *testing.T, n *node) {
+		_, id := n.runPod("exits 0 after 10s, exec exits 0 after 5m")
+		began := time.Now()
+		got, err := n.ExecSync(t.Context(), &proto.ExecSyncRequest{ContainerId: id, Command: []string{"true"}})
+		if took := time.Since(began); err != nil || got.ExitCode != 137 || took < 10*time.Second || took > 11*time.Second {
+			t.Errorf("ExecSync: %v, %v after %v", got, err, took)
+		}
+	})
+}
+
+// TestContainerLogs checks the logs of a scripted container, and the options that select from them.
 func TestContainerLogs(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node) {
 		began := time.Now()
-		_, id := n.run("on TERM exits 3 after 2s")
+		_, id := n.runPod("on TERM exits 3 after 2s")
 		time.Sleep(10 * time.Second)
 		wantError(t, "StopContainer", n.StopContainer(t.Context(), id, 30), "")
 		n.crash(time.Second)

@@ -22,11 +22,11 @@ const (
 	HandlerProcess  = "process"
 )
 
-// engines is several engines as one: each container is its handler's.
+// engines dispatches each container's calls to the engine of its handler.
 type engines struct {
 	byHandler map[string]engine.Engine
-	// otherwise is the handler of the sandboxes that ask for none.
-	otherwise string
+	// fallback is the handler of sandboxes that ask for none.
+	fallback string
 
 	mu   sync.RWMutex
 	byID map[string]engine.Engine
@@ -35,18 +35,17 @@ type engines struct {
 var _ engine.Engine = (*engines)(nil)
 
 func newEngines(byHandler map[string]engine.Engine, otherwise string) *engines {
-	return &engines{byHandler: byHandler, otherwise: otherwise, byID: map[string]engine.Engine{}}
+	return &engines{byHandler: byHandler, fallback: otherwise, byID: map[string]engine.Engine{}}
 }
 
-// handler is the name of the engine that a sandbox gets which asks for one, or for none
-// in particular.
-func (e *engines) handler(asked string) (string, error) {
-	asked = cmp.Or(asked, e.otherwise)
-	if _, known := e.byHandler[asked]; !known {
+// resolveHandler returns the requested handler, or the fallback if asked is empty.
+func (e *engines) resolveHandler(requested string) (string, error) {
+	requested = cmp.Or(requested, e.fallback)
+	if _, known := e.byHandler[requested]; !known {
 		have := strings.Join(slices.Sorted(maps.Keys(e.byHandler)), ", ")
-		return "", refuse(proto.CodeUnknown, "no runtime for %q is configured: want one of %s", asked, have)
+		return "", errorf(proto.CodeUnknown, "no runtime for %q is configured: want one of %s", requested, have)
 	}
-	return asked, nil
+	return requested, nil
 }
 
 // Run implements [engine.Engine].
@@ -58,10 +57,11 @@ func (e *engines) Run(ctx context.Context, report engine.Report) error {
 	return group.Wait()
 }
 
-// Load implements [engine.Engine]. A container on record whose engine there is no more
-// has ended, nobody knows how (CRI-11): it must not keep the runtime from starting.
+// Load implements [engine.Engine]. If the engine of a recorded container is no longer configured,
+// Load reports the container as exited with an unknown result (CRI-11), so that the runtime can
+// still start.
 func (e *engines) Load(ctx context.Context, c engine.Container) (engine.Status, error) {
-	one, known := e.byHandler[cmp.Or(c.Handler, HandlerScripted)] // old records have none
+	one, known := e.byHandler[cmp.Or(c.Handler, HandlerScripted)] // old records have no handler
 	if !known {
 		return engine.Status{
 			State: proto.ContainerState_CONTAINER_STATE_EXITED, StartedAt: c.Events.Start, FinishedAt: c.Events.Start,
@@ -79,8 +79,8 @@ func (e *engines) Load(ctx context.Context, c engine.Container) (engine.Status, 
 	return status, nil
 }
 
-// of is the engine of a container.
-func (e *engines) of(id string) (engine.Engine, error) {
+// engineOf returns the engine of a loaded container.
+func (e *engines) engineOf(id string) (engine.Engine, error) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	one, loaded := e.byID[id]
@@ -92,7 +92,7 @@ func (e *engines) of(id string) (engine.Engine, error) {
 
 // Start implements [engine.Engine].
 func (e *engines) Start(ctx context.Context, id string, at time.Time) error {
-	one, err := e.of(id)
+	one, err := e.engineOf(id)
 	if err != nil {
 		return err
 	}
@@ -101,16 +101,16 @@ func (e *engines) Start(ctx context.Context, id string, at time.Time) error {
 
 // Signal implements [engine.Engine].
 func (e *engines) Signal(ctx context.Context, id, signal string, at time.Time) error {
-	one, err := e.of(id)
+	one, err := e.engineOf(id)
 	if err != nil {
-		return nil //nolint:nilerr // it has been removed, which is no error
+		return nil //nolint:nilerr // removed containers are no error
 	}
 	return one.Signal(ctx, id, signal, at)
 }
 
 // Exec implements [engine.Engine].
 func (e *engines) Exec(ctx context.Context, req *proto.ExecSyncRequest) (*proto.ExecSyncResponse, error) {
-	one, err := e.of(req.ContainerId)
+	one, err := e.engineOf(req.ContainerId)
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +119,7 @@ func (e *engines) Exec(ctx context.Context, req *proto.ExecSyncRequest) (*proto.
 
 // Stream implements [engine.Engine].
 func (e *engines) Stream(ctx context.Context, req *proto.ContainerStreamRequest, client remote.Conn) error {
-	one, err := e.of(req.ContainerId)
+	one, err := e.engineOf(req.ContainerId)
 	if err != nil {
 		return err
 	}
@@ -128,7 +128,7 @@ func (e *engines) Stream(ctx context.Context, req *proto.ContainerStreamRequest,
 
 // Reach implements [engine.Engine].
 func (e *engines) Reach(ctx context.Context, req *proto.ReachRequest) (*proto.ReachResponse, error) {
-	one, err := e.of(req.ContainerId)
+	one, err := e.engineOf(req.ContainerId)
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +137,7 @@ func (e *engines) Reach(ctx context.Context, req *proto.ReachRequest) (*proto.Re
 
 // Logs implements [engine.Engine].
 func (e *engines) Logs(ctx context.Context, req *proto.ContainerLogsRequest) ([]byte, error) {
-	one, err := e.of(req.ContainerId)
+	one, err := e.engineOf(req.ContainerId)
 	if err != nil {
 		return nil, err
 	}

@@ -6,7 +6,7 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// A sandbox says which engine it wants, by the handler of a RuntimeClass.
+// TestHandler: a sandbox selects its engine by the handler of a RuntimeClass.
 func TestHandler(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node) {
 		request := &proto.RunPodSandboxRequest{PodName: "web", PodNamespace: "default", PodUid: "u", RuntimeHandler: "vm"}

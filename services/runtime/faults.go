@@ -7,39 +7,39 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// asked is what a request is about, as faults select it.
-func (s *service) asked(request protobuf.Message) fault.About {
+// requestTarget returns what a request is about, for fault selection.
+func (s *service) requestTarget(request protobuf.Message) fault.Attributes {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch q := request.(type) {
 	case *proto.RunPodSandboxRequest:
-		return fault.About{Namespace: q.GetPodNamespace(), Pod: q.GetPodName()}
+		return fault.Attributes{Namespace: q.GetPodNamespace(), Pod: q.GetPodName()}
 	case *proto.CreateContainerRequest:
-		about := s.boxNamed(q.GetSandboxId())
+		about := s.sandboxTarget(q.GetSandboxId())
 		about.Container = q.GetName()
 		return about
 	case interface{ GetContainerId() string }:
 		if c, ok := s.containers[q.GetContainerId()]; ok {
-			return c.named()
+			return c.faultTarget()
 		}
 	case interface{ GetSandboxId() string }:
-		return s.boxNamed(q.GetSandboxId())
+		return s.sandboxTarget(q.GetSandboxId())
 	case interface{ GetImage() string }:
-		return fault.About{Image: q.GetImage()}
+		return fault.Attributes{Image: q.GetImage()}
 	}
-	return fault.About{}
+	return fault.Attributes{}
 }
 
-// boxNamed is a sandbox as faults select it. It is called under the lock.
-func (s *service) boxNamed(id string) fault.About {
+// sandboxTarget returns a sandbox's fault target. The caller holds the lock.
+func (s *service) sandboxTarget(id string) fault.Attributes {
 	box, ok := s.sandboxes[id]
 	if !ok {
-		return fault.About{}
+		return fault.Attributes{}
 	}
-	return fault.About{Namespace: box.born.PodNamespace, Pod: box.born.PodName}
+	return fault.Attributes{Namespace: box.created.PodNamespace, Pod: box.created.PodName}
 }
 
-// named is c as faults select it.
-func (c *container) named() fault.About {
-	return fault.About{Namespace: c.sandbox.born.PodNamespace, Pod: c.sandbox.born.PodName, Container: c.request.Name}
+// faultTarget returns c's fault target.
+func (c *container) faultTarget() fault.Attributes {
+	return fault.Attributes{Namespace: c.sandbox.created.PodNamespace, Pod: c.sandbox.created.PodName, Container: c.request.Name}
 }

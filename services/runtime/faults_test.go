@@ -10,29 +10,29 @@ import (
 	"github.com/podfall/podfall/internal/fault"
 )
 
-// TestFaultsOfSignals breaks the sending of signals: what is dropped never arrives, what is
-// delayed arrives late, and other containers and signals are spared.
+// TestFaultsOfSignals injects faults into the sending of signals. Dropped signals never arrive,
+// delayed ones arrive late, and other containers and signals are unaffected.
 func TestFaultsOfSignals(t *testing.T) {
 	drop := fault.Effect{Kind: fault.Drop}
 	late := fault.Effect{Kind: fault.Delay, Delay: metav1.Duration{Duration: 3 * time.Second}}
 	for name, row := range map[string]struct {
-		where  fault.About
+		where  fault.Attributes
 		effect fault.Effect
 		took   time.Duration
 		code   int32
 		reason string
 	}{
-		"SIGTERM is dropped":           {fault.About{Verb: "SIGTERM"}, drop, 10 * time.Second, 137, "Error"},
-		"SIGTERM comes late":           {fault.About{Verb: "SIGTERM"}, late, 4 * time.Second, 0, "Completed"},
-		"SIGKILL, which is not sent":   {fault.About{Verb: "SIGKILL"}, drop, time.Second, 0, "Completed"},
-		"SIGTERM of another container": {fault.About{Verb: "SIGTERM", Container: "other"}, drop, time.Second, 0, "Completed"},
-		"SIGTERM of another pod":       {fault.About{Verb: "SIGTERM", Pod: "other"}, drop, time.Second, 0, "Completed"},
+		"SIGTERM is dropped":           {fault.Attributes{Verb: "SIGTERM"}, drop, 10 * time.Second, 137, "Error"},
+		"SIGTERM comes late":           {fault.Attributes{Verb: "SIGTERM"}, late, 4 * time.Second, 0, "Completed"},
+		"SIGKILL, which is not sent":   {fault.Attributes{Verb: "SIGKILL"}, drop, time.Second, 0, "Completed"},
+		"SIGTERM of another container": {fault.Attributes{Verb: "SIGTERM", Container: "other"}, drop, time.Second, 0, "Completed"},
+		"SIGTERM of another pod":       {fault.Attributes{Verb: "SIGTERM", Pod: "other"}, drop, time.Second, 0, "Completed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, n *node) {
-				n.suffer(row.where, row.effect)
+				n.withFault(row.where, row.effect)
 				began := time.Now()
-				_, id := n.run("on TERM exits 0 after 1s")
+				_, id := n.runPod("on TERM exits 0 after 1s")
 				took, err := timed(func() error { return n.StopContainer(t.Context(), id, 10) })
 				wantError(t, "StopContainer", err, "")
 				wantTook(t, "StopContainer", took, row.took)
@@ -42,13 +42,13 @@ func TestFaultsOfSignals(t *testing.T) {
 	}
 }
 
-// TestNoKillArrives is uninterruptible sleep: the container outlives SIGKILL until the fault is
-// cleared and somebody tries again.
-func TestNoKillArrives(t *testing.T) {
+// TestKillSignalsDropped simulates uninterruptible sleep: the container outlives SIGKILL until the
+// fault is cleared and a caller tries again.
+func TestKillSignalsDropped(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node) {
-		n.suffer(fault.About{Verb: "SIGKILL"}, fault.Effect{Kind: fault.Drop})
+		n.withFault(fault.Attributes{Verb: "SIGKILL"}, fault.Effect{Kind: fault.Drop})
 		began := time.Now()
-		_, id := n.run("ignores TERM")
+		_, id := n.runPod("ignores TERM")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		if err := n.StopContainer(ctx, id, 5); err == nil {
@@ -62,15 +62,15 @@ func TestNoKillArrives(t *testing.T) {
 	})
 }
 
-// TestCrashAtASignal has the runtime killed when it is about to send one: it is on record, and
-// the next life sends it.
+// TestCrashAtASignal crashes the runtime as it is about to send a signal. The signal is on record,
+// and the next incarnation sends it.
 func TestCrashAtASignal(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node) {
 		crashed := 0
 		n.faults = fault.NewTable(fault.Config{Crash: func() { crashed++ }})
 		n.restart(0)
-		n.suffer(fault.About{Verb: "SIGTERM"}, fault.Effect{Kind: fault.Crash})
-		_, id := n.run("on TERM exits 3")
+		n.withFault(fault.Attributes{Verb: "SIGTERM"}, fault.Effect{Kind: fault.Crash})
+		_, id := n.runPod("on TERM exits 3")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if err := n.StopContainer(ctx, id, 30); err == nil || crashed != 1 {
@@ -87,8 +87,8 @@ func TestCrashAtASignal(t *testing.T) {
 	})
 }
 
-// suffer breaks the sending of signals.
-func (n *node) suffer(where fault.About, effect fault.Effect) {
+// withFault injects a fault into the sending of signals.
+func (n *node) withFault(where fault.Attributes, effect fault.Effect) {
 	n.t.Helper()
 	f, err := fault.New("f", fault.Spec{Point: fault.EngineSignal, Where: where, Effect: effect}, time.Now())
 	if err != nil {

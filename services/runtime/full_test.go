@@ -12,16 +12,16 @@ import (
 	"github.com/podfall/podfall/services/runtime/store/storetest"
 )
 
-// On a full disk each call that needs it is refused with the disk's reason and has done
-// nothing, so that it can be made again when there is space; and after a kill the runtime
-// has what it answered.
+// TestFullDisk: on a full disk each call that needs the disk fails with the disk's reason and has
+// no effect, so it can be repeated when there is space. After a kill the runtime has everything
+// that it acknowledged.
 func TestFullDisk(t *testing.T) {
-	if !storetest.Alone(t) {
+	if !storetest.InOwnProcess(t) {
 		return
 	}
 	bubble(t, func(t *testing.T, n *node) {
-		box, ctx := n.sandbox("web"), t.Context()
-		id := n.create(box, "app", "on TERM exits 0 after 1s")
+		box, ctx := n.runSandbox("web"), t.Context()
+		id := n.createContainer(box, "app", "on TERM exits 0 after 1s")
 		twice := func(what string, call func() error) {
 			t.Helper()
 			free := storetest.FullDisk(t, 0)
@@ -54,17 +54,17 @@ func TestFullDisk(t *testing.T) {
 		twice("StopPodSandbox", func() error { return n.StopPodSandbox(ctx, box.Id) })
 		twice("RemovePodSandbox", func() error { return n.RemovePodSandbox(ctx, box.Id) })
 		n.crash(time.Second)
-		wantHeld(ctx, t, n, 1, 0)
+		wantCounts(ctx, t, n, 1, 0)
 	})
 }
 
-// A removal that failed keeps nobody from starting the container.
+// TestFullDiskRemoval: after a failed removal the container can still be started.
 func TestFullDiskRemoval(t *testing.T) {
-	if !storetest.Alone(t) {
+	if !storetest.InOwnProcess(t) {
 		return
 	}
 	bubble(t, func(t *testing.T, n *node) {
-		id := n.create(n.sandbox("web"), "app", "ignores TERM")
+		id := n.createContainer(n.runSandbox("web"), "app", "ignores TERM")
 		free := storetest.FullDisk(t, 0)
 		if err := n.RemoveContainer(t.Context(), id); err == nil {
 			t.Error("RemoveContainer, on a full disk, is answered")
@@ -77,14 +77,14 @@ func TestFullDiskRemoval(t *testing.T) {
 	})
 }
 
-// SIGKILL must be on record before it is sent, and the sender of one that is not may try
-// again.
+// TestFullDiskKill: SIGKILL must be on record before it is sent, and a caller may retry after a
+// failed record.
 func TestFullDiskKill(t *testing.T) {
-	if !storetest.Alone(t) {
+	if !storetest.InOwnProcess(t) {
 		return
 	}
 	bubble(t, func(t *testing.T, n *node) {
-		_, id := n.run("ignores TERM")
+		_, id := n.runPod("ignores TERM")
 		free := storetest.FullDisk(t, 0)
 		for range 2 {
 			if err := n.RemoveContainer(t.Context(), id); err == nil {
@@ -97,12 +97,12 @@ func TestFullDiskKill(t *testing.T) {
 			t.Error(err)
 		}
 		n.crash(time.Second)
-		wantHeld(t.Context(), t, n, 1, 0)
+		wantCounts(t.Context(), t, n, 1, 0)
 	})
 }
 
-// wantHeld compares how much the runtime holds.
-func wantHeld(ctx context.Context, t *testing.T, n *node, sandboxes, containers int) {
+// wantCounts compares the numbers of sandboxes and containers.
+func wantCounts(ctx context.Context, t *testing.T, n *node, sandboxes, containers int) {
 	t.Helper()
 	boxes, err := n.ListPodSandbox(ctx, "")
 	if err != nil {

@@ -9,9 +9,9 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// FuzzNetwork: of a network that is taken each pod has an address of its own, within it, which
-// is neither the network's, nor its gateway's, nor that for broadcasts; what was given back
-// can be had again. What is refused names the network.
+// FuzzNetwork: each pod gets its own address in an accepted network, never the network's, the
+// gateway's or the broadcast address. Released addresses can be allocated again. Errors name the
+// network.
 func FuzzNetwork(f *testing.F) {
 	f.Fuzz(func(t *testing.T, cidr, taken string) {
 		n, err := newNetwork(cidr, "seed")
@@ -21,10 +21,10 @@ func FuzzNetwork(f *testing.F) {
 			}
 			return
 		}
-		n.take(taken)
+		n.reserve(taken)
 		given := map[string]bool{}
 		for range 8 {
-			ip, err := n.give()
+			ip, err := n.allocate()
 			if err != nil {
 				break
 			}
@@ -38,17 +38,17 @@ func FuzzNetwork(f *testing.F) {
 			given[ip] = true
 		}
 		for ip := range given {
-			n.giveBack(ip)
+			n.release(ip)
 		}
 		for range given {
-			if ip, err := n.give(); err != nil {
+			if ip, err := n.allocate(); err != nil {
 				t.Errorf("of %q is nothing left behind %q: %v", cidr, ip, err)
 			}
 		}
 	})
 }
 
-// FuzzTeardown: a network's end that fails does so until a time, or for ever, and says why.
+// FuzzTeardown: a failing teardown fails until a time or for ever, and says why.
 func FuzzTeardown(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string, after int64) {
 		record := &proto.Sandbox{Annotations: map[string]string{AnnotationTeardown: text}}

@@ -21,8 +21,8 @@ import (
 	"github.com/podfall/podfall/services/runtime/store"
 )
 
-// node is a runtime behind its node bus, and the kubelet's end of it. It lives in a
-// bubble.
+// node is a runtime behind its node bus, with the kubelet's connection to it. It lives in a
+// synctest bubble.
 type node struct {
 	*runtimeapi.Client
 
@@ -33,17 +33,17 @@ type node struct {
 	kube   *bus.Conn
 	cancel context.CancelFunc
 	ended  chan error
-	// recorder is where it writes down what it does; nil for nowhere.
+	// recorder records the runtime's history; nil records none.
 	recorder *history.Recorder
-	// clock is its own and its kubelet's.
+	// clock is shared by the runtime and its kubelet.
 	clock clock.Clock
-	// ask has it tell of its insides.
-	ask func(context.Context) inspect.Runtime
-	// faults are what is broken in it.
+	// inspect returns the runtime's state.
+	inspect func(context.Context) inspect.Runtime
+	// faults holds the injected faults.
 	faults *fault.Table
 }
 
-// bubble runs test with a fresh node in a bubble.
+// bubble runs test with a new node in a synctest bubble.
 func bubble(t *testing.T, test func(t *testing.T, n *node)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -54,7 +54,7 @@ func bubble(t *testing.T, test func(t *testing.T, n *node)) {
 	})
 }
 
-// start starts bus, runtime and kubelet's connection, and waits for them.
+// start starts the bus, the runtime and the kubelet's connection, and waits for them.
 func (n *node) start() {
 	n.t.Helper()
 	var err error
@@ -69,7 +69,7 @@ func (n *node) start() {
 		n.ended <- runtime.Run(ctx, runtime.Config{
 			Bus: n.conn, DataDir: n.dir, Boot: proto.NewBoot(time.Now(), [4]byte{}),
 			PodCIDR: "10.1.2.0/24", NoSync: true, Clock: n.clock, Faults: n.faults, Observers: inspect.Observers[inspect.Runtime]{
-				History: n.recorder, Inspect: func(ask func(context.Context) inspect.Runtime) { n.ask = ask },
+				History: n.recorder, Inspect: func(ask func(context.Context) inspect.Runtime) { n.inspect = ask },
 			}, Ready: func() { close(ready) },
 		})
 	}()
@@ -91,7 +91,7 @@ func (n *node) dial(id proto.Identity) *bus.Conn {
 	return conn
 }
 
-// stop ends everything and waits.
+// stop stops everything and waits.
 func (n *node) stop() {
 	n.t.Helper()
 	n.kube.Close()
@@ -103,7 +103,7 @@ func (n *node) stop() {
 	n.server.Close()
 }
 
-// restart ends the runtime in good order and starts it again after the given time.
+// restart stops the runtime gracefully and starts it again after the given time.
 func (n *node) restart(after time.Duration) {
 	n.t.Helper()
 	n.stop()
@@ -111,9 +111,9 @@ func (n *node) restart(after time.Duration) {
 	n.start()
 }
 
-// crash is a kill -9: the runtime starts again with what is on disk at this moment. Commits
-// that are under way are waited for: a file that is copied while it is written is none that a
-// kill leaves behind.
+// crash simulates kill -9: the runtime starts again with what is on disk at this moment. Commits
+// under way are awaited, because copying the file during a write would not give what a kill leaves
+// behind.
 func (n *node) crash(after time.Duration) {
 	n.t.Helper()
 	synctest.Wait()
@@ -138,8 +138,8 @@ func (n *node) crash(after time.Duration) {
 	n.start()
 }
 
-// sandbox makes a sandbox for a pod.
-func (n *node) sandbox(pod string) *proto.Sandbox {
+// runSandbox makes a sandbox for a pod.
+func (n *node) runSandbox(pod string) *proto.Sandbox {
 	n.t.Helper()
 	box, err := n.RunPodSandbox(n.t.Context(), &proto.RunPodSandboxRequest{
 		PodName: pod, PodNamespace: "default", PodUid: "uid-" + pod,
@@ -151,8 +151,8 @@ func (n *node) sandbox(pod string) *proto.Sandbox {
 	return box
 }
 
-// create makes a container with a script.
-func (n *node) create(box *proto.Sandbox, name, script string) string {
+// createContainer makes a container with a script.
+func (n *node) createContainer(box *proto.Sandbox, name, script string) string {
 	n.t.Helper()
 	id, err := n.CreateContainer(n.t.Context(), &proto.CreateContainerRequest{
 		SandboxId: box.Id, Name: name, Image: "busybox", Script: script,
@@ -163,18 +163,18 @@ func (n *node) create(box *proto.Sandbox, name, script string) string {
 	return id
 }
 
-// run makes a pod of one started container with a script.
-func (n *node) run(script string) (box *proto.Sandbox, id string) {
+// runPod makes a pod with one started container.
+func (n *node) runPod(script string) (box *proto.Sandbox, id string) {
 	n.t.Helper()
-	box = n.sandbox("web")
-	id = n.create(box, "app", script)
+	box = n.runSandbox("web")
+	id = n.createContainer(box, "app", script)
 	if err := n.StartContainer(n.t.Context(), id); err != nil {
 		n.t.Fatal(err)
 	}
 	return box, id
 }
 
-// status is a container as it is now.
+// status returns a container's current status.
 func (n *node) status(id string) *proto.Container {
 	n.t.Helper()
 	c, err := n.ContainerStatus(n.t.Context(), id)
@@ -197,7 +197,7 @@ func (n *node) wantState(id string, want proto.ContainerState) {
 	}
 }
 
-// wantExit checks how a container ended, and when since began.
+// wantExit checks how a container ended, and how long after began.
 func (n *node) wantExit(id string, began time.Time, after time.Duration, code int32, reason string) {
 	n.t.Helper()
 	c := n.status(id)
@@ -209,20 +209,21 @@ func (n *node) wantExit(id string, began time.Time, after time.Duration, code in
 	}
 }
 
-// signals are the signals on record for a container, "SIGTERM@0s SIGKILL@5s" since began.
-func (n *node) signals(id string, began time.Time) string {
+// signalHistory returns the recorded signals of a container, for example "SIGTERM@0s SIGKILL@5s"
+// since began.
+func (n *node) signalHistory(id string, began time.Time) string {
 	n.t.Helper()
-	return n.history(id, began, func(e store.Entry) string { return e.Signal })
+	return n.readHistory(id, began, func(e store.Entry) string { return e.Signal })
 }
 
-// story is all that is on record for a container.
-func (n *node) story(id string, began time.Time) string {
+// eventHistory returns all recorded events of a container.
+func (n *node) eventHistory(id string, began time.Time) string {
 	n.t.Helper()
-	return n.history(id, began, func(e store.Entry) string { return e.What })
+	return n.readHistory(id, began, func(e store.Entry) string { return e.What })
 }
 
-// history stops the runtime to read its file, and starts it again.
-func (n *node) history(id string, began time.Time, word func(store.Entry) string) string {
+// readHistory stops the runtime, reads its file, and starts it again.
+func (n *node) readHistory(id string, began time.Time, word func(store.Entry) string) string {
 	n.t.Helper()
 	n.stop()
 	defer n.start()
@@ -246,7 +247,7 @@ func (n *node) history(id string, began time.Time, word func(store.Entry) string
 	return text[1:]
 }
 
-// timed runs do and returns how long it took, and its error.
+// timed runs do and returns its duration and error.
 func timed(do func() error) (time.Duration, error) {
 	began := time.Now()
 	err := do()

@@ -11,17 +11,17 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// network gives sandboxes their addresses. It is safe for concurrent use.
+// network allocates sandbox addresses. It is safe for concurrent use.
 type network struct {
 	prefix netip.Prefix
 
 	mu   sync.Mutex
-	last netip.Addr // the one given last: addresses are reused as late as possible
+	last netip.Addr // the last address allocated; addresses are reused as late as possible
 	used map[netip.Addr]bool
 }
 
-// newNetwork is the network of cidr; when that is empty, 10.<n>.0.0/16 with an n that
-// follows from the seed.
+// newNetwork returns the network of cidr. If cidr is empty, it is 10.<n>.0.0/16, with n derived
+// from seed.
 func newNetwork(cidr, seed string) (*network, error) {
 	if cidr == "" {
 		sum := sha256.Sum256([]byte(seed))
@@ -32,7 +32,7 @@ func newNetwork(cidr, seed string) (*network, error) {
 		return nil, fmt.Errorf("pod CIDR %q: %w", cidr, err)
 	}
 	prefix = prefix.Masked()
-	// The first two addresses are the network's own and its gateway's.
+	// The first two addresses belong to the network and its gateway.
 	gateway := prefix.Addr().Next()
 	if !prefix.Contains(gateway) || !prefix.Contains(gateway.Next()) {
 		return nil, fmt.Errorf("pod CIDR %q: no room for a pod", cidr)
@@ -40,12 +40,12 @@ func newNetwork(cidr, seed string) (*network, error) {
 	return &network{prefix: prefix, last: gateway, used: map[netip.Addr]bool{}}, nil
 }
 
-// give gives an address that nobody has.
-func (n *network) give() (string, error) {
+// allocate returns a free address.
+func (n *network) allocate() (string, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for addr, wrapped := n.last.Next(), false; ; addr = addr.Next() {
-		if !n.prefix.Contains(addr.Next()) { // the last one is for broadcasts
+		if !n.prefix.Contains(addr.Next()) { // the last address is the broadcast address
 			if wrapped {
 				return "", fmt.Errorf("no IP addresses available in range set: %s", n.prefix)
 			}
@@ -59,8 +59,8 @@ func (n *network) give() (string, error) {
 	}
 }
 
-// take marks an address as in use.
-func (n *network) take(ip string) {
+// reserve marks an address as in use.
+func (n *network) reserve(ip string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	addr, err := netip.ParseAddr(ip)
@@ -73,8 +73,8 @@ func (n *network) take(ip string) {
 	}
 }
 
-// giveBack marks an address as free.
-func (n *network) giveBack(ip string) {
+// release marks an address as free.
+func (n *network) release(ip string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if addr, err := netip.ParseAddr(ip); err == nil {
@@ -82,12 +82,12 @@ func (n *network) giveBack(ip string) {
 	}
 }
 
-// AnnotationTeardown on a sandbox makes the teardown of its network fail (CRI-10):
-// "fails", or "fails for D" with D counted from the first attempt, such as 1m30s.
+// AnnotationTeardown on a sandbox makes the teardown of its network fail (CRI-10). Its value is
+// "fails", or "fails for D" with D counted from the first attempt, for example 1m30s.
 const AnnotationTeardown = "network.podfall.io/teardown"
 
-// teardownFails says why the network of the sandbox cannot be torn down at now, if it
-// cannot; first is when that was first tried.
+// teardownFails returns why the sandbox's network teardown fails at now, or "". first is the time
+// of the first attempt.
 func teardownFails(record *proto.Sandbox, first, now time.Time) (why string) {
 	verb, limit, limited := strings.Cut(record.Annotations[AnnotationTeardown], " for ")
 	if verb != "fails" {

@@ -9,32 +9,31 @@ import (
 	"github.com/podfall/podfall/services/runtime/images"
 )
 
-// shelf is the images that the node has.
-type shelf struct {
-	book *images.Book
+// nodeImages tracks the images that are on the node.
+type nodeImages struct {
+	catalog *images.Catalog
 
 	mu sync.Mutex
-	// pulled are the images that this incarnation has brought to the node.
+	// pulled holds the images that this incarnation has pulled.
 	pulled map[string]bool
 }
 
-func (s *shelf) has(image string) bool {
+func (s *nodeImages) has(image string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.pulled[image]
 }
 
-func (s *shelf) put(image string) {
+func (s *nodeImages) put(image string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pulled[image] = true
 }
 
-// ImageStatus implements runtimeapi.Images. An image is on the node if the book of images
-// does not say how it is pulled, if it has been pulled since the runtime began, or if a
-// container on record was made of it.
+// ImageStatus implements runtimeapi.Images. An image is on the node if its entry has no pull, if it
+// was pulled since the runtime started, or if a recorded container uses it.
 func (s *service) ImageStatus(_ context.Context, image string) (bool, error) {
-	if s.images.book.For(image).Pull == nil || s.images.has(image) {
+	if s.images.catalog.Lookup(image).Pull == nil || s.images.has(image) {
 		return true, nil
 	}
 	s.mu.Lock()
@@ -49,15 +48,15 @@ func (s *service) ImageStatus(_ context.Context, image string) (bool, error) {
 
 // PullImage implements runtimeapi.Images.
 func (s *service) PullImage(ctx context.Context, image string) (int64, error) {
-	pull := s.images.book.For(image).Pull
+	pull := s.images.catalog.Lookup(image).Pull
 	if pull == nil {
 		return 0, nil
 	}
 	if err := s.clock.Sleep(ctx, pull.Takes.Duration); err != nil {
-		return 0, runtimeapi.Refusal(err)
+		return 0, runtimeapi.ToRuntimeError(err)
 	}
 	if pull.Error != "" {
-		return 0, refuse(proto.CodeUnknown, "%s", pull.Error)
+		return 0, errorf(proto.CodeUnknown, "%s", pull.Error)
 	}
 	s.images.put(image)
 	return pull.Size.Value(), nil

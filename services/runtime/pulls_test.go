@@ -21,7 +21,7 @@ images:
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := &service{images: &shelf{book: book, pulled: map[string]bool{}}}
+		s := &service{images: &nodeImages{catalog: book, pulled: map[string]bool{}}}
 		present := func(image string, want bool) {
 			t.Helper()
 			if got, err := s.ImageStatus(t.Context(), image); err != nil || got != want {

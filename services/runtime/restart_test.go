@@ -20,8 +20,8 @@ import (
 	"github.com/podfall/podfall/services/runtime/store"
 )
 
-// steps is the life of two pods, one step at a time.
-func steps(n *node, ids map[string]string) []func() {
+// podSteps returns the steps of two pods' lifecycles.
+func podSteps(n *node, ids map[string]string) []func() {
 	ctx := n.t.Context()
 	must := func(err error) {
 		n.t.Helper()
@@ -29,9 +29,9 @@ func steps(n *node, ids map[string]string) []func() {
 			n.t.Error(err)
 		}
 	}
-	box := func(pod string) func() { return func() { ids[pod] = n.sandbox(pod).Id } }
+	box := func(pod string) func() { return func() { ids[pod] = n.runSandbox(pod).Id } }
 	create := func(pod, name, script string) func() {
-		return func() { ids[name] = n.create(&proto.Sandbox{Id: ids[pod]}, name, script) }
+		return func() { ids[name] = n.createContainer(&proto.Sandbox{Id: ids[pod]}, name, script) }
 	}
 	start := func(name string) func() { return func() { must(n.StartContainer(ctx, ids[name])) } }
 	wait := func(d time.Duration) func() { return func() { time.Sleep(d) } }
@@ -63,38 +63,37 @@ func steps(n *node, ids map[string]string) []func() {
 	}
 }
 
-// view is all that a kubelet can see.
-type view struct {
+// snapshotView is all that a kubelet can see.
+type snapshotView struct {
 	Sandboxes  []*proto.Sandbox
 	Containers []*proto.Container
 }
 
-func look(n *node) view {
+func takeSnapshot(n *node) snapshotView {
 	n.t.Helper()
 	boxes, err := n.ListPodSandbox(n.t.Context(), "")
 	containers, err2 := n.ListContainers(n.t.Context(), "")
 	if err != nil || err2 != nil {
 		n.t.Fatal(err, err2)
 	}
-	return view{boxes, containers}
+	return snapshotView{boxes, containers}
 }
 
-// live goes through the steps, calling between after each, and returns what could be
-// seen after each.
-func live(n *node, between func(step int)) []view {
-	var seen []view
-	for i, step := range steps(n, map[string]string{}) {
+// runSteps runs the steps and calls between after each. It returns what is visible after each step.
+func runSteps(n *node, between func(step int)) []snapshotView {
+	var seen []snapshotView
+	for i, step := range podSteps(n, map[string]string{}) {
 		step()
 		between(i)
-		seen = append(seen, look(n))
+		seen = append(seen, takeSnapshot(n))
 	}
 	return seen
 }
 
-// CRI-15: a runtime that is killed after any step, or after each of them, is seen as one
-// that never was.
+// TestCRI15KilledAfterAnyStep is CRI-15: a runtime that is killed after any step, or after each
+// step, looks like one that was never killed.
 func TestCRI15KilledAfterAnyStep(t *testing.T) {
-	byID := cmp.Options{protocmp.Transform(), cmp.Transformer("byID", func(v view) map[string]any {
+	byID := cmp.Options{protocmp.Transform(), cmp.Transformer("byID", func(v snapshotView) map[string]any {
 		all := map[string]any{}
 		for _, box := range v.Sandboxes {
 			all[box.Id] = box
@@ -104,8 +103,8 @@ func TestCRI15KilledAfterAnyStep(t *testing.T) {
 		}
 		return all
 	})}
-	var want []view
-	bubble(t, func(_ *testing.T, n *node) { want = live(n, func(int) {}) })
+	var want []snapshotView
+	bubble(t, func(_ *testing.T, n *node) { want = runSteps(n, func(int) {}) })
 	if len(want[len(want)-1].Containers) != 2 {
 		t.Fatalf("the story ends with %v", want[len(want)-1])
 	}
@@ -116,7 +115,7 @@ func TestCRI15KilledAfterAnyStep(t *testing.T) {
 	for name, kill := range kills {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, n *node) {
-				got := live(n, func(step int) {
+				got := runSteps(n, func(step int) {
 					if kill(step) {
 						n.crash(0)
 					}
@@ -131,8 +130,8 @@ func TestCRI15KilledAfterAnyStep(t *testing.T) {
 	}
 }
 
-// write puts records on disk as a runtime might have left them that was killed.
-func write(t *testing.T, dir string, ops ...store.Op) {
+// writeRecords puts records on disk as a killed runtime could have left them.
+func writeRecords(t *testing.T, dir string, ops ...store.Op) {
 	t.Helper()
 	s, _, err := store.Open(store.Config{Path: filepath.Join(dir, runtime.File), NoSync: true})
 	if err != nil {
@@ -155,15 +154,16 @@ func must(op store.Op, err error) store.Op {
 	return op
 }
 
-// Killed between the start of a container and the end of its sandbox: it is killed when
-// the runtime is back, for nothing runs in a sandbox that was stopped.
+// TestCRI15KilledDuringStopPodSandbox kills the runtime between the start of a container and the
+// end of its sandbox's stop. After the restart the container is killed, because nothing runs in a
+// stopped sandbox.
 func TestCRI15KilledDuringStopPodSandbox(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &node{t: t, dir: t.TempDir()}
 		began := time.Now()
 		box := &proto.Sandbox{Id: "box", PodUid: "u", State: proto.SandboxState_SANDBOX_STATE_NOTREADY}
 		req := &proto.CreateContainerRequest{SandboxId: "box", Name: "app", Script: "ignores TERM"}
-		write(t, n.dir, must(store.PutSandbox(box)),
+		writeRecords(t, n.dir, must(store.PutSandbox(box)),
 			must(store.PutContainer(store.Container{ID: "c", Created: began, Request: req})), store.PutStart("c", began))
 		time.Sleep(10 * time.Second)
 		n.start()
@@ -173,22 +173,23 @@ func TestCRI15KilledDuringStopPodSandbox(t *testing.T) {
 	})
 }
 
-// Killed between the making of a container and the answer, while its sandbox was
-// removed: nobody knows of the container, and it is forgotten.
+// TestCRI15KilledDuringRemovePodSandbox kills the runtime between creating a container and the
+// answer, while the sandbox was being removed. The container was never acknowledged, and is
+// deleted.
 func TestCRI15KilledDuringRemovePodSandbox(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &node{t: t, dir: t.TempDir()}
 		req := &proto.CreateContainerRequest{SandboxId: "gone", Name: "app"}
-		write(t, n.dir, must(store.PutContainer(store.Container{ID: "c", Created: time.Now(), Request: req})))
+		writeRecords(t, n.dir, must(store.PutContainer(store.Container{ID: "c", Created: time.Now(), Request: req})))
 		n.start()
 		defer func() { n.stop() }()
-		if seen := look(n); len(seen.Containers)+len(seen.Sandboxes) != 0 {
+		if seen := takeSnapshot(n); len(seen.Containers)+len(seen.Sandboxes) != 0 {
 			t.Errorf("there is %v", seen)
 		}
 	})
 }
 
-// A runtime does not start on records that it cannot trust.
+// TestRunRefusesDamage: a runtime does not start on damaged records.
 func TestRunRefusesDamage(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, runtime.File), []byte("not a store"), 0o600); err != nil {
@@ -204,9 +205,9 @@ func TestRunRefusesDamage(t *testing.T) {
 	}
 }
 
-// TestTakeUpsAreTold kills the runtime of a container that runs, of one that was never started
-// and of one that has ended: the next one tells of the first, and of when it was started.
-func TestTakeUpsAreTold(t *testing.T) {
+// TestRestoredContainersAreRecorded crashes a runtime with a running, a never started and an exited
+// container. The next one records the running container and its start time.
+func TestRestoredContainersAreRecorded(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node) {
 		dir := t.TempDir()
 		record := func() *history.Recorder {
@@ -216,9 +217,9 @@ func TestTakeUpsAreTold(t *testing.T) {
 			}
 			return recorder
 		}
-		box := n.sandbox("web")
-		n.create(box, "idle", "")
-		over, runs := n.create(box, "over", "exits 0 after 1s"), n.create(box, "runs", "ignores TERM")
+		box := n.runSandbox("web")
+		n.createContainer(box, "idle", "")
+		over, runs := n.createContainer(box, "over", "exits 0 after 1s"), n.createContainer(box, "runs", "ignores TERM")
 		for _, id := range []string{over, runs} {
 			if err := n.StartContainer(t.Context(), id); err != nil {
 				t.Fatal(err)
@@ -233,15 +234,15 @@ func TestTakeUpsAreTold(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var told []history.TakeUp
+		var recorded []history.Recover
 		for _, e := range log.Events {
-			if fact, ok := e.Fact.(history.TakeUp); ok {
-				told = append(told, fact)
+			if fact, ok := e.Fact.(history.Recover); ok {
+				recorded = append(recorded, fact)
 			}
 		}
-		want := []history.TakeUp{{Of: history.Of{Pod: "default/web", UID: "uid-web", Container: runs, Called: "runs"}, Started: started, Scripted: true}}
-		if diff := cmp.Diff(want, told); diff != "" {
-			t.Errorf("told when it began again (-want +got)\n%s", diff)
+		want := []history.Recover{{ContainerRef: history.ContainerRef{Pod: "default/web", UID: "uid-web", Container: runs, ContainerName: "runs"}, Started: started, Scripted: true}}
+		if diff := cmp.Diff(want, recorded); diff != "" {
+			t.Errorf("recorded when it began again (-want +got)\n%s", diff)
 		}
 	})
 }

@@ -1,38 +1,37 @@
-// Package runtime is a node's container runtime: it answers the calls of the Container
-// Runtime Interface that arrive on the node bus, keeps sandboxes and containers on
-// record so that they outlive it, and leaves the running of processes to an engine.
+// Package runtime implements a node's container runtime. It answers Container Runtime Interface
+// calls from the node bus and keeps sandboxes and containers on disk, so that they outlive the
+// process. Engines run the processes.
 //
 //	runtimeapi ─ service ─┬─ sandboxes.go containers.go   what exists
 //	                      ├─ stop_plan.go stop_call.go    PURE: the next step of a stop
-//	                      ├─ stop.go                      carries the steps out
-//	                      ├─ engines.go                   which engine a container is for
+//	                      ├─ stop.go                      runs the steps
+//	                      ├─ engines.go                   which engine runs a container
 //	                      ├─ engine (simengine procengine)  processes
-//	                      └─ store                        what must survive
+//	                      └─ store                        what must be durable
 //
 // # What is on disk when
 //
-// Durable before the reply: that a sandbox or a container was made, stopped (sandbox)
-// or removed. Durable before the effect: that a start was asked for, that the stop
-// signal was sent, that SIGKILL was sent for the first time. So after a restart nothing
-// that was acknowledged is missing, and no stop signal is sent twice (CRI-07). An exit
-// is written with the next commit: the engine can tell it again.
+// Durable before the reply: that a sandbox or a container was made, that a sandbox was stopped, and
+// that either was removed. Durable before the effect: the request to start, the stop signal, and
+// the first SIGKILL. So a restart loses nothing acknowledged, and no stop signal is sent twice
+// (CRI-07). An exit is written with the next commit, because the engine can report the exit again.
 //
-// A disk that is full ends no process: the call whose record cannot be written is
-// answered Unknown with the disk's words, has done nothing, and may be made again.
+// A full disk ends no process. A call whose record cannot be written has no effect, returns Unknown
+// with the disk's error, and may be retried.
 //
 // # Order
 //
-// Calls run beside each other. What a call has answered, each later call sees.
+// Calls run concurrently. Every later call sees what an earlier call has returned.
 //
 // # Blocking
 //
-// StartContainer waits for the container to run, StopContainer for it to exit, and what
-// removes for what it must kill; no other call waits for anything but the disk.
+// StartContainer waits until the container runs. StopContainer waits until the container exits.
+// Calls that remove things wait for what they must kill. All other calls wait only for the disk.
 //
 // # Two endings
 //
-// When its context ends, the runtime leaves: scripted containers run on, because what
-// they do follows from their records and the time. Only a stop kills (CRI-15).
+// When its context ends, the runtime exits and scripted containers run on, because their behaviour
+// follows from their records and the time. Only a stop kills (CRI-15).
 package runtime
 
 import (
@@ -57,53 +56,52 @@ import (
 	"github.com/podfall/podfall/services/runtime/store"
 )
 
-// Config is a runtime.
+// Config configures a runtime.
 type Config struct {
 	// Bus is the node bus, connected as [proto.Runtime].
 	Bus *bus.Conn
-	// DataDir holds the runtime's records; it is made when it does not exist.
+	// DataDir holds the runtime's records. Run creates it if it is missing.
 	DataDir string
-	// Clock is the cluster's.
+	// Clock is the cluster's clock.
 	Clock clock.Clock
-	// Boot is this incarnation; the history names it.
+	// Boot identifies this incarnation of the runtime in the history.
 	Boot proto.Boot
-	// PodCIDR is what sandboxes get their addresses from, such as 10.0.3.0/24; empty
-	// means a part of 10.0.0.0/8 that follows from DataDir.
+	// PodCIDR is the address range of sandboxes, for example 10.0.3.0/24. If empty, Run derives a
+	// part of 10.0.0.0/8 from DataDir.
 	PodCIDR string
-	// Containers is what runs them.
+	// Containers configures engines and images.
 	Containers Containers
-	// Observers are told of every start, signal and exit, and may ask what there is.
+	// Observers get every start, signal and exit, and may inspect the runtime.
 	inspect.Observers[inspect.Runtime]
-	// Faults are what goes wrong on purpose; nil is nothing.
+	// Faults injects faults; nil injects none.
 	Faults *fault.Table
-	// Log is told of every start, signal and exit; nil discards.
+	// Log receives every start, signal and exit; nil discards them.
 	Log *slog.Logger
-	// Ready is called once, when everything on record has been taken up; may be nil.
+	// Ready is called once, after all recorded containers are restored; may be nil.
 	Ready func()
-	// NoSync leaves out every fsync; for tests.
+	// NoSync skips every fsync; for tests.
 	NoSync bool
 }
 
-// Containers is what runs containers.
+// Containers configures the engines and the images.
 type Containers struct {
-	// Engines run them, by the handler that a sandbox asks for. Scripted ones are always
-	// there.
+	// Engines run containers, keyed by the handler that a sandbox asks for. The scripted engine is
+	// always added.
 	Engines map[string]engine.Engine
-	// Handler is that of the sandboxes that ask for none; empty means scripted.
+	// Handler is used for sandboxes that ask for none; empty means scripted.
 	Handler string
-	// Images is what stands for each image.
-	Images *images.Book
-	// Programs is told to who inspects the runtime: how real programs run here.
+	// Images maps an image to the program or script that replaces it.
+	Images *images.Catalog
+	// Programs describes to inspectors how real programs run on this node.
 	Programs string
 }
 
-// File is the name of the runtime's file in its DataDir.
+// File names the runtime's database file in its DataDir.
 const File = "runtime.db"
 
-// Run answers calls until ctx ends. It returns an error when the records cannot be
-// read (a *store.DamageError, a *store.FormatError), when they belong to another
-// process ([store.ErrLocked]) and when a write has failed such that nobody knows whether
-// it is on disk (a *store.CommitError).
+// Run answers calls until ctx ends. It fails if the records cannot be read (*store.DamageError,
+// *store.FormatError) or belong to another process ([store.ErrLocked]). It also fails if a write
+// leaves the file in an unknown state (*store.CommitError).
 func Run(ctx context.Context, cfg Config) (err error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -126,14 +124,14 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	if err != nil {
 		return fmt.Errorf("runtime: %w", err)
 	}
-	cfg.Observers.Ready(s.tell)
+	cfg.ProvideInspect(s.snapshot)
 	return daemon.Run(ctx,
 		records.Run,
 		func(ctx context.Context) error { return s.engines.Run(ctx, s.reporter(ctx)) },
 		func(ctx context.Context) error {
-			s.settle(ctx)
-			return runtimeapi.Serve(ctx, runtimeapi.Serving{
-				Bus: cfg.Bus, Runtime: s, Clock: cfg.Clock, Faults: cfg.Faults, About: s.asked, Log: cfg.Log, Ready: cfg.Ready,
+			s.finishStops(ctx)
+			return runtimeapi.Serve(ctx, runtimeapi.ServerConfig{
+				Bus: cfg.Bus, Runtime: s, Clock: cfg.Clock, Faults: cfg.Faults, Attributes: s.requestTarget, Log: cfg.Log, Ready: cfg.Ready,
 			})
 		},
 	)

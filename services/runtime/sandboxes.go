@@ -17,9 +17,9 @@ import (
 // RunPodSandbox implements runtimeapi.Sandboxes.
 func (s *service) RunPodSandbox(_ context.Context, req *proto.RunPodSandboxRequest) (*proto.Sandbox, error) {
 	if req.PodUid == "" {
-		return nil, refuse(proto.CodeInvalidArgument, "a sandbox needs the uid of its pod")
+		return nil, errorf(proto.CodeInvalidArgument, "a sandbox needs the uid of its pod")
 	}
-	handler, err := s.engines.handler(req.RuntimeHandler)
+	handler, err := s.engines.resolveHandler(req.RuntimeHandler)
 	if err != nil {
 		return nil, err
 	}
@@ -31,15 +31,15 @@ func (s *service) RunPodSandbox(_ context.Context, req *proto.RunPodSandboxReque
 		RuntimeHandler: handler,
 	}
 	s.mu.Lock()
-	err = s.reserve("sandbox", name, record.Id)
+	err = s.reserveName("sandbox", name, record.Id)
 	s.mu.Unlock()
 	if err != nil {
 		return nil, err
 	}
-	if err := s.writeSandbox(record); err != nil {
+	if err := s.persistSandbox(record); err != nil {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.free(name, record.Id)
+		s.releaseName(name, record.Id)
 		return nil, err
 	}
 	s.mu.Lock()
@@ -48,31 +48,31 @@ func (s *service) RunPodSandbox(_ context.Context, req *proto.RunPodSandboxReque
 	return record, nil
 }
 
-// writeSandbox gives a new sandbox its address and puts it on record.
-func (s *service) writeSandbox(record *proto.Sandbox) error {
-	ip, err := s.network.give()
+// persistSandbox allocates the address of a new sandbox and records the sandbox.
+func (s *service) persistSandbox(record *proto.Sandbox) error {
+	ip, err := s.network.allocate()
 	if err != nil {
-		return refuse(proto.CodeUnknown, "failed to setup network for sandbox %q: %v", record.Id, err)
+		return errorf(proto.CodeUnknown, "failed to setup network for sandbox %q: %v", record.Id, err)
 	}
 	record.Ip = ip
-	if err := s.putSandbox(record); err != nil {
-		s.network.giveBack(ip)
+	if err := s.commitSandbox(record); err != nil {
+		s.network.release(ip)
 		return err
 	}
 	return nil
 }
 
-func (s *service) putSandbox(record *proto.Sandbox) error {
+func (s *service) commitSandbox(record *proto.Sandbox) error {
 	op, err := store.PutSandbox(record)
 	if err != nil {
-		return refuse(proto.CodeInvalidArgument, "%v", err)
+		return errorf(proto.CodeInvalidArgument, "%v", err)
 	}
 	return s.commit(op)
 }
 
-// StopPodSandbox implements runtimeapi.Sandboxes (CRI-04, CRI-10). The sandbox is
-// NOTREADY once its containers are dead; its network may take longer, and then this
-// fails, each time it is tried.
+// StopPodSandbox implements runtimeapi.Sandboxes (CRI-04, CRI-10). The sandbox is NOTREADY once its
+// containers are dead. The network teardown may fail for longer, and each attempt then returns an
+// error.
 func (s *service) StopPodSandbox(ctx context.Context, id string) error {
 	s.mu.Lock()
 	box, ok := s.sandboxes[id]
@@ -85,17 +85,17 @@ func (s *service) StopPodSandbox(ctx context.Context, id string) error {
 	s.mu.Unlock()
 
 	for _, c := range containers {
-		if err := s.kill(ctx, c); err != nil {
-			return wrap(err, "failed to stop container %q", c.id)
+		if err := s.killContainer(ctx, c); err != nil {
+			return wrapError(err, "failed to stop container %q", c.id)
 		}
 	}
 	if err := s.markStopped(box); err != nil {
 		return err
 	}
-	return s.tearDown(box)
+	return s.tearDownNetwork(box)
 }
 
-// markStopped puts on record that the sandbox is NOTREADY.
+// markStopped records the sandbox as NOTREADY.
 func (s *service) markStopped(box *sandbox) error {
 	s.mu.Lock()
 	record := box.record
@@ -105,10 +105,10 @@ func (s *service) markStopped(box *sandbox) error {
 	}
 	stopped, ok := protobuf.Clone(record).(*proto.Sandbox)
 	if !ok {
-		return refuse(proto.CodeUnknown, "sandbox %q cannot be copied", record.Id)
+		return errorf(proto.CodeUnknown, "sandbox %q cannot be copied", record.Id)
 	}
 	stopped.State = proto.SandboxState_SANDBOX_STATE_NOTREADY
-	if err := s.putSandbox(stopped); err != nil {
+	if err := s.commitSandbox(stopped); err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -117,8 +117,8 @@ func (s *service) markStopped(box *sandbox) error {
 	return nil
 }
 
-// tearDown releases the sandbox's address. Doing it again does no harm.
-func (s *service) tearDown(box *sandbox) error {
+// tearDownNetwork releases the sandbox's address. It is idempotent.
+func (s *service) tearDownNetwork(box *sandbox) error {
 	now := s.clock.Steady()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,12 +126,12 @@ func (s *service) tearDown(box *sandbox) error {
 		box.teardown = now
 	}
 	if why := teardownFails(box.record, box.teardown, now); why != "" {
-		return refuse(proto.CodeUnknown, "failed to destroy network for sandbox %q: %s", box.record.Id, why)
+		return errorf(proto.CodeUnknown, "failed to destroy network for sandbox %q: %s", box.record.Id, why)
 	}
 	if !box.released {
-		s.history.Note("", history.SandboxStop{Pod: box.born.PodNamespace + "/" + box.born.PodName, UID: box.born.PodUid})
+		s.history.Record("", history.SandboxStop{Pod: box.created.PodNamespace + "/" + box.created.PodName, UID: box.created.PodUid})
 		box.released = true
-		s.network.giveBack(box.record.Ip)
+		s.network.release(box.record.Ip)
 	}
 	return nil
 }
@@ -139,7 +139,7 @@ func (s *service) tearDown(box *sandbox) error {
 // RemovePodSandbox implements runtimeapi.Sandboxes.
 func (s *service) RemovePodSandbox(ctx context.Context, id string) error {
 	if err := s.StopPodSandbox(ctx, id); err != nil {
-		return wrap(err, "failed to forcibly stop sandbox %q", id)
+		return wrapError(err, "failed to forcibly stop sandbox %q", id)
 	}
 	s.mu.Lock()
 	box, ok := s.sandboxes[id]
@@ -147,24 +147,24 @@ func (s *service) RemovePodSandbox(ctx context.Context, id string) error {
 	if !ok {
 		return nil
 	}
-	containers, err := s.closeSandbox(box)
+	containers, err := s.claimSandboxRemoval(box)
 	if err != nil {
 		return err
 	}
-	if err := s.forget(ctx, containers, store.RemoveSandbox(id)...); err != nil {
+	if err := s.deleteContainers(ctx, containers, store.RemoveSandbox(id)...); err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.history.Note("", history.SandboxRemove{Pod: box.born.PodNamespace + "/" + box.born.PodName, UID: box.born.PodUid})
+	s.history.Record("", history.SandboxRemove{Pod: box.created.PodNamespace + "/" + box.created.PodName, UID: box.created.PodUid})
 	delete(s.sandboxes, id)
-	s.free(sandboxName(box.born.PodName, box.born.PodNamespace, box.born.PodUid, box.born.Attempt), id)
+	s.releaseName(sandboxName(box.created.PodName, box.created.PodNamespace, box.created.PodUid, box.created.Attempt), id)
 	return nil
 }
 
-// closeSandbox sees to it that nothing more is made or started in a stopped sandbox, and
-// returns the containers that are left in it.
-func (s *service) closeSandbox(box *sandbox) ([]*container, error) {
+// claimSandboxRemoval forbids new containers and starts in a stopped sandbox, and returns its
+// remaining containers.
+func (s *service) claimSandboxRemoval(box *sandbox) ([]*container, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range box.containers {
@@ -191,7 +191,7 @@ func (s *service) PodSandboxStatus(_ context.Context, id string) (*proto.Sandbox
 func (s *service) ListPodSandbox(_ context.Context, podUID string) ([]*proto.Sandbox, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	boxes := s.boxesOf(podUID)
+	boxes := s.sandboxesOf(podUID)
 	records := make([]*proto.Sandbox, 0, len(boxes))
 	for _, box := range boxes {
 		records = append(records, box.record)
@@ -199,9 +199,9 @@ func (s *service) ListPodSandbox(_ context.Context, podUID string) ([]*proto.San
 	return records, nil
 }
 
-// boxesOf lists the sandboxes of a pod, or all, in the order in which they were made.
-// It is called under the lock.
-func (s *service) boxesOf(podUID string) []*sandbox {
+// sandboxesOf returns a pod's sandboxes, or all sandboxes if podUID is empty, in creation order.
+// The caller holds the lock.
+func (s *service) sandboxesOf(podUID string) []*sandbox {
 	var boxes []*sandbox
 	for _, box := range s.sandboxes {
 		if podUID == "" || box.record.PodUid == podUID {
@@ -212,8 +212,8 @@ func (s *service) boxesOf(podUID string) []*sandbox {
 	return boxes
 }
 
-// wrap puts words in front of a refusal's, and keeps its code.
-func wrap(err error, format string, args ...any) error {
-	refused := runtimeapi.Refusal(err)
-	return refuse(refused.Code, "%s: %s", fmt.Sprintf(format, args...), refused.Desc)
+// wrapError prefixes an error's text and keeps its runtime code.
+func wrapError(err error, format string, args ...any) error {
+	refused := runtimeapi.ToRuntimeError(err)
+	return errorf(refused.Code, "%s: %s", fmt.Sprintf(format, args...), refused.Desc)
 }

@@ -22,63 +22,61 @@ import (
 	"github.com/podfall/podfall/services/runtime/store"
 )
 
-// service is the runtime: the sandboxes and containers that exist, and the calls
-// about them.
+// service implements the runtime's calls on the sandboxes and containers that exist.
 type service struct {
-	surroundings
-	records
+	dependencies
+	incarnation
 	engines *engines
-	images  *shelf
+	images  *nodeImages
 	store   *store.Store
 	network *network
 
 	mu         sync.Mutex
 	sandboxes  map[string]*sandbox
 	containers map[string]*container
-	// names are reserved: by whom, under what name (CRI-14).
+	// names maps each reserved name to the id that holds it (CRI-14).
 	names map[string]string
-	made  uint64 // counts what was made, for the order of lists
+	made  uint64 // made counts created objects; lists are sorted by it.
 }
 
-// surroundings are what every part of the runtime goes by.
-type surroundings struct {
+// dependencies are shared by every part of the runtime.
+type dependencies struct {
 	clock  clock.Clock
 	log    *slog.Logger
 	faults *fault.Table
-	// programs is how real programs run here, in words.
+	// programs describes how real programs run here.
 	programs string
 }
 
 var _ runtimeapi.Runtime = (*service)(nil)
 
-// records is where it is written down what has happened: in the store, which the runtime
-// itself goes by, and in the history of the cluster.
-type records struct {
+// incarnation identifies this runtime process and records its history.
+type incarnation struct {
 	boot    proto.Boot
 	began   time.Time
 	history *history.Recorder
 }
 
-// sandbox is a sandbox that exists. Its fields are guarded by the service's lock, and
-// the first two never change.
+// sandbox holds the state of one sandbox. The service's lock guards its fields; the first two never
+// change.
 type sandbox struct {
-	born  *proto.Sandbox // as it was made
-	order uint64
-	// record is the sandbox as it is now; it is replaced and never changed.
+	created *proto.Sandbox // the record as first written
+	order   uint64
+	// record is the current record. It is replaced, never modified.
 	record     *proto.Sandbox
-	containers []*container // in the order in which they were made
-	// stopping means that no container may start in it any more.
+	containers []*container // in creation order
+	// stopping forbids further container starts.
 	stopping bool
-	// removed means that no container may be made in it any more.
+	// removed forbids further container creation.
 	removed bool
-	// released means that its address was given back.
+	// released means that the address was given back.
 	released bool
-	// teardown is when its network was first asked to be torn down; zero before.
+	// teardown is the time of the first network teardown attempt; zero before.
 	teardown time.Time
 }
 
-// container is a container that exists. Its fields are guarded by the service's lock,
-// and the first four never change.
+// container holds the state of one container. The service's lock guards its fields; the first four
+// never change.
 type container struct {
 	id      string
 	request *proto.CreateContainerRequest
@@ -87,22 +85,22 @@ type container struct {
 	order   uint64
 	events  engine.Events
 	status  engine.Status
-	// starting, signaled and killed mean that a call has taken it upon itself to do so,
-	// or has done so.
+	// starting, signaled, killed and removing mean that a call has claimed the action or completed
+	// it.
 	starting, signaled, killed, removing bool
-	// changed is closed at the next change of status; nil while nobody waits.
+	// changed is closed at the next status change; nil if no call waits.
 	changed chan struct{}
 }
 
-// newService takes up what is on record.
+// newService restores the recorded sandboxes and containers.
 func newService(ctx context.Context, cfg Config, kept *store.Store, contents *store.Contents) (*service, error) {
 	pool, err := newNetwork(cfg.PodCIDR, cfg.DataDir)
 	if err != nil {
 		return nil, err
 	}
 	s := &service{
-		surroundings: surroundings{cfg.Clock, cfg.Log, cfg.Faults, cfg.Containers.Programs}, records: records{cfg.Boot, cfg.Clock.Steady(), cfg.History}, store: kept, network: pool,
-		engines: newEngines(cfg.Containers.Engines, cfg.Containers.Handler), images: &shelf{book: cfg.Containers.Images, pulled: map[string]bool{}},
+		dependencies: dependencies{cfg.Clock, cfg.Log, cfg.Faults, cfg.Containers.Programs}, incarnation: incarnation{cfg.Boot, cfg.Clock.Steady(), cfg.History}, store: kept, network: pool,
+		engines: newEngines(cfg.Containers.Engines, cfg.Containers.Handler), images: &nodeImages{catalog: cfg.Containers.Images, pulled: map[string]bool{}},
 		sandboxes: map[string]*sandbox{}, containers: map[string]*container{}, names: map[string]string{},
 	}
 	slices.SortFunc(contents.Sandboxes, func(a, b *proto.Sandbox) int {
@@ -111,29 +109,30 @@ func newService(ctx context.Context, cfg Config, kept *store.Store, contents *st
 	for _, record := range contents.Sandboxes {
 		box := s.addSandbox(record)
 		if box.released = record.State != proto.SandboxState_SANDBOX_STATE_READY; !box.released {
-			pool.take(record.Ip)
+			pool.reserve(record.Ip)
 		}
 	}
 	slices.SortFunc(contents.Containers, func(a, b *store.Container) int {
 		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Request.Attempt, b.Request.Attempt), cmp.Compare(a.ID, b.ID))
 	})
 	for _, record := range contents.Containers {
-		if err := s.takeUp(ctx, record); err != nil {
+		if err := s.restoreContainer(ctx, record); err != nil {
 			return nil, fmt.Errorf("take up container %s: %w", record.ID, err)
 		}
 	}
 	return s, nil
 }
 
-// takeUp goes on with a container that is on record.
-func (s *service) takeUp(ctx context.Context, record *store.Container) error {
+// restoreContainer loads a recorded container into its engine. A container without a sandbox is
+// removed.
+func (s *service) restoreContainer(ctx context.Context, record *store.Container) error {
 	box, ok := s.sandboxes[record.Request.SandboxId]
-	if !ok { // it was made while its sandbox was removed, and never told of
+	if !ok { // created while its sandbox was removed, and never acknowledged
 		s.store.Later(store.RemoveContainer(record.ID)...)
 		return nil
 	}
 	status, err := s.engines.Load(ctx, engine.Container{
-		ID: record.ID, Handler: box.born.RuntimeHandler, Request: record.Request, Events: record.Events,
+		ID: record.ID, Handler: box.created.RuntimeHandler, Request: record.Request, Events: record.Events,
 	})
 	if err != nil {
 		return err
@@ -146,12 +145,12 @@ func (s *service) takeUp(ctx context.Context, record *store.Container) error {
 	}
 	s.addContainer(c, box)
 	if c.starting && record.Exit == nil {
-		s.history.Note("", history.TakeUp{Of: c.of(), Started: s.clock.Read(record.Events.Start), Scripted: c.scripted()})
+		s.history.Record("", history.Recover{ContainerRef: c.historyOf(), Started: s.clock.ApplySkew(record.Events.Start), Scripted: c.isScripted()})
 	}
 	switch {
-	case record.Exit != nil: // what was told once stays so
-		c.status = statusOf(record.Exit)
-	case exited(status):
+	case record.Exit != nil: // a reported exit never changes
+		c.status = recordedStatus(record.Exit)
+	case hasExited(status):
 		s.recordExit(c, status)
 		s.logExit(ctx, c, status)
 	default:
@@ -160,49 +159,48 @@ func (s *service) takeUp(ctx context.Context, record *store.Container) error {
 	return nil
 }
 
-// noteProcess writes down which process a container that runs is.
+// noteProcess records the PID of a running container.
 func (s *service) noteProcess(c *container, status engine.Status) {
 	if status.PID != 0 {
-		s.history.Note("", history.Process{Of: c.of(), PID: status.PID})
+		s.history.Record("", history.Process{ContainerRef: c.historyOf(), PID: status.PID})
 	}
 }
 
-// scripted reports whether c follows a script, and so has no process.
-func (c *container) scripted() bool {
-	return cmp.Or(c.sandbox.born.RuntimeHandler, HandlerScripted) == HandlerScripted // old records have none
+// isScripted reports whether c runs a script and therefore has no process.
+func (c *container) isScripted() bool {
+	return cmp.Or(c.sandbox.created.RuntimeHandler, HandlerScripted) == HandlerScripted // old records have no handler
 }
 
-// settle finishes what a kill of the runtime has cut short: nothing may run in a
-// sandbox that was stopped. What cannot be finished now, for want of a disk that takes
-// it, is left to the next stop.
-func (s *service) settle(ctx context.Context) {
+// finishStops completes sandbox stops that a crash of the runtime interrupted: it kills every
+// container in a stopped sandbox. If the disk refuses the record, the next stop tries again.
+func (s *service) finishStops(ctx context.Context) {
 	s.mu.Lock()
 	var left []*container
 	for _, c := range s.containers {
-		if c.sandbox.record.State != proto.SandboxState_SANDBOX_STATE_READY && c.alive() && !c.status.Unreachable {
+		if c.sandbox.record.State != proto.SandboxState_SANDBOX_STATE_READY && c.isAlive() && !c.status.Unreachable {
 			left = append(left, c)
 		}
 	}
 	s.mu.Unlock()
 	for _, c := range left {
 		if err := s.sendKill(ctx, c); err != nil {
-			s.log.ErrorContext(ctx, "a container runs on in a sandbox that was stopped", append(s.about(c), "err", err)...)
+			s.log.ErrorContext(ctx, "a container runs on in a sandbox that was stopped", append(s.logAttrs(c), "err", err)...)
 		}
 	}
 }
 
-// reporter is what the engine reports to.
+// reporter returns the callback that applies the engine's reports.
 func (s *service) reporter(ctx context.Context) engine.Report {
 	return func(id string, status engine.Status) {
 		s.mu.Lock()
 		c, ok := s.containers[id]
-		// Only forward, and nothing of what has been removed since.
+		// States only move forward, and removed containers are ignored.
 		if ok = ok && status.State > c.status.State; ok {
 			s.setStatus(c, status)
 		}
-		ended := ok && exited(status)
+		ended := ok && hasExited(status)
 		if ended {
-			s.recordExit(c, status) // before the lock lets a remover go on
+			s.recordExit(c, status) // before a concurrent removal gets the lock
 		}
 		s.mu.Unlock()
 		switch {
@@ -214,8 +212,7 @@ func (s *service) reporter(ctx context.Context) engine.Report {
 	}
 }
 
-// setStatus changes a container's status and wakes those who wait for that. It is
-// called under the lock.
+// setStatus changes a container's status and wakes all waiters. The caller holds the lock.
 func (s *service) setStatus(c *container, status engine.Status) {
 	c.status = status
 	if c.changed != nil {
@@ -224,8 +221,9 @@ func (s *service) setStatus(c *container, status engine.Status) {
 	}
 }
 
-// await waits until c's status is not state, ctx ends, or until, if it is not zero.
-func (s *service) await(ctx context.Context, c *container, state proto.ContainerState, until time.Time) {
+// awaitChange waits until c's status differs from state, ctx ends, or until passes. A zero until
+// never passes.
+func (s *service) awaitChange(ctx context.Context, c *container, state proto.ContainerState, until time.Time) {
 	var alarm <-chan time.Time
 	if !until.IsZero() {
 		timer := s.clock.Timer(until.Sub(s.clock.Steady()))
@@ -253,62 +251,62 @@ func (s *service) await(ctx context.Context, c *container, state proto.Container
 	}
 }
 
-// addSandbox makes a sandbox known. It is called under the lock, or before there is a
-// need for one.
+// addSandbox registers a sandbox. The caller holds the lock, or is newService.
 func (s *service) addSandbox(record *proto.Sandbox) *sandbox {
 	s.made++
-	box := &sandbox{born: record, record: record, order: s.made}
+	box := &sandbox{created: record, record: record, order: s.made}
 	s.sandboxes[record.Id] = box
 	s.names[sandboxName(record.PodName, record.PodNamespace, record.PodUid, record.Attempt)] = record.Id
 	return box
 }
 
-// addContainer is addSandbox for a container.
+// addContainer registers a container in its sandbox. The caller holds the lock, or is newService.
 func (s *service) addContainer(c *container, box *sandbox) {
 	s.made++
 	c.sandbox, c.order = box, s.made
 	s.containers[c.id] = c
 	box.containers = append(box.containers, c)
-	s.names[containerName(c.request, box.born)] = c.id
+	s.names[containerName(c.request, box.created)] = c.id
 }
 
-// reserve takes a name for id, or says who has it. It is called under the lock.
-func (s *service) reserve(what, name, id string) error {
+// reserveName reserves a name for id, or fails with the id that holds the name. The caller holds
+// the lock.
+func (s *service) reserveName(what, name, id string) error {
 	if holder, ok := s.names[name]; ok {
-		return refuse(proto.CodeUnknown, "failed to reserve %s name %q: name %q is reserved for %q", what, name, name, holder)
+		return errorf(proto.CodeUnknown, "failed to reserve %s name %q: name %q is reserved for %q", what, name, name, holder)
 	}
 	s.names[name] = id
 	return nil
 }
 
-// free gives a name back, if id still has it. It is called under the lock.
-func (s *service) free(name, id string) {
+// releaseName frees a name if id still holds it. The caller holds the lock.
+func (s *service) releaseName(name, id string) {
 	if s.names[name] == id {
 		delete(s.names, name)
 	}
 }
 
-// commit writes what a call depends on. When it fails nothing has been written, and the
-// caller takes back what it had claimed, so that the next call finds what is on disk.
+// commit writes records that a call depends on. If it fails, nothing was written, and the caller
+// releases its claims so that the next call sees what is on disk.
 func (s *service) commit(ops ...store.Op) error {
 	err := s.store.Commit(ops...)
 	switch {
 	case errors.Is(err, store.ErrStopped):
-		return refuse(proto.CodeUnavailable, "%v", err)
+		return errorf(proto.CodeUnavailable, "%v", err)
 	case err != nil:
-		return refuse(proto.CodeUnknown, "%v", err)
+		return errorf(proto.CodeUnknown, "%v", err)
 	}
 	return nil
 }
 
-// takeBack is for a claim whose commit has failed.
-func (s *service) takeBack(claim *bool) {
+// releaseClaim resets a claim whose commit failed.
+func (s *service) releaseClaim(claim *bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	*claim = false
 }
 
-// sandboxName tells two incarnations of a pod apart, and two sandboxes of one (CRI-14).
+// sandboxName is unique for each pod incarnation and each sandbox attempt of a pod (CRI-14).
 func sandboxName(pod, namespace, uid string, attempt uint32) string {
 	return pod + "_" + namespace + "_" + uid + "_" + strconv.FormatUint(uint64(attempt), 10)
 }
@@ -317,17 +315,17 @@ func containerName(req *proto.CreateContainerRequest, box *proto.Sandbox) string
 	return req.Name + "_" + sandboxName(box.PodName, box.PodNamespace, box.PodUid, req.Attempt)
 }
 
-// newID is an id as container runtimes make them. No two names are in use at the same
-// time, and none twice at the same instant, so that neither is an id.
+// newID returns a sandbox or container id: 64 hex digits, as container runtimes use. Name and time
+// together are unique, so ids are too.
 func newID(name, parent string, now time.Time) string {
 	sum := sha256.Sum256([]byte(name + " " + parent + " " + strconv.FormatInt(now.UnixNano(), 10)))
 	return hex.EncodeToString(sum[:])
 }
 
-func refuse(code, format string, args ...any) error {
+func errorf(code, format string, args ...any) error {
 	return &proto.RuntimeError{Code: code, Desc: fmt.Sprintf(format, args...)}
 }
 
 func notFound(what, id string) error {
-	return refuse(proto.CodeNotFound, "%s %q: not found", what, id)
+	return errorf(proto.CodeNotFound, "%s %q: not found", what, id)
 }

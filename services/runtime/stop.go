@@ -12,8 +12,8 @@ import (
 	"github.com/podfall/podfall/services/runtime/store"
 )
 
-// longestWait is as many seconds as a timeout may have: a hundred years.
-const longestWait = int64(100 * 365 * 24 * time.Hour / time.Second)
+// maxTimeoutSeconds caps a timeout at 100 years.
+const maxTimeoutSeconds = int64(100 * 365 * 24 * time.Hour / time.Second)
 
 // StopContainer implements runtimeapi.Containers.
 func (s *service) StopContainer(ctx context.Context, id string, timeoutSeconds int64) error {
@@ -24,39 +24,39 @@ func (s *service) StopContainer(ctx context.Context, id string, timeoutSeconds i
 	if !running {
 		return nil
 	}
-	timeout := time.Duration(min(max(timeoutSeconds, 0), longestWait)) * time.Second
-	return s.climb(ctx, c, timeout)
+	timeout := time.Duration(min(max(timeoutSeconds, 0), maxTimeoutSeconds)) * time.Second
+	return s.runStop(ctx, c, timeout)
 }
 
-// kill makes sure that c does not run, also when its start is under way.
-func (s *service) kill(ctx context.Context, c *container) error { return s.climb(ctx, c, 0) }
+// killContainer returns once c does not run, even if c is being started.
+func (s *service) killContainer(ctx context.Context, c *container) error { return s.runStop(ctx, c, 0) }
 
-// climb carries out the steps of one stop.
-func (s *service) climb(ctx context.Context, c *container, timeout time.Duration) error {
-	call := stand{timeout: timeout, began: s.clock.Steady()}
+// runStop runs the steps of one stop call.
+func (s *service) runStop(ctx context.Context, c *container, timeout time.Duration) error {
+	call := stopState{timeout: timeout, began: s.clock.Steady()}
 	for {
-		state := s.look(ctx, c, &call)
+		state := s.refreshStop(ctx, c, &call)
 		next, until := call.next()
 		var err error
 		switch next {
 		case StepDone:
 			return nil
 		case StepSignal:
-			call.began, err = s.signal(ctx, c)
+			call.began, err = s.sendStopSignal(ctx, c)
 		case StepWait:
-			s.await(ctx, c, state, until)
+			s.awaitChange(ctx, c, state, until)
 		case StepKill:
-			if timeout > 0 && !runtimeapi.StillWanted(ctx) {
+			if timeout > 0 && !runtimeapi.IsCallerWaiting(ctx) {
 				call.gone = true
 				continue
 			}
 			err, call.killed = s.sendKill(ctx, c), true
 		case StepWatch:
-			s.await(ctx, c, state, time.Time{})
+			s.awaitChange(ctx, c, state, time.Time{})
 		case StepHang:
 			<-ctx.Done()
 		case StepLeave:
-			return call.leave(ctx, c)
+			return call.abandonedError(ctx, c)
 		}
 		if err != nil {
 			return err
@@ -64,11 +64,11 @@ func (s *service) climb(ctx context.Context, c *container, timeout time.Duration
 	}
 }
 
-// look brings what a call knows up to date, and returns the state of the container.
-func (s *service) look(ctx context.Context, c *container, call *stand) proto.ContainerState {
+// refreshStop updates what the call knows and returns the container's state.
+func (s *service) refreshStop(ctx context.Context, c *container, call *stopState) proto.ContainerState {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	call.alive = c.alive()
+	call.alive = c.isAlive()
 	call.unreachable = c.status.Unreachable
 	call.signaled = c.signaled
 	call.gone = call.gone || ctx.Err() != nil
@@ -76,21 +76,21 @@ func (s *service) look(ctx context.Context, c *container, call *stand) proto.Con
 	return c.status.State
 }
 
-// leave is the error of a call that its caller has given up.
-func (s stand) leave(ctx context.Context, c *container) error {
+// abandonedError returns the error of a call that its caller has given up.
+func (s stopState) abandonedError(ctx context.Context, c *container) error {
 	err := ctx.Err()
 	if err == nil {
-		err = context.Canceled // the connection is gone, the call's context is not
+		err = context.Canceled // the connection is closed, but the context has not ended
 	}
 	if s.killed {
-		return wrap(err, "an error occurs during waiting for container %q to be killed: wait container %q", c.id, c.id)
+		return wrapError(err, "an error occurs during waiting for container %q to be killed: wait container %q", c.id, c.id)
 	}
-	return runtimeapi.Refusal(err)
+	return runtimeapi.ToRuntimeError(err)
 }
 
-// signal sends the stop signal, if no other call has, and returns when this call begins
-// to wait for it to work.
-func (s *service) signal(ctx context.Context, c *container) (time.Time, error) {
+// sendStopSignal sends the stop signal unless another call has sent it. It returns when this call
+// begins to wait for the signal to take effect.
+func (s *service) sendStopSignal(ctx context.Context, c *container) (time.Time, error) {
 	at := s.clock.Steady()
 	s.mu.Lock()
 	first := !c.signaled
@@ -100,31 +100,31 @@ func (s *service) signal(ctx context.Context, c *container) (time.Time, error) {
 		return at, nil
 	}
 	name := engine.StopSignal(c.request)
-	err := s.commit(store.PutStop(c.id, at), s.note(c, store.Entry{What: store.Signaled, Signal: name}, at))
+	err := s.commit(store.PutStop(c.id, at), s.historyEntry(c, store.Entry{What: store.Signaled, Signal: name}, at))
 	if err != nil {
-		s.takeBack(&c.signaled)
+		s.releaseClaim(&c.signaled)
 		return at, err
 	}
 	s.mu.Lock()
 	c.events.Stop = at
 	s.mu.Unlock()
-	err = s.send(ctx, c, name, at)
-	return s.clock.Steady(), err // to put it on record, and to send it, has taken time that is not the program's
+	err = s.sendSignal(ctx, c, name, at)
+	return s.clock.Steady(), err // recording and sending took time that does not count as grace
 }
 
-// sendKill sends SIGKILL: each call does so once. Only the first is an event that must
-// be on record before it happens.
+// sendKill sends SIGKILL; each call sends it once. Only the first SIGKILL must be on record before
+// it is sent.
 func (s *service) sendKill(ctx context.Context, c *container) error {
 	at := s.clock.Steady()
 	s.mu.Lock()
 	first, onRecord := !c.killed, !c.events.Kill.IsZero()
 	c.killed = true
 	s.mu.Unlock()
-	noted := s.note(c, store.Entry{What: store.Signaled, Signal: engine.SIGKILL}, at)
+	noted := s.historyEntry(c, store.Entry{What: store.Signaled, Signal: engine.SIGKILL}, at)
 	switch {
 	case first:
 		if err := s.commit(store.PutKill(c.id, at), noted); err != nil {
-			s.takeBack(&c.killed)
+			s.releaseClaim(&c.killed)
 			return err
 		}
 		s.mu.Lock()
@@ -132,74 +132,74 @@ func (s *service) sendKill(ctx context.Context, c *container) error {
 		s.mu.Unlock()
 	case onRecord:
 		s.store.Later(noted)
-	default: // another call is about to
+	default: // another call is about to send it
 		return nil
 	}
-	return s.send(ctx, c, engine.SIGKILL, at)
+	return s.sendSignal(ctx, c, engine.SIGKILL, at)
 }
 
-// send logs a signal and sends it.
-func (s *service) send(ctx context.Context, c *container, name string, at time.Time) error {
-	s.log.InfoContext(ctx, "signal sent", append(s.about(c), "signal", name)...)
-	s.history.Note("", history.Signaling{Of: c.of(), Signal: name})
-	about := c.named()
+// sendSignal logs a signal and sends it.
+func (s *service) sendSignal(ctx context.Context, c *container, name string, at time.Time) error {
+	s.log.InfoContext(ctx, "signal sent", append(s.logAttrs(c), "signal", name)...)
+	s.history.Record("", history.Signaling{ContainerRef: c.historyOf(), Signal: name})
+	about := c.faultTarget()
 	about.Verb = name
-	asked := s.clock.Steady()
-	if err := s.faults.Pass(ctx, fault.EngineSignal, about); err != nil {
+	requested := s.clock.Steady()
+	if err := s.faults.Inject(ctx, fault.EngineSignal, about); err != nil {
 		return err
 	}
-	at = at.Add(s.clock.Steady().Sub(asked)) // what is delayed arrives late
-	if _, lost := s.faults.Find(fault.EngineSignal, about, fault.Drop); lost {
+	at = at.Add(s.clock.Steady().Sub(requested)) // a delayed signal arrives late
+	if _, lost := s.faults.FindEffect(fault.EngineSignal, about, fault.Drop); lost {
 		return nil
 	}
-	began := s.history.Began()
+	began := s.history.Now()
 	if err := s.engines.Signal(ctx, c.id, name, at); err != nil {
-		return refuse(proto.CodeUnknown, "failed to send %s to container %q: %v", name, c.id, err)
+		return errorf(proto.CodeUnknown, "failed to send %s to container %q: %v", name, c.id, err)
 	}
-	s.history.Done(began, "", history.Signal{Of: c.of(), Signal: name})
+	s.history.RecordSince(began, "", history.Signal{ContainerRef: c.historyOf(), Signal: name})
 	return nil
 }
 
-// recordExit puts an exit on record, some time soon.
+// recordExit queues the exit for the next commit.
 func (s *service) recordExit(c *container, status engine.Status) {
 	exit := store.PutExit(c.id, store.Exit{
-		Started: nano(status.StartedAt), Finished: nano(status.FinishedAt),
+		Started: unixNano(status.StartedAt), Finished: unixNano(status.FinishedAt),
 		Code: status.ExitCode, Reason: status.Reason, Message: status.Message,
 	})
-	s.store.Later(exit, s.note(c, store.Entry{What: store.Exited, Code: status.ExitCode}, status.FinishedAt))
+	s.store.Later(exit, s.historyEntry(c, store.Entry{What: store.Exited, Code: status.ExitCode}, status.FinishedAt))
 }
 
 func (s *service) logExit(ctx context.Context, c *container, status engine.Status) {
-	s.history.Note("", history.Exit{Of: c.of(), Code: status.ExitCode, Unstarted: status.Reason == engine.ReasonStartError})
+	s.history.Record("", history.Exit{ContainerRef: c.historyOf(), Code: status.ExitCode, Unstarted: status.Reason == engine.ReasonStartError})
 	s.log.InfoContext(ctx, "container exited",
-		append(s.about(c), "code", status.ExitCode, "reason", status.Reason)...)
+		append(s.logAttrs(c), "code", status.ExitCode, "reason", status.Reason)...)
 }
 
-// note is an entry of the history about c.
-func (s *service) note(c *container, entry store.Entry, at time.Time) store.Op {
-	box := c.sandbox.born
+// historyEntry returns a store operation that adds an entry about c to the runtime's history.
+func (s *service) historyEntry(c *container, entry store.Entry, at time.Time) store.Op {
+	box := c.sandbox.created
 	entry.At, entry.Boot = at.UnixNano(), string(s.boot)
 	entry.Container, entry.Name = c.id, c.request.Name
 	entry.Pod, entry.UID = box.PodNamespace+"/"+box.PodName, box.PodUid
 	return store.Note(entry)
 }
 
-// of is what every event of the history about c says.
-func (c *container) of() history.Of {
-	box := c.sandbox.born
-	return history.Of{Pod: box.PodNamespace + "/" + box.PodName, UID: box.PodUid, Container: c.id, Called: c.request.Name}
+// historyOf identifies c in history events.
+func (c *container) historyOf() history.ContainerRef {
+	box := c.sandbox.created
+	return history.ContainerRef{Pod: box.PodNamespace + "/" + box.PodName, UID: box.PodUid, Container: c.id, ContainerName: c.request.Name}
 }
 
-// about is what every log line about c says.
-func (s *service) about(c *container) []any {
-	box := c.sandbox.born
+// logAttrs returns the attributes that every log line about c has.
+func (s *service) logAttrs(c *container) []any {
+	box := c.sandbox.created
 	return []any{
 		"container", c.id, "name", c.request.Name, "pod", box.PodNamespace + "/" + box.PodName, "uid", box.PodUid,
 	}
 }
 
-// alive reports whether c runs or is about to. It is called under the lock.
-func (c *container) alive() bool {
+// isAlive reports whether c runs or is starting. The caller holds the lock.
+func (c *container) isAlive() bool {
 	starting := c.status.State == proto.ContainerState_CONTAINER_STATE_CREATED && !c.events.Start.IsZero()
 	return starting || isRunning(c.status.State)
 }
@@ -208,12 +208,12 @@ func isRunning(state proto.ContainerState) bool {
 	return state == proto.ContainerState_CONTAINER_STATE_RUNNING || state == proto.ContainerState_CONTAINER_STATE_UNKNOWN
 }
 
-func exited(status engine.Status) bool {
+func hasExited(status engine.Status) bool {
 	return status.State == proto.ContainerState_CONTAINER_STATE_EXITED
 }
 
-// statusOf is the status of a container whose exit is on record.
-func statusOf(exit *store.Exit) engine.Status {
+// recordedStatus returns the status of a container that has its exit on record.
+func recordedStatus(exit *store.Exit) engine.Status {
 	status := engine.Status{
 		State:      proto.ContainerState_CONTAINER_STATE_EXITED,
 		FinishedAt: time.Unix(0, exit.Finished),

@@ -14,15 +14,15 @@ import (
 
 const deadlineExceeded = "rpc error: code = DeadlineExceeded desc = context deadline exceeded"
 
-// waitKilled is containerd's text for a container that outlives SIGKILL (CRI-07).
-func waitKilled(id string) string {
+// waitKilledError is containerd's text for a container that does not die of SIGKILL (CRI-07).
+func waitKilledError(id string) string {
 	return fmt.Sprintf("an error occurs during waiting for container %q to be killed: wait container %q: context deadline exceeded", id, id)
 }
 
-// TestAWrongClockStopsInTime sets the clock of a node wrong while it stops a container, and right
-// again before or after its end: that changes neither how long the grace is, nor how long the kubelet waits.
-// A stop that looks at the wrong clock may look again and again without a pause, so that no time passes in the
-// bubble and the test would hang: somebody outside of it looks at the wall.
+// TestAWrongClockStopsInTime sets a node's clock wrong while it stops a container, and right again
+// before or after the end. Neither the grace nor the kubelet's wait may change. A stop that reads
+// the wrong clock may poll without pausing; then no time passes in the bubble and the test would
+// hang. So a watcher outside of the bubble checks the wall clock.
 func TestAWrongClockStopsInTime(t *testing.T) {
 	for name, row := range map[string]struct{ ahead, lasts time.Duration }{
 		"ahead for a while": {time.Hour, 10 * time.Second}, "ahead": {time.Hour, time.Minute},
@@ -33,27 +33,27 @@ func TestAWrongClockStopsInTime(t *testing.T) {
 			defer spins.Stop()
 			bubble(t, func(t *testing.T, n *node) {
 				began := time.Now()
-				face, err := clock.NewFace(began, 1)
+				schedule, err := clock.NewSchedule(began, 1)
 				if err != nil {
 					t.Fatal(err)
 				}
-				movement := clock.NewMovement(face)
-				n.clock = movement.Clock()
+				driver := clock.NewDriver(schedule)
+				n.clock = driver.Clock()
 				n.restart(0)
-				_, id := n.run("ignores TERM")
+				_, id := n.runPod("ignores TERM")
 				began = time.Now()
 				stopped := make(chan error, 1)
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				go func() { stopped <- n.StopContainer(ctx, id, 30) }()
 				time.Sleep(10 * time.Second)
-				movement.Mislead(clock.Error{Since: n.clock.Steady(), Ahead: row.ahead})
-				time.AfterFunc(row.lasts, movement.Right)
+				driver.SetSkew(clock.Skew{Since: n.clock.Steady(), Offset: row.ahead})
+				time.AfterFunc(row.lasts, driver.ClearSkew)
 				select {
 				case err := <-stopped:
 					wantError(t, "StopContainer", err, "")
 				case <-time.After(10 * time.Minute): // the clock is right again by then
-					movement.Right()
+					driver.ClearSkew()
 					t.Error("StopContainer has not returned in ten minutes")
 				}
 				if took := time.Since(began); took != 30*time.Second {
@@ -64,35 +64,35 @@ func TestAWrongClockStopsInTime(t *testing.T) {
 	}
 }
 
-// TestTellsByTheClockItShows: a signal is told of as long ago as it was, also by a clock that was
-// set wrong meanwhile: whether a process is unkillable is told by that.
-func TestTellsByTheClockItShows(t *testing.T) {
+// TestSnapshotUsesShownClock: the age of a signal stays right even if the clock was set wrong
+// meanwhile, because unkillable processes are recognized by it.
+func TestSnapshotUsesShownClock(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node) {
-		face, err := clock.NewFace(time.Now(), 1)
+		schedule, err := clock.NewSchedule(time.Now(), 1)
 		if err != nil {
 			t.Fatal(err)
 		}
-		movement := clock.NewMovement(face)
-		n.clock = movement.Clock()
-		movement.Mislead(clock.Error{Since: n.clock.Steady(), Ahead: -time.Hour})
+		driver := clock.NewDriver(schedule)
+		n.clock = driver.Clock()
+		driver.SetSkew(clock.Skew{Since: n.clock.Steady(), Offset: -time.Hour})
 		n.restart(0)
-		movement.Right()
-		_, id := n.run("ignores TERM")
+		driver.ClearSkew()
+		_, id := n.runPod("ignores TERM")
 		ctx, cancel := context.WithCancel(t.Context())
 		stopped := make(chan error, 1)
 		go func() { stopped <- n.StopContainer(ctx, id, 30) }()
 		time.Sleep(10 * time.Second)
-		movement.Mislead(clock.Error{Since: n.clock.Steady(), Ahead: 24 * time.Hour})
+		driver.SetSkew(clock.Skew{Since: n.clock.Steady(), Offset: 24 * time.Hour})
 		time.Sleep(2 * time.Second)
 
-		said := n.ask(t.Context())
-		told := said.Containers[0]
-		ago := [3]time.Duration{said.Now.Sub(said.Began), said.Now.Sub(told.Started), said.Now.Sub(told.Signaled)}
-		if said.Ahead != 24*time.Hour {
-			t.Errorf("it says that its clock is %v ahead, want 24h", said.Ahead)
+		state := n.inspect(t.Context())
+		container := state.Containers[0]
+		ago := [3]time.Duration{state.Now.Sub(state.Began), state.Now.Sub(container.Started), state.Now.Sub(container.Signaled)}
+		if state.ClockOffset != 24*time.Hour {
+			t.Errorf("it says that its clock is %v ahead, want 24h", state.ClockOffset)
 		}
-		if want := [3]time.Duration{12 * time.Second, 12 * time.Second, 12 * time.Second}; ago != want || !told.Killed.IsZero() {
-			t.Errorf("it began, its container did and was signaled %v ago, want %v; killed at %v", ago, want, told.Killed)
+		if want := [3]time.Duration{12 * time.Second, 12 * time.Second, 12 * time.Second}; ago != want || !container.Killed.IsZero() {
+			t.Errorf("it began, its container did and was signaled %v ago, want %v; killed at %v", ago, want, container.Killed)
 		}
 		cancel()
 		if err := <-stopped; err == nil {
@@ -101,10 +101,11 @@ func TestTellsByTheClockItShows(t *testing.T) {
 	})
 }
 
+// TestCRI02Idempotence is CRI-02: repeated stops and removals succeed.
 func TestCRI02Idempotence(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node) {
 		ctx := t.Context()
-		box, id := n.run("")
+		box, id := n.runPod("")
 		for what, stop := range map[string]func(id string) error{
 			"StopContainer":    func(id string) error { return n.StopContainer(ctx, id, 30) },
 			"RemoveContainer":  func(id string) error { return n.RemoveContainer(ctx, id) },
@@ -134,8 +135,8 @@ func TestCRI02Idempotence(t *testing.T) {
 	})
 }
 
-// One stop each: what it takes, how the container ends, and what it was sent. CRI-11
-// and CRI-12 are the exit codes and reasons.
+// TestCRI03StopContainer checks single stops: how long each takes, how the container ends, and
+// which signals it gets. CRI-11 and CRI-12 are the exit codes and reasons.
 func TestCRI03StopContainer(t *testing.T) {
 	for name, row := range map[string]struct {
 		script  string
@@ -160,13 +161,13 @@ func TestCRI03StopContainer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, n *node) {
 				began := time.Now()
-				_, id := n.run(row.script)
+				_, id := n.runPod(row.script)
 				took, err := timed(func() error { return n.StopContainer(t.Context(), id, row.timeout) })
 				wantError(t, "StopContainer", err, "")
 				wantTook(t, "StopContainer", took, row.took)
 				n.wantExit(id, began, row.took, row.code, row.reason)
 				// At the very instant at which a timeout ends, both are right.
-				if got := n.signals(id, began); row.signals != "" && got != row.signals {
+				if got := n.signalHistory(id, began); row.signals != "" && got != row.signals {
 					t.Errorf("signals %q, want %q", got, row.signals)
 				}
 			})
@@ -174,12 +175,12 @@ func TestCRI03StopContainer(t *testing.T) {
 	}
 }
 
-// CRI-04: stopping a sandbox kills what runs in it and releases its address; removing it
-// removes its containers.
+// TestCRI04Sandboxes is CRI-04: stopping a sandbox kills its containers and releases its address;
+// removing it removes its containers.
 func TestCRI04Sandboxes(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node) {
 		ctx, began := t.Context(), time.Now()
-		box, id := n.run("ignores TERM")
+		box, id := n.runPod("ignores TERM")
 		if box.State != proto.SandboxState_SANDBOX_STATE_READY || box.Ip != "10.1.2.2" {
 			t.Errorf("sandbox is %v with %q, want READY with 10.1.2.2", box.State, box.Ip)
 		}
@@ -194,11 +195,11 @@ func TestCRI04Sandboxes(t *testing.T) {
 		}
 		_, err = n.CreateContainer(ctx, &proto.CreateContainerRequest{SandboxId: box.Id, Name: "late"})
 		wantError(t, "CreateContainer", err, fmt.Sprintf("rpc error: code = Unknown desc = sandbox container %q is not running", box.Id))
-		if got, want := n.signals(id, began), "SIGKILL@1s"; got != want {
+		if got, want := n.signalHistory(id, began), "SIGKILL@1s"; got != want {
 			t.Errorf("signals %q, want %q", got, want)
 		}
-		running := n.sandbox("other")
-		second := n.create(running, "app", "")
+		running := n.runSandbox("other")
+		second := n.createContainer(running, "app", "")
 		if err := n.StartContainer(ctx, second); err != nil {
 			t.Fatal(err)
 		}
@@ -212,12 +213,12 @@ func TestCRI04Sandboxes(t *testing.T) {
 	})
 }
 
-// Addresses are unique among the sandboxes that have one, and run out.
+// TestAddresses: addresses are unique among live sandboxes, and can run out.
 func TestAddresses(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node) {
 		seen := map[string]*proto.Sandbox{}
 		for i := range 253 {
-			box := n.sandbox(fmt.Sprint("p", i))
+			box := n.runSandbox(fmt.Sprint("p", i))
 			if other, ok := seen[box.Ip]; ok || !strings.HasPrefix(box.Ip, "10.1.2.") {
 				t.Fatalf("%s and %s both have %s", box.PodName, other.GetPodName(), box.Ip)
 			}
@@ -231,18 +232,18 @@ func TestAddresses(t *testing.T) {
 		if err := n.StopPodSandbox(t.Context(), seen["10.1.2.77"].Id); err != nil {
 			t.Fatal(err)
 		}
-		if box := n.sandbox("again"); box.Ip != "10.1.2.77" {
+		if box := n.runSandbox("again"); box.Ip != "10.1.2.77" {
 			t.Errorf("the next sandbox got %s, want the address that was released", box.Ip)
 		}
 	})
 }
 
-// CRI-05: a container's states, and what comes with each.
+// TestCRI05States is CRI-05: a container's states, and the fields set in each.
 func TestCRI05States(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node) {
 		ctx, began := t.Context(), time.Now()
-		box := n.sandbox("web")
-		id := n.create(box, "app", "starts after 10s, exits 4 after 20s")
+		box := n.runSandbox("web")
+		id := n.createContainer(box, "app", "starts after 10s, exits 4 after 20s")
 		time.Sleep(time.Second)
 		n.wantState(id, created)
 		took, err := timed(func() error { return n.StartContainer(ctx, id) })
@@ -266,11 +267,12 @@ func TestCRI05States(t *testing.T) {
 	})
 }
 
-// CRI-06: a stop that hangs ends at the caller's deadline, and again at the next call's.
+// TestCRI06StopHangs is CRI-06: a stop that hangs ends at the caller's deadline, and so does the
+// next call.
 func TestCRI06StopHangs(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node) {
 		began := time.Now()
-		box, id := n.run("stop hangs")
+		box, id := n.runPod("stop hangs")
 		for range 2 {
 			took, err := timed(func() error { return n.StopContainer(t.Context(), id, 30) })
 			wantError(t, "StopContainer", err, deadlineExceeded)
@@ -281,17 +283,18 @@ func TestCRI06StopHangs(t *testing.T) {
 			"rpc error: code = DeadlineExceeded desc = failed to stop container %q: context deadline exceeded", id))
 		wantTook(t, "StopPodSandbox", took, 2*time.Minute)
 		n.wantState(id, running)
-		if got := n.signals(id, began); got != "" {
+		if got := n.signalHistory(id, began); got != "" {
 			t.Errorf("signals %q, want none: none can reach it", got)
 		}
 	})
 }
 
-// CRI-07: a second stop sends no second signal; it only waits again, then kills.
+// TestCRI07SignalOnce is CRI-07: a second stop sends no second signal; it only waits again, then
+// kills.
 func TestCRI07SignalOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node) {
 		began := time.Now()
-		_, id := n.run("ignores TERM")
+		_, id := n.runPod("ignores TERM")
 		ctx, giveUp := context.WithCancel(t.Context())
 		time.AfterFunc(4*time.Second, giveUp)
 		took, err := timed(func() error { return n.StopContainer(ctx, id, 30) })
@@ -302,17 +305,18 @@ func TestCRI07SignalOnce(t *testing.T) {
 		took, err = timed(func() error { return n.StopContainer(t.Context(), id, 10) })
 		wantError(t, "second stop", err, "")
 		wantTook(t, "second stop", took, 10*time.Second)
-		if got, want := n.signals(id, began), "SIGTERM@0s SIGKILL@1h0m14s"; got != want {
+		if got, want := n.signalHistory(id, began), "SIGTERM@0s SIGKILL@1h0m14s"; got != want {
 			t.Errorf("signals %q, want %q", got, want)
 		}
 	})
 }
 
-// CRI-07: a container that was never started, or has exited, is stopped already.
+// TestCRI07NothingToStop is CRI-07: a container that never started, or has exited, is stopped
+// already.
 func TestCRI07NothingToStop(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node) {
-		box, id := n.run("exits 0 after 1s")
-		idle := n.create(box, "idle", "")
+		box, id := n.runPod("exits 0 after 1s")
+		idle := n.createContainer(box, "idle", "")
 		time.Sleep(2 * time.Second)
 		began := time.Now()
 		for _, id := range []string{id, idle} {
@@ -321,18 +325,18 @@ func TestCRI07NothingToStop(t *testing.T) {
 			wantTook(t, "StopContainer", took, 0)
 		}
 		n.wantState(idle, created)
-		if got := n.signals(id, began) + n.signals(idle, began); got != "" {
+		if got := n.signalHistory(id, began) + n.signalHistory(idle, began); got != "" {
 			t.Errorf("signals %q, want none", got)
 		}
 	})
 }
 
-// CRI-07: when the kubelet is killed its stop goes no further: no SIGKILL. Its next
-// incarnation waits anew (TRC-20).
+// TestCRI07CallerKilled is CRI-07: if the kubelet is killed, its stop sends no SIGKILL. The
+// kubelet's next incarnation starts a new wait (TRC-20).
 func TestCRI07CallerKilled(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node) {
 		began := time.Now()
-		_, id := n.run("ignores TERM")
+		_, id := n.runPod("ignores TERM")
 		failed := make(chan error, 1)
 		go func() { failed <- n.StopContainer(t.Context(), id, 30) }()
 		time.Sleep(10 * time.Second)
@@ -347,17 +351,18 @@ func TestCRI07CallerKilled(t *testing.T) {
 		took, err := timed(func() error { return n.StopContainer(t.Context(), id, 30) })
 		wantError(t, "stop by the next kubelet", err, "")
 		wantTook(t, "stop by the next kubelet", took, 30*time.Second)
-		if got, want := n.signals(id, began), "SIGTERM@0s SIGKILL@1m40s"; got != want {
+		if got, want := n.signalHistory(id, began), "SIGTERM@0s SIGKILL@1m40s"; got != want {
 			t.Errorf("signals %q, want %q", got, want)
 		}
 	})
 }
 
-// TRC-20: a kubelet that comes back at once waits anew too, and its old stop is over.
+// TestTRC20KubeletRestart is TRC-20: a kubelet that restarts at once starts a new wait too, and its
+// old stop has ended.
 func TestTRC20KubeletRestart(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node) {
 		began := time.Now()
-		_, id := n.run("ignores TERM")
+		_, id := n.runPod("ignores TERM")
 		failed := make(chan error, 1)
 		go func() { failed <- n.StopContainer(t.Context(), id, 30) }()
 		time.Sleep(10 * time.Second)
@@ -369,56 +374,58 @@ func TestTRC20KubeletRestart(t *testing.T) {
 		n.Client = runtimeapi.NewClient(n.kube, clock.Clock{})
 		wantError(t, "stop by the next kubelet", n.StopContainer(t.Context(), id, 30), "")
 		n.wantExit(id, began, 40*time.Second, 137, "Error")
-		if got, want := n.signals(id, began), "SIGTERM@0s SIGKILL@40s"; got != want {
+		if got, want := n.signalHistory(id, began), "SIGTERM@0s SIGKILL@40s"; got != want {
 			t.Errorf("signals %q, want %q", got, want)
 		}
 	})
 }
 
-// CRI-08: one cycle of a kubelet against an unkillable process, then its end.
+// TestCRI08Unkillable is CRI-08: one cycle of a kubelet with an unkillable process, then the
+// process's end.
 func TestCRI08Unkillable(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node) {
 		began := time.Now()
-		box, id := n.run("ignores TERM, survives KILL for 300s")
+		box, id := n.runPod("ignores TERM, survives KILL for 300s")
 		for _, grace := range []time.Duration{5 * time.Second} {
 			took, err := timed(func() error { return n.StopContainer(t.Context(), id, int64(grace/time.Second)) })
-			wantError(t, "StopContainer", err, "rpc error: code = DeadlineExceeded desc = "+waitKilled(id))
+			wantError(t, "StopContainer", err, "rpc error: code = DeadlineExceeded desc = "+waitKilledError(id))
 			wantTook(t, "StopContainer", took, grace+2*time.Minute)
 		}
 		n.wantState(id, running)
 		took, err := timed(func() error { return n.StopPodSandbox(t.Context(), box.Id) })
 		wantError(t, "StopPodSandbox", err, fmt.Sprintf(
-			"rpc error: code = DeadlineExceeded desc = failed to stop container %q: %s", id, waitKilled(id)))
+			"rpc error: code = DeadlineExceeded desc = failed to stop container %q: %s", id, waitKilledError(id)))
 		wantTook(t, "StopPodSandbox", took, 2*time.Minute)
 		time.Sleep(61 * time.Second)
 		n.wantExit(id, began, 305*time.Second, 137, "Error")
 		took, err = timed(func() error { return n.StopPodSandbox(t.Context(), box.Id) })
 		wantError(t, "StopPodSandbox in the next cycle", err, "")
 		wantTook(t, "StopPodSandbox in the next cycle", took, 0)
-		if got, want := n.signals(id, began), "SIGTERM@0s SIGKILL@5s SIGKILL@2m5s"; got != want {
+		if got, want := n.signalHistory(id, began), "SIGTERM@0s SIGKILL@5s SIGKILL@2m5s"; got != want {
 			t.Errorf("signals %q, want %q", got, want)
 		}
 	})
 }
 
-// CRI-08: for ever is for ever.
+// TestCRI08NeverEnds is CRI-08 for a process that never ends.
 func TestCRI08NeverEnds(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node) {
-		_, id := n.run("ignores TERM, survives KILL")
+		_, id := n.runPod("ignores TERM, survives KILL")
 		for range 3 {
 			took, err := timed(func() error { return n.StopContainer(t.Context(), id, 30) })
-			wantError(t, "StopContainer", err, "rpc error: code = DeadlineExceeded desc = "+waitKilled(id))
+			wantError(t, "StopContainer", err, "rpc error: code = DeadlineExceeded desc = "+waitKilledError(id))
 			wantTook(t, "StopContainer", took, 150*time.Second)
 		}
 		n.wantState(id, running)
 	})
 }
 
-// CRI-09: of two stops at the same time the shorter one kills, and both are done.
+// TestCRI09ConcurrentStops is CRI-09: of two concurrent stops the shorter one kills, and both end
+// then.
 func TestCRI09ConcurrentStops(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node) {
 		began := time.Now()
-		_, id := n.run("ignores TERM")
+		_, id := n.runPod("ignores TERM")
 		long := make(chan time.Duration, 1)
 		go func() {
 			took, err := timed(func() error { return n.StopContainer(t.Context(), id, 600) })
@@ -430,17 +437,18 @@ func TestCRI09ConcurrentStops(t *testing.T) {
 		wantError(t, "short stop", err, "")
 		wantTook(t, "short stop", took, 5*time.Second)
 		wantTook(t, "long stop", <-long, 8*time.Second)
-		if got, want := n.signals(id, began), "SIGTERM@0s SIGKILL@8s"; got != want {
+		if got, want := n.signalHistory(id, began), "SIGTERM@0s SIGKILL@8s"; got != want {
 			t.Errorf("signals %q, want %q", got, want)
 		}
 	})
 }
 
-// CRI-09: many stops at the same instant send one TERM, and kill once each at most.
+// TestCRI09ManyStops is CRI-09: many stops at the same instant send one SIGTERM, and each kills at
+// most once.
 func TestCRI09ManyStops(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node) {
 		began := time.Now()
-		_, id := n.run("ignores TERM")
+		_, id := n.runPod("ignores TERM")
 		done := make(chan error, 50)
 		for i := range 50 {
 			go func() { done <- n.StopContainer(t.Context(), id, int64(10+i)) }()
@@ -448,7 +456,7 @@ func TestCRI09ManyStops(t *testing.T) {
 		for range 50 {
 			wantError(t, "StopContainer", <-done, "")
 		}
-		if got, want := n.signals(id, began), "SIGTERM@0s SIGKILL@10s"; got != want {
+		if got, want := n.signalHistory(id, began), "SIGTERM@0s SIGKILL@10s"; got != want {
 			t.Errorf("signals %q, want %q", got, want)
 		}
 	})

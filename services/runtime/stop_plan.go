@@ -4,64 +4,64 @@ import (
 	"time"
 )
 
-// Step is one rung of the ladder that a stop of a container is, which each call climbs for
-// itself (CRI-03, CRI-07):
+// Step is one step of stopping a container. Each StopContainer call takes the steps for itself
+// (CRI-03, CRI-07):
 //
-//	signal   the stop signal, unless this or another call has sent it before
-//	wait     until the call's timeout has passed since it began to wait
-//	kill     SIGKILL, unless nobody waits for the call any more
-//	watch    for the container to exit, as long as the caller waits
+//	signal   send the stop signal, unless this or another call has sent it
+//	wait     wait until the call's timeout has passed since it began to wait
+//	kill     send SIGKILL, unless the caller has given up
+//	watch    wait for the exit as long as the caller waits
 //
-// and leaves it, done, once the container has exited. A call without a timeout starts
-// at kill. Of two calls at the same time the one with the shorter timeout is the first
-// to kill, and both are done when the container exits (CRI-09).
+// The call is done once the container has exited. A call without a timeout starts at kill. Of two
+// concurrent calls, the one with the shorter timeout kills first, and both end with the container
+// (CRI-09).
 type Step int
 
 // The steps.
 const (
-	// StepDone says that the container does not run.
+	// StepDone: the container does not run.
 	StepDone Step = iota
-	// StepHang says that the container cannot be reached: wait for the caller to give up.
+	// StepHang: the container cannot be reached. Wait until the caller gives up.
 	StepHang
-	// StepSignal is to send the stop signal.
+	// StepSignal: send the stop signal.
 	StepSignal
-	// StepWait is to wait for the exit until the instant that comes with the step.
+	// StepWait: wait for the exit until the returned time.
 	StepWait
-	// StepKill is to send SIGKILL.
+	// StepKill: send SIGKILL.
 	StepKill
-	// StepWatch is to wait for the exit without a limit of our own.
+	// StepWatch: wait for the exit without a limit.
 	StepWatch
-	// StepLeave says that the caller is gone.
+	// StepLeave: the caller has given up.
 	StepLeave
 )
 
-// String is the step's name.
+// String returns the step's name.
 func (s Step) String() string {
 	return [...]string{"done", "hang", "signal", "wait", "kill", "watch", "leave"}[s]
 }
 
-// stand is what a call knows when it decides on its next step.
-type stand struct {
-	// alive: the container runs, or is about to.
+// stopState is what a stop call knows when it chooses its next step.
+type stopState struct {
+	// alive: the container runs or is starting.
 	alive bool
-	// unreachable: no signal can be sent to it.
+	// unreachable: no signal can be sent to the container.
 	unreachable bool
 	// signaled: the stop signal has been sent, by any call.
 	signaled bool
 	// killed: this call has sent SIGKILL.
 	killed bool
-	// gone: nobody waits for this call any more.
+	// gone: the caller has given up.
 	gone bool
-	// timeout is the call's; 0 or less kills at once.
+	// timeout is the call's timeout; 0 or less kills at once.
 	timeout time.Duration
-	// began is when this call began to wait for the stop signal to work.
+	// began is when this call began to wait for the stop signal to take effect.
 	began time.Time
-	// now is the time.
+	// now is the current time.
 	now time.Time
 }
 
-// next is the next step of a call, and when a StepWait ends.
-func (s stand) next() (Step, time.Time) {
+// next returns the call's next step, and for StepWait the time when the wait ends.
+func (s stopState) next() (Step, time.Time) {
 	killAt := s.began.Add(s.timeout)
 	switch {
 	case !s.alive:

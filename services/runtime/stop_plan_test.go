@@ -7,38 +7,38 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Every Step of the ladder, by what the call knows.
-func TestStopLadder(t *testing.T) {
+// TestNextStep covers every Step by what the call knows.
+func TestNextStep(t *testing.T) {
 	began := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	after := func(d time.Duration) time.Time { return began.Add(d) }
 	const timeout = 30 * time.Second
 	for name, row := range map[string]struct {
-		stand stand
+		stand stopState
 		want  Step
 		until time.Time
 	}{
-		"CRI-07 what does not run is stopped": {stand{timeout: timeout, now: began}, StepDone, time.Time{}},
-		"also for a caller that is gone":      {stand{gone: true, now: began}, StepDone, time.Time{}},
-		"CRI-03 first the stop signal":        {stand{alive: true, timeout: timeout, began: began, now: began}, StepSignal, time.Time{}},
+		"CRI-07 what does not run is stopped": {stopState{timeout: timeout, now: began}, StepDone, time.Time{}},
+		"also for a caller that is gone":      {stopState{gone: true, now: began}, StepDone, time.Time{}},
+		"CRI-03 first the stop signal":        {stopState{alive: true, timeout: timeout, began: began, now: began}, StepSignal, time.Time{}},
 		"CRI-07 which another call may have sent": {
-			stand{alive: true, signaled: true, timeout: timeout, began: began, now: began}, StepWait, after(timeout),
+			stopState{alive: true, signaled: true, timeout: timeout, began: began, now: began}, StepWait, after(timeout),
 		},
 		"CRI-03 the wait goes on": {
-			stand{alive: true, signaled: true, timeout: timeout, began: began, now: after(timeout - 1)}, StepWait, after(timeout),
+			stopState{alive: true, signaled: true, timeout: timeout, began: began, now: after(timeout - 1)}, StepWait, after(timeout),
 		},
 		"CRI-03 then SIGKILL": {
-			stand{alive: true, signaled: true, timeout: timeout, began: began, now: after(timeout)}, StepKill, time.Time{},
+			stopState{alive: true, signaled: true, timeout: timeout, began: began, now: after(timeout)}, StepKill, time.Time{},
 		},
-		"CRI-03 without a timeout at once":  {stand{alive: true, began: began, now: began}, StepKill, time.Time{}},
-		"CRI-03 a negative timeout is none": {stand{alive: true, timeout: -1, began: began, now: began}, StepKill, time.Time{}},
-		"CRI-07 once per call":              {stand{alive: true, killed: true, began: began, now: began}, StepWatch, time.Time{}},
+		"CRI-03 without a timeout at once":  {stopState{alive: true, began: began, now: began}, StepKill, time.Time{}},
+		"CRI-03 a negative timeout is none": {stopState{alive: true, timeout: -1, began: began, now: began}, StepKill, time.Time{}},
+		"CRI-07 once per call":              {stopState{alive: true, killed: true, began: began, now: began}, StepWatch, time.Time{}},
 		"CRI-07 no SIGKILL for a caller that is gone": {
-			stand{alive: true, signaled: true, gone: true, timeout: timeout, began: began, now: after(timeout)}, StepLeave, time.Time{},
+			stopState{alive: true, signaled: true, gone: true, timeout: timeout, began: began, now: after(timeout)}, StepLeave, time.Time{},
 		},
-		"CRI-07 nor a wait for one": {stand{alive: true, killed: true, gone: true, began: began, now: began}, StepLeave, time.Time{}},
-		"STK-11 a stop that hangs":  {stand{alive: true, unreachable: true, timeout: timeout, began: began, now: began}, StepHang, time.Time{}},
+		"CRI-07 nor a wait for one": {stopState{alive: true, killed: true, gone: true, began: began, now: began}, StepLeave, time.Time{}},
+		"STK-11 a stop that hangs":  {stopState{alive: true, unreachable: true, timeout: timeout, began: began, now: began}, StepHang, time.Time{}},
 		"STK-11 until it is given up": {
-			stand{alive: true, unreachable: true, gone: true, timeout: timeout, began: began, now: began}, StepLeave, time.Time{},
+			stopState{alive: true, unreachable: true, gone: true, timeout: timeout, began: began, now: began}, StepLeave, time.Time{},
 		},
 	} {
 		got, until := row.stand.next()
@@ -48,13 +48,13 @@ func TestStopLadder(t *testing.T) {
 	}
 }
 
-// Whatever a call knows: nothing is sent to what does not run, cannot be reached or is
-// not wanted, no SIGKILL comes before the timeout has passed, and none before the stop
-// signal (K2, K3).
-func TestStopLadderNeverHurries(t *testing.T) {
+// TestNextStepNeverKillsEarly checks every stopState: no step signals a container that does not
+// run, cannot be reached or is not wanted. No SIGKILL comes before the timeout has passed or before
+// the stop signal (K2, K3).
+func TestNextStepNeverKillsEarly(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		began := time.Unix(0, 0)
-		s := stand{
+		s := stopState{
 			alive:       rapid.Bool().Draw(t, "alive"),
 			unreachable: rapid.Bool().Draw(t, "unreachable"),
 			signaled:    rapid.Bool().Draw(t, "signaled"),

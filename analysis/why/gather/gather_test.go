@@ -22,12 +22,12 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// cluster is one pod on one node, perhaps of a Job.
+// cluster is an API with one pod on one node, perhaps of a Job.
 type cluster struct {
 	pod  *corev1.Pod
 	node *corev1.Node
 	job  *batchv1.Job
-	// refuses is what the API says to who asks for the Job.
+	// refuses is the API's answer to a get of the Job.
 	refuses error
 }
 
@@ -52,8 +52,8 @@ func (cluster) List(context.Context, podapi.Target, metav1.ListOptions) (*podapi
 	return &podapi.List{}, nil
 }
 
-// overdue has a pod whose grace period ended a minute ago, on a node of which nothing is heard.
-func overdue(now time.Time) cluster {
+// overduePod is an API with a pod whose grace period ended a minute ago, on a silent node.
+func overduePod(now time.Time) cluster {
 	return cluster{
 		pod: &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{
@@ -70,8 +70,8 @@ func overdue(now time.Time) cluster {
 	}
 }
 
-// TestSilence takes a kubelet that does not answer for one that does not run, unless nobody
-// answers, as while the bus stands still.
+// TestSilence takes a silent kubelet for a stopped one, unless nobody answers, for example while
+// the bus is paused.
 func TestSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pods, _ := kinds.ByResource("pods")
@@ -83,7 +83,7 @@ func TestSilence(t *testing.T) {
 			{"", "stk-06"},
 		} {
 			o := gather.Observer{
-				API: overdue(time.Now()), Clock: clock.Clock{},
+				API: overduePod(time.Now()), Clock: clock.Clock{},
 				Ask: gather.JSON(func(_ context.Context, process string) ([]byte, error) {
 					if process == c.answers {
 						return []byte(`{}`), nil
@@ -93,31 +93,31 @@ func TestSilence(t *testing.T) {
 			}
 			report, err := o.Why(t.Context(), podapi.Target{Kind: pods, Namespace: "default", Name: "web"})
 			silent := slices.ContainsFunc(report.Sources, func(s why.Source) bool { return s.Name == "kubelet" && s.Err != "" })
-			if err != nil || !slices.Contains(report.IDs(), c.want) || !silent || report.Unheard() != (c.answers == "") {
+			if err != nil || !slices.Contains(report.IDs(), c.want) || !silent || report.AllSilent() != (c.answers == "") {
 				t.Errorf("%q answers: %v, %v of %v; want %s", c.answers, err, report.IDs(), report.Sources, c.want)
 			}
 		}
 	})
 }
 
-// kept has a failed pod that is there for a Job's finalizer alone.
-func kept(now time.Time, its *batchv1.Job) cluster {
-	api := overdue(now)
+// podKeptByJob is an API with a failed pod that only a Job's finalizer keeps.
+func podKeptByJob(now time.Time, job *batchv1.Job) cluster {
+	api := overduePod(now)
 	api.pod.DeletionGracePeriodSeconds, api.pod.Status.Phase = new(int64(0)), corev1.PodFailed
 	api.pod.Finalizers = []string{batchv1.JobTrackingFinalizer}
 	api.pod.Annotations = map[string]string{batchv1.JobCompletionIndexAnnotation: "0"}
-	api.pod.OwnerReferences = []metav1.OwnerReference{{Kind: "Job", Name: its.Name, UID: its.UID, Controller: new(true)}}
+	api.pod.OwnerReferences = []metav1.OwnerReference{{Kind: "Job", Name: job.Name, UID: job.UID, Controller: new(true)}}
 	return api
 }
 
-// TestJob asks for the Job that a deleted pod is kept for, and knows it from another of its name. It
-// goes on without one that cannot be read, and says so.
+// TestJob reads the Job that a deleted pod is kept for, and tells it from another Job of the name.
+// If the Job cannot be read, the report goes on without it and says so.
 func TestJob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pods, _ := kinds.ByResource("pods")
-		its := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "index", UID: "its"}, Spec: batchv1.JobSpec{BackoffLimitPerIndex: new(int32(3))}}
-		another := its.DeepCopy()
-		another.UID = "another"
+		job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "index", UID: "its"}, Spec: batchv1.JobSpec{BackoffLimitPerIndex: new(int32(3))}}
+		otherJob := job.DeepCopy()
+		otherJob.UID = "another"
 		jobs := schema.GroupResource{Group: "batch", Resource: "jobs"}
 		for _, c := range []struct {
 			what    string
@@ -125,13 +125,13 @@ func TestJob(t *testing.T) {
 			refuses error
 			want    string
 		}{
-			{"its Job", its, nil, "job-keeps-pod"},
-			{"another Job", another, nil, "stk-04"},
+			{"its Job", job, nil, "job-keeps-pod"},
+			{"another Job", otherJob, nil, "stk-04"},
 			{"no Job", nil, nil, "stk-04"},
-			{"a Job that nobody may read", its, apierrors.NewForbidden(jobs, "index", errors.New("no right")), "stk-04"},
-			{"a Job that is read for too long", its, context.DeadlineExceeded, "stk-04"},
+			{"a Job that nobody may read", job, apierrors.NewForbidden(jobs, "index", errors.New("no right")), "stk-04"},
+			{"a Job that is read for too long", job, context.DeadlineExceeded, "stk-04"},
 		} {
-			api := kept(time.Now(), its)
+			api := podKeptByJob(time.Now(), job)
 			api.job, api.refuses = c.job, c.refuses
 			report, err := gather.Observer{API: api, Clock: clock.Clock{}}.Why(t.Context(), podapi.Target{Kind: pods, Namespace: "default", Name: "web"})
 			if err != nil || !slices.Equal(report.IDs(), []string{c.want}) {
@@ -139,7 +139,7 @@ func TestJob(t *testing.T) {
 				continue
 			}
 			said := c.refuses == nil || strings.Contains(strings.Join(report.Findings[0].Evidence, "; "), c.refuses.Error())
-			if !said || report.Unheard() {
+			if !said || report.AllSilent() {
 				t.Errorf("%s: the evidence is %q of %v, want what has refused it", c.what, report.Findings[0].Evidence, report.Sources)
 			}
 		}

@@ -8,20 +8,19 @@ import (
 	"github.com/podfall/podfall/services/runtime/procengine/cgroups"
 )
 
-// Confinement is how programs of manifests are kept from the machine. Its zero value is
-// what this machine can do.
+// Confinement isolates the programs of manifests from the machine. The zero value uses what the
+// machine supports.
 type Confinement struct {
-	// Isolation is "none" for programs beside the machine's other processes; empty means
-	// namespaces of their own where they can be had.
+	// Isolation is "none" for programs next to the machine's other processes; empty means
+	// namespaces, if the machine permits them.
 	Isolation string `json:"isolation,omitempty"`
-	// User is who programs run as where the runtime is root, as UID or UID:GID; empty means
-	// nobody's.
+	// User runs the programs if the runtime is root, as UID or UID:GID; empty means nobody.
 	User string `json:"user,omitempty"`
-	// InContainer lets root run them, because the machine is nobody's own (T19).
+	// InContainer allows root to run programs, because the machine is a container (T19).
 	InContainer bool `json:"inContainer,omitempty"`
 }
 
-// arguments are those of a runtime.
+// arguments returns the runtime's command-line arguments.
 func (c Confinement) arguments() []string {
 	var args []string
 	if c.Isolation != "" {
@@ -36,17 +35,17 @@ func (c Confinement) arguments() []string {
 	return args
 }
 
-// Cgroup is the name of the cgroup of all programs that a runtime runs from a directory.
-func Cgroup(programs string) string {
+// CgroupName returns the name of the cgroup for all programs in a directory.
+func CgroupName(programs string) string {
 	sum := sha256.Sum256([]byte(programs))
 	return "podfall-" + hex.EncodeToString(sum[:6])
 }
 
-// endCgroups removes the cgroups of a runtime that is gone, and says what stays.
-func endCgroups(programs string, progress func(string)) {
-	tree, err := cgroups.Open(Cgroup(programs))
+// removeCgroups removes the cgroups of a stopped runtime, and reports those that stay.
+func removeCgroups(programs string, progress func(string)) {
+	tree, err := cgroups.Open(CgroupName(programs))
 	if err != nil {
-		return // then there never was one
+		return // then there was no cgroup
 	}
 	if err := tree.RemoveAll(); err != nil {
 		progress(strings.TrimSpace("cgroups stay: " + err.Error()))

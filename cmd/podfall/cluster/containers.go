@@ -11,27 +11,27 @@ import (
 	"github.com/podfall/podfall/services/runtime/procengine"
 )
 
-// Containers is what the runtimes may run. Its zero value is scripted containers alone.
+// Containers says what the runtimes may run. The zero value allows scripted containers only.
 type Containers struct {
-	// AllowExec are the programs, and the directories of programs, that pods may run as
-	// processes of this machine.
+	// AllowExec lists the programs, and directories of programs, that pods may run as processes of
+	// this machine.
 	AllowExec []string `json:"allowExec,omitempty"`
-	// Images is the file that says what stands for an image.
+	// Images is the file of the image catalog.
 	Images string `json:"images,omitempty"`
-	// Handler is the engine of pods without a runtimeClassName: "scripted", which is also
-	// what nothing means, or "process".
+	// Handler is the engine of pods without a runtimeClassName: "scripted" (also if empty), or
+	// "process".
 	Handler string `json:"handler,omitempty"`
-	// HostPathRoot is the directory of this machine inside which pods may mount hostPath
-	// volumes; empty allows none.
+	// HostPathRoot is the directory inside of which pods may mount hostPath volumes; empty allows
+	// none.
 	HostPathRoot string `json:"hostPathRoot,omitempty"`
-	// Init applies the rule of process 1 where there are no PID namespaces: a signal without
-	// a handler is ignored.
+	// Init applies the rule of process 1 if there are no PID namespaces: signals without a handler
+	// are ignored.
 	Init bool `json:"init,omitempty"`
-	// Confinement is what keeps programs from the machine.
+	// Confinement isolates programs from the machine.
 	Confinement Confinement `json:"confinement,omitzero"`
 }
 
-// arguments are those of a runtime.
+// arguments returns the runtime's command-line arguments.
 func (c Containers) arguments() []string {
 	var args []string
 	for _, path := range c.AllowExec {
@@ -49,36 +49,36 @@ func (c Containers) arguments() []string {
 	return append(args, c.Confinement.arguments()...)
 }
 
-// volumes are the arguments of a kubelet: where volumes are.
-func (c Containers) volumes(layout Layout) []string {
-	args := []string{"--volumes", layout.volumes()}
+// volumeArguments returns the kubelet's arguments for volume directories.
+func (c Containers) volumeArguments(layout Layout) []string {
+	args := []string{"--volumes", layout.volumesDir()}
 	if c.HostPathRoot != "" {
 		args = append(args, "--host-path-root", c.HostPathRoot)
 	}
 	return args
 }
 
-// runtime is the directory of a node's runtime.
-func (l Layout) runtime(node string) string { return filepath.Join(l.node(node), "runtime") }
+// runtimeDir is the data directory of a node's runtime.
+func (l Layout) runtimeDir(node string) string { return filepath.Join(l.nodeDir(node), "runtime") }
 
-// Programs is the directory of a runtime's containers that are processes.
-func Programs(runtime string) string { return filepath.Join(runtime, "programs") }
+// ProgramsDir returns the directory of a runtime's process containers.
+func ProgramsDir(runtime string) string { return filepath.Join(runtime, "programs") }
 
-// endPrograms ends what pods have run as processes of this machine: a cluster that is
-// down leaves nothing running.
-func (l Layout) endPrograms(ctx context.Context, progress func(string)) {
+// killPrograms kills the programs that pods have started on this machine, so that a stopped cluster
+// leaves nothing running.
+func (l Layout) killPrograms(ctx context.Context, progress func(string)) {
 	options, err := l.Load()
 	if err != nil {
 		progress(err.Error())
 	}
 	for _, node := range options.Nodes {
-		dir := Programs(l.runtime(node))
+		dir := ProgramsDir(l.runtimeDir(node))
 		if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		if err := procengine.EndAll(context.WithoutCancel(ctx), dir); err != nil {
+		if err := procengine.KillAll(context.WithoutCancel(ctx), dir); err != nil {
 			progress(fmt.Sprintf("programs of %s: %v", node, err))
 		}
-		endCgroups(dir, progress)
+		removeCgroups(dir, progress)
 	}
 }

@@ -14,32 +14,31 @@ import (
 	"github.com/podfall/podfall/services/bus"
 )
 
-// FuzzLoad: whatever is in the files of a cluster's directory, they are named when they are
-// refused; options that are taken are kept and loaded as the same, and each process that
-// they make can be told its arguments.
+// FuzzLoad: errors name the damaged file. Accepted options round-trip, and the arguments of each of
+// their processes can be built.
 func FuzzLoad(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		l := Layout{Root: t.TempDir()}
-		if err := l.create(Options{}); err != nil {
+		if err := l.createDirs(Options{}); err != nil {
 			t.Fatal(err)
 		}
-		for _, path := range []string{l.options(), l.busAddresses(), l.gatewayAddress(), l.recordFile("kubelet/n")} {
+		for _, path := range []string{l.optionsFile(), l.busAddresses(), l.gatewayAddress(), l.recordFile("kubelet/n")} {
 			if err := os.WriteFile(path, text, 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}
 		options, err := l.Load()
 		if err != nil {
-			if !strings.HasPrefix(err.Error(), l.options()+": ") {
+			if !strings.HasPrefix(err.Error(), l.optionsFile()+": ") {
 				t.Errorf("%q: %v, want the file's name", text, err)
 			}
 			return
 		}
-		if _, err := options.Face(); err != nil && err.Error() == "" {
+		if _, err := options.Schedule(); err != nil && err.Error() == "" {
 			t.Error("refused without a word")
 		}
-		again := loaded(t, options)
-		if first, second := encoded(t, options), encoded(t, again); first != second {
+		again := reload(t, options)
+		if first, second := toJSON(t, options), toJSON(t, again); first != second {
 			t.Errorf("kept %s, loaded %s", first, second)
 		}
 		if records, err := l.Records(); err == nil && records[0].Alive() && records[0].Start == 0 {
@@ -51,11 +50,11 @@ func FuzzLoad(f *testing.F) {
 	})
 }
 
-// loaded is what another cluster is loaded as that was made with the options.
-func loaded(t *testing.T, options Options) Options {
+// reload creates another cluster with the options and loads it.
+func reload(t *testing.T, options Options) Options {
 	t.Helper()
 	other := Layout{Root: t.TempDir()}
-	if err := other.create(options); err != nil {
+	if err := other.createDirs(options); err != nil {
 		t.Fatal(err)
 	}
 	again, err := other.Load()
@@ -65,7 +64,7 @@ func loaded(t *testing.T, options Options) Options {
 	return again
 }
 
-// checkPlan has every process of a plan told its arguments.
+// checkPlan builds the arguments of every process of a plan.
 func checkPlan(t *testing.T, l Layout, options Options) {
 	t.Helper()
 	members := slices.Concat(Plan(l, options)...)
@@ -84,7 +83,7 @@ func checkPlan(t *testing.T, l Layout, options Options) {
 	}
 }
 
-func encoded(t *testing.T, value any) string {
+func toJSON(t *testing.T, value any) string {
 	t.Helper()
 	data, err := json.Marshal(value)
 	if err != nil {
@@ -93,8 +92,8 @@ func encoded(t *testing.T, value any) string {
 	return string(data)
 }
 
-// FuzzLastLines: the last lines of a log are its last, however long they are and whatever is
-// in them, and no more than was asked for.
+// FuzzLastLines: lastLines returns the last lines of any text, whatever their lengths, and at most
+// the requested number.
 func FuzzLastLines(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string, length uint16, count uint8) {
 		text += strings.Repeat("x", 4*int(length))
@@ -115,22 +114,22 @@ func FuzzLastLines(f *testing.F) {
 	})
 }
 
-// FuzzMakeDoor: whatever was left of the gateway's secrets, they can be used once they have
-// been made again, and stay as they are then.
-func FuzzMakeDoor(f *testing.F) {
+// FuzzMakeGatewaySecrets: whatever was left of the gateway's secrets, they are valid after
+// MakeGatewaySecrets, and a second call changes nothing.
+func FuzzMakeGatewaySecrets(f *testing.F) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	sound := Layout{Root: f.TempDir()}
-	if err := sound.MakeDoor(now); err != nil {
+	if err := sound.MakeGatewaySecrets(now); err != nil {
 		f.Fatal(err)
 	}
 	files := []string{authorityCertificate, authorityKey, serverCertificate, serverKey, tokenFile}
 	f.Fuzz(func(t *testing.T, changed uint8, at uint16, text []byte, years uint8) {
 		l := Layout{Root: t.TempDir()}
-		if err := os.MkdirAll(l.door(), 0o700); err != nil {
+		if err := os.MkdirAll(l.gatewayDir(), 0o700); err != nil {
 			t.Fatal(err)
 		}
 		for i, name := range files {
-			data, err := os.ReadFile(filepath.Join(sound.door(), name))
+			data, err := os.ReadFile(filepath.Join(sound.gatewayDir(), name))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -141,26 +140,26 @@ func FuzzMakeDoor(f *testing.F) {
 			default:
 				copy(data[int(at)%len(data):], text)
 			}
-			if err := os.WriteFile(filepath.Join(l.door(), name), data, 0o600); err != nil {
+			if err := os.WriteFile(filepath.Join(l.gatewayDir(), name), data, 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}
 		now := now.AddDate(int(years), 0, 0)
-		if err := l.MakeDoor(now); err != nil {
+		if err := l.MakeGatewaySecrets(now); err != nil {
 			t.Fatal(err)
 		}
-		door, err := ReadDoor(l.door())
+		secrets, err := ReadGatewaySecrets(l.gatewayDir())
 		if err != nil {
 			t.Fatal(err)
 		}
-		authority, err := readPair(l.door(), authorityCertificate, authorityKey)
-		if err != nil || authority.Good(now) != nil || authority.Check(door.Server, pki.Loopback(), now) != nil {
-			t.Errorf("made again, and not good: %v, %v, %v", err, authority.Good(now), authority.Check(door.Server, pki.Loopback(), now))
+		authority, err := readPair(l.gatewayDir(), authorityCertificate, authorityKey)
+		if err != nil || authority.CheckAuthority(now) != nil || authority.Verify(secrets.Server, pki.Loopback(), now) != nil {
+			t.Errorf("made again, and not good: %v, %v, %v", err, authority.CheckAuthority(now), authority.Verify(secrets.Server, pki.Loopback(), now))
 		}
-		if err := l.MakeDoor(now); err != nil {
+		if err := l.MakeGatewaySecrets(now); err != nil {
 			t.Fatal(err)
 		}
-		if again, err := ReadDoor(l.door()); err != nil || again.Token != door.Token || string(again.Server.Certificate) != string(door.Server.Certificate) {
+		if again, err := ReadGatewaySecrets(l.gatewayDir()); err != nil || again.Token != secrets.Token || string(again.Server.Certificate) != string(secrets.Server.Certificate) {
 			t.Errorf("made again although it was good (%v)", err)
 		}
 	})

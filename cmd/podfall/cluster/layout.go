@@ -1,17 +1,17 @@
-// Package cluster runs a whole podfall cluster as processes on one machine: it knows
-// which processes there are and in which order they become ready (plan.go), starts and
-// stops them (process.go, supervisor.go), and where everything is kept (layout.go).
+// Package cluster runs a podfall cluster as processes on one machine. plan.go defines the processes
+// and their start order, process.go and supervisor.go start and stop them, and layout.go defines
+// the data directory.
 //
 // # Order
 //
-// The bus comes first, then the apiserver and the runtimes, then the controllers, the
-// gateway and the kubelets. A process is ready when it says so on the pipe it was given.
+// The bus starts first, then the apiserver and the runtimes, then the controllers, the gateway and
+// the kubelets. A process reports on a pipe when it is ready.
 //
-// # Endings
+// # Stopping
 //
-// The supervisor stops its processes in the reverse order and waits for each. A process
-// that ends by itself, or is killed, is reported and stays down until the next up: a
-// cluster to break must not mend itself.
+// The supervisor stops its processes in reverse order and waits for each. A process that exits or
+// is killed is reported and stays down until the next up, because users must be able to break a
+// cluster without it repairing itself.
 package cluster
 
 import (
@@ -29,12 +29,12 @@ import (
 
 // Layout is a cluster's data directory.
 //
-//	cluster.json          what up was asked for: name, nodes, speed, release
+//	cluster.json          the options of up: name, nodes, speed, release
 //	keys/                 one nkey seed per identity, 0600
 //	run/                  process records, addresses and the supervisor's lock
-//	log/<process>.log     what each process wrote
-//	board.json            what was changed while it ran: its clock, faults and cuts
-//	history/              what each process did, as internal/history writes it
+//	log/<process>.log     the output of each process
+//	board.json            the fault state: clock, faults and cuts
+//	history/              the history of each process (internal/history)
 //	kubeconfig            how kubectl finds the gateway, 0600
 //	gateway/              the gateway's authority, certificate and token, 0600
 //	apiserver/            the cluster's objects
@@ -45,83 +45,81 @@ type Layout struct{ Root string }
 // Keys is the directory of the cluster's seeds.
 func (l Layout) Keys() string { return filepath.Join(l.Root, "keys") }
 
-// Kubeconfig is the file with which kubectl finds the cluster.
+// Kubeconfig is the cluster's kubeconfig file.
 func (l Layout) Kubeconfig() string { return filepath.Join(l.Root, "kubeconfig") }
 
-// History is the directory of what the processes have written down.
+// History is the directory of the processes' histories.
 func (l Layout) History() string { return filepath.Join(l.Root, "history") }
 
 // Store is the directory of the cluster's objects.
-func (l Layout) Store() string { return l.apiserver() }
+func (l Layout) Store() string { return l.apiserverDir() }
 
-func (l Layout) options() string        { return filepath.Join(l.Root, "cluster.json") }
-func (l Layout) run() string            { return filepath.Join(l.Root, "run") }
-func (l Layout) logs() string           { return filepath.Join(l.Root, "log") }
-func (l Layout) apiserver() string      { return filepath.Join(l.Root, "apiserver") }
-func (l Layout) door() string           { return filepath.Join(l.Root, "gateway") }
-func (l Layout) gatewayAddress() string { return filepath.Join(l.run(), "gateway.json") }
-func (l Layout) lock() string           { return filepath.Join(l.run(), "supervisor.lock") }
+func (l Layout) optionsFile() string    { return filepath.Join(l.Root, "cluster.json") }
+func (l Layout) runDir() string         { return filepath.Join(l.Root, "run") }
+func (l Layout) logDir() string         { return filepath.Join(l.Root, "log") }
+func (l Layout) apiserverDir() string   { return filepath.Join(l.Root, "apiserver") }
+func (l Layout) gatewayDir() string     { return filepath.Join(l.Root, "gateway") }
+func (l Layout) gatewayAddress() string { return filepath.Join(l.runDir(), "gateway.json") }
+func (l Layout) lockFile() string       { return filepath.Join(l.runDir(), "supervisor.lock") }
 
-// board is what is set for the whole cluster: its clock, faults and cuts.
-func (l Layout) board() string { return filepath.Join(l.Root, "board.json") }
+// stateFile holds the fault state: clock, faults and cuts.
+func (l Layout) stateFile() string { return filepath.Join(l.Root, "board.json") }
 
-func (l Layout) busAddresses() string    { return filepath.Join(l.run(), "bus.json") }
-func (l Layout) volumes() string         { return filepath.Join(l.Root, "volumes") }
-func (l Layout) node(name string) string { return filepath.Join(l.Root, "nodes", name) }
+func (l Layout) busAddresses() string       { return filepath.Join(l.runDir(), "bus.json") }
+func (l Layout) volumesDir() string         { return filepath.Join(l.Root, "volumes") }
+func (l Layout) nodeDir(name string) string { return filepath.Join(l.Root, "nodes", name) }
 
 func (l Layout) runtimeAddress(node string) string {
-	return filepath.Join(l.run(), "runtime-"+node+".json")
+	return filepath.Join(l.runDir(), "runtime-"+node+".json")
 }
 
 // NodeKeys is the directory of the two seeds of a node's private bus.
 func (l Layout) NodeKeys(node string) string { return filepath.Join(l.Keys(), "nodes", node) }
 
-// Options is what a cluster was made with. It does not change while its data
-// directory lives.
+// Options describe a cluster. They never change while its data directory exists.
 type Options struct {
 	Name string `json:"name"`
 	// Nodes are the nodes' names, at least one.
 	Nodes []string `json:"nodes"`
-	// Speed is how many seconds of the cluster pass in one of the wall, counted from
-	// Origin.
+	// Speed is cluster seconds per wall second, counted from Origin.
 	Speed  float64   `json:"speed"`
 	Origin time.Time `json:"origin"`
 	// Compat is the release to imitate.
 	Compat string `json:"compat"`
-	// Timing is "default", upstream's ticks, or "fastest".
+	// Timing is "default" for upstream's timing, or "fastest".
 	Timing string `json:"timing"`
-	// KubeletArguments go to every kubelet as they are.
+	// KubeletArguments are passed to every kubelet.
 	KubeletArguments []string `json:"kubeletArguments,omitempty"`
 	ControlPlane
-	// Port is the gateway's; 0 means a free one, which it then keeps.
+	// Port is the gateway's port; 0 means a free one, which then stays the same.
 	Port int `json:"port,omitempty"`
-	// Containers is what the runtimes may run.
+	// Containers says what the runtimes may run.
 	Containers Containers `json:"containers,omitzero"`
-	// Listen is the address that processes listen on; empty means the loopback's.
+	// Listen is the address that processes listen on; empty means loopback.
 	Listen string `json:"listen,omitempty"`
-	// ExternalBus lists the URLs of a NATS server to use instead of an own hub.
+	// ExternalBus lists the URLs of a NATS server to use instead of an embedded hub.
 	ExternalBus []string `json:"externalBus,omitempty"`
 }
 
-// ControlPlane is what of a control plane there is.
+// ControlPlane configures the control plane.
 type ControlPlane struct {
-	// Controllers says which controllers run, as upstream's --controllers; none means
-	// all.
+	// Controllers selects the controllers to run, like upstream's --controllers; none means all.
 	Controllers []string `json:"controllers,omitempty"`
-	// DisablePlugins are the apiserver's admission plugins that are left out.
+	// DisablePlugins lists the admission plugins to disable.
 	DisablePlugins []string `json:"disableAdmissionPlugins,omitempty"`
+	// StuckEvents has an event tell why a pod stays in Terminating.
+	StuckEvents bool `json:"stuckEvents,omitempty"`
 }
 
-// ErrNoCluster says that the data directory holds no cluster.
+// ErrNoCluster means that the data directory contains no cluster.
 var ErrNoCluster = errors.New("no cluster here")
 
-// Face is what the cluster's clock shows until it is changed.
-func (o Options) Face() (clock.Face, error) { return clock.NewFace(o.Origin, o.Speed) }
+// Schedule returns the initial clock schedule.
+func (o Options) Schedule() (clock.Schedule, error) { return clock.NewSchedule(o.Origin, o.Speed) }
 
-// Load reads the options of the cluster in the directory; ErrNoCluster when there is
-// none.
+// Load reads the options of the cluster in the directory; ErrNoCluster if there is none.
 func (l Layout) Load() (Options, error) {
-	data, err := os.ReadFile(l.options())
+	data, err := os.ReadFile(l.optionsFile())
 	if errors.Is(err, fs.ErrNotExist) {
 		return Options{}, fmt.Errorf("%w: %s: start one with `podfall up`, or name its directory with --data", ErrNoCluster, l.Root)
 	}
@@ -130,14 +128,14 @@ func (l Layout) Load() (Options, error) {
 	}
 	var options Options
 	if err := json.Unmarshal(data, &options); err != nil {
-		return Options{}, fmt.Errorf("%s: %w", l.options(), err)
+		return Options{}, fmt.Errorf("%s: %w", l.optionsFile(), err)
 	}
 	return options, nil
 }
 
-// create makes the directory for a new cluster, closed to other users.
-func (l Layout) create(options Options) error {
-	for _, dir := range []string{l.Root, l.Keys(), l.run(), l.logs()} {
+// createDirs creates the directory of a new cluster, closed to other users.
+func (l Layout) createDirs(options Options) error {
+	for _, dir := range []string{l.Root, l.Keys(), l.runDir(), l.logDir()} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return err
 		}
@@ -146,10 +144,10 @@ func (l Layout) create(options Options) error {
 	if err != nil {
 		return err
 	}
-	return WriteFile(l.options(), append(data, '\n'))
+	return WriteFile(l.optionsFile(), append(data, '\n'))
 }
 
-// WriteFile replaces a file as a whole, or not at all, whatever happens meanwhile.
+// WriteFile replaces a file atomically.
 func WriteFile(path string, data []byte) error {
 	temporary, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.new")
 	if err != nil {
@@ -166,22 +164,23 @@ func WriteFile(path string, data []byte) error {
 	return nil
 }
 
-// Addresses is where the cluster's network listens; an error when it has not said yet.
+// Addresses returns where the cluster's network listens. It fails if the bus has not published its
+// addresses yet.
 func (l Layout) Addresses() (bus.Addresses, error) {
 	var addresses bus.Addresses
 	err := readJSON(l.busAddresses(), &addresses)
 	return addresses, err
 }
 
-// readURL reads the file in which a process tells its one URL.
+// readURL reads the URL that a process has published.
 func readURL(path string) (string, error) {
 	var address URLFile
 	err := readJSON(path, &address)
 	return address.URL, err
 }
 
-// URLFile is the file in which a process tells its one URL: a runtime that of its private bus,
-// and the gateway its own.
+// URLFile is the file in which a runtime publishes the URL of its private bus, and the gateway its
+// own URL.
 type URLFile struct {
 	URL string `json:"url"`
 }

@@ -19,100 +19,99 @@ import (
 	"github.com/podfall/podfall/internal/clock"
 )
 
-// Create makes the data directory of a new cluster with its keys, or takes over what
-// is there: a cluster that is brought up again keeps what it was made with, and asked
-// must not differ from it.
-func (l Layout) Create(asked Options, keys func(Layout, Options) error) (Options, error) {
+// Create creates the data directory of a new cluster with its keys, or loads an existing one. An
+// existing cluster keeps its options, and asked must not differ from them.
+func (l Layout) Create(requested Options, keys func(Layout, Options) error) (Options, error) {
 	options, err := l.Load()
 	switch {
 	case errors.Is(err, ErrNoCluster):
-		if err := l.create(asked); err != nil {
+		if err := l.createDirs(requested); err != nil {
 			return Options{}, err
 		}
-		return asked, keys(l, asked)
+		return requested, keys(l, requested)
 	case err != nil:
 		return Options{}, err
 	}
-	if difference := options.differs(asked); difference != "" {
+	if difference := options.difference(requested); difference != "" {
 		return Options{}, fmt.Errorf("%s holds a cluster with another %s; remove it first with `podfall down --purge`", l.Root, difference)
 	}
 	return options, keys(l, options)
 }
 
-// differs names the first option that is not as asked.
-func (o Options) differs(asked Options) string {
+// difference describes the first option that differs from asked.
+func (o Options) difference(requested Options) string {
 	switch {
-	case o.Name != asked.Name:
-		return fmt.Sprintf("name (%s, not %s)", o.Name, asked.Name)
-	case len(o.Nodes) != len(asked.Nodes):
-		return fmt.Sprintf("number of nodes (%d, not %d)", len(o.Nodes), len(asked.Nodes))
-	case o.Speed != asked.Speed:
-		return fmt.Sprintf("first speed (%v, not %v; `podfall clock --speed` changes it while the cluster runs)", o.Speed, asked.Speed)
-	case o.Compat != asked.Compat:
-		return fmt.Sprintf("release (%s, not %s)", o.Compat, asked.Compat)
-	case !reflect.DeepEqual(o.Containers, asked.Containers):
+	case o.Name != requested.Name:
+		return fmt.Sprintf("name (%s, not %s)", o.Name, requested.Name)
+	case len(o.Nodes) != len(requested.Nodes):
+		return fmt.Sprintf("number of nodes (%d, not %d)", len(o.Nodes), len(requested.Nodes))
+	case o.Speed != requested.Speed:
+		return fmt.Sprintf("first speed (%v, not %v; `podfall clock --speed` changes it while the cluster runs)", o.Speed, requested.Speed)
+	case o.Compat != requested.Compat:
+		return fmt.Sprintf("release (%s, not %s)", o.Compat, requested.Compat)
+	case !reflect.DeepEqual(o.Containers, requested.Containers):
 		return fmt.Sprintf("choice of what containers may run (%s)", cmp.Or(strings.Join(o.Containers.arguments(), " "), "scripts"))
-	case !slices.Equal(o.KubeletArguments, asked.KubeletArguments):
+	case !slices.Equal(o.KubeletArguments, requested.KubeletArguments):
 		return "set of kubelet arguments"
-	case o.Timing != asked.Timing:
-		return fmt.Sprintf("timing (%s, not %s)", o.Timing, asked.Timing)
-	case o.Port != asked.Port:
-		return fmt.Sprintf("port (%s, not %d)", o.port(), asked.Port)
-	case !slices.Equal(o.Controllers, asked.Controllers):
+	case o.Timing != requested.Timing:
+		return fmt.Sprintf("timing (%s, not %s)", o.Timing, requested.Timing)
+	case o.Port != requested.Port:
+		return fmt.Sprintf("port (%s, not %d)", o.portText(), requested.Port)
+	case !slices.Equal(o.Controllers, requested.Controllers):
 		return "set of controllers"
-	case !slices.Equal(o.DisablePlugins, asked.DisablePlugins):
+	case !slices.Equal(o.DisablePlugins, requested.DisablePlugins):
 		return "set of admission plugins"
-	case !slices.Equal(o.ExternalBus, asked.ExternalBus):
-		return fmt.Sprintf("bus (%s, not %s)", o.bus(), asked.bus())
+	case !slices.Equal(o.ExternalBus, requested.ExternalBus):
+		return fmt.Sprintf("bus (%s, not %s)", o.busText(), requested.busText())
 	}
 	return ""
 }
 
-// port names the gateway's.
-func (o Options) port() string {
+// portText describes the gateway's port.
+func (o Options) portText() string {
 	if o.Port == 0 {
 		return "a free one"
 	}
 	return strconv.Itoa(o.Port)
 }
 
-// bus names the NATS server in use.
-func (o Options) bus() string {
+// busText describes the NATS server in use.
+func (o Options) busText() string {
 	if len(o.ExternalBus) == 0 {
 		return "its own"
 	}
 	return strings.Join(o.ExternalBus, ",")
 }
 
-// Detach starts a supervisor that outlives this process and waits until the cluster is
-// ready. Each line of its progress is passed on. A cluster that has a supervisor is left
-// to it: it is asked to start what has ended.
+// Detach starts a supervisor that outlives this process, and waits until the cluster is ready. Each
+// line of progress is passed on. If the cluster has a supervisor, Detach asks it to start what has
+// ended.
 func (l Layout) Detach(ctx context.Context, progress func(string)) error {
-	supervisor, err := l.supervisor()
+	supervisor, err := l.supervisorRecord()
 	if err != nil {
 		return err
 	}
 	if supervisor.Alive() {
-		return l.startAgain(ctx, supervisor, nil, progress)
+		return l.requestStart(ctx, supervisor, nil, progress)
 	}
 	command, output, err := l.launch(supervisorName, []string{"supervise", "--data", l.Root}, nil)
 	if err != nil {
 		return err
 	}
 	defer output.Close()
-	return follow(ctx, command, output, progress)
+	return awaitSupervisor(ctx, command, output, progress)
 }
 
 // What is written on the pipe of a process that starts. All else is progress.
 const (
-	// LineReady says that it is.
+	// LineReady means that the process is ready.
 	LineReady = "ready"
-	// LineFailed opens the reason why it will not be; the rest follows.
+	// LineFailed precedes the reason of a failed start, which takes the rest of the output.
 	LineFailed = "failed: "
 )
 
-// follow passes a starting supervisor's lines on until it is ready or has failed.
-func follow(ctx context.Context, supervisor *exec.Cmd, output io.Reader, progress func(string)) error {
+// awaitSupervisor passes on a starting supervisor's lines until it is ready or has failed.
+func awaitSupervisor(ctx context.Context, supervisor *exec.Cmd, output io.Reader, progress func(string)) error {
 	stop := context.AfterFunc(ctx, func() { _ = supervisor.Process.Signal(syscall.SIGTERM) })
 	defer stop()
 	var reason []string
@@ -138,30 +137,30 @@ func follow(ctx context.Context, supervisor *exec.Cmd, output io.Reader, progres
 	return fmt.Errorf("the supervisor ended: %w", err)
 }
 
-// supervisor is the record of the cluster's; one that is not alive when it has none.
-func (l Layout) supervisor() (Record, error) {
-	records, err := l.byName()
+// supervisorRecord returns the supervisor's record, or the zero Record, which is not alive.
+func (l Layout) supervisorRecord() (Record, error) {
+	records, err := l.recordsByName()
 	return records[supervisorName], err
 }
 
-// SignalAgain asks a supervisor to start what has ended.
-const SignalAgain = syscall.SIGUSR1
+// SignalStart asks a supervisor to start what has ended.
+const SignalStart = syscall.SIGUSR1
 
-// startAgain asks the supervisor to start what has ended, and waits until those of the names
-// are ready; no names are all.
-func (l Layout) startAgain(ctx context.Context, supervisor Record, names []string, progress func(string)) error {
+// requestStart asks the supervisor to start what has ended, and waits until the named processes are
+// ready. No names means all.
+func (l Layout) requestStart(ctx context.Context, supervisor Record, names []string, progress func(string)) error {
 	options, err := l.Load()
 	if err != nil {
 		return err
 	}
-	before, err := l.byName()
+	before, err := l.recordsByName()
 	if err != nil {
 		return err
 	}
-	if err := l.want(names); err != nil {
+	if err := l.writeStartRequest(names); err != nil {
 		return err
 	}
-	if err := supervisor.Signal(SignalAgain); err != nil {
+	if err := supervisor.Signal(SignalStart); err != nil {
 		return err
 	}
 	for _, stage := range Plan(l, options) {
@@ -169,10 +168,10 @@ func (l Layout) startAgain(ctx context.Context, supervisor Record, names []strin
 			if len(names) > 0 && !slices.Contains(names, member.Name) {
 				continue
 			}
-			if err := l.awaitAgain(ctx, member, before[member.Name], supervisor); err != nil {
+			if err := l.awaitRestart(ctx, member, before[member.Name], supervisor); err != nil {
 				return err
 			}
-			if now, err := l.byName(); err == nil && now[member.Name].PID != before[member.Name].PID {
+			if now, err := l.recordsByName(); err == nil && now[member.Name].PID != before[member.Name].PID {
 				progress(fmt.Sprintf("%s ready (pid %d)", member.Name, now[member.Name].PID))
 			}
 		}
@@ -180,11 +179,10 @@ func (l Layout) startAgain(ctx context.Context, supervisor Record, names []strin
 	return nil
 }
 
-// awaitAgain waits until a member is ready; before is what ran when the supervisor was
-// asked.
-func (l Layout) awaitAgain(ctx context.Context, member Member, before, supervisor Record) error {
+// awaitRestart waits until a member is ready. before is its record from before the request.
+func (l Layout) awaitRestart(ctx context.Context, member Member, before, supervisor Record) error {
 	for {
-		now, err := l.byName()
+		now, err := l.recordsByName()
 		if err != nil {
 			return err
 		}
@@ -194,7 +192,7 @@ func (l Layout) awaitAgain(ctx context.Context, member Member, before, superviso
 			return nil
 		case !alive && record.PID != 0 && record.PID != before.PID:
 			return fmt.Errorf("%s ended before it was ready; the end of %s:\n%s", member.Name, l.logFile(member.Name),
-				strings.Join(l.lastLines(member.Name, 3), "\n"))
+				strings.Join(l.lastLogLines(member.Name, 3), "\n"))
 		case !supervisor.Alive():
 			return errors.New("the supervisor has ended")
 		}
@@ -204,7 +202,7 @@ func (l Layout) awaitAgain(ctx context.Context, member Member, before, superviso
 	}
 }
 
-func (l Layout) byName() (map[string]Record, error) {
+func (l Layout) recordsByName() (map[string]Record, error) {
 	records, err := l.Records()
 	if err != nil {
 		return nil, err
@@ -216,27 +214,27 @@ func (l Layout) byName() (map[string]Record, error) {
 	return named, nil
 }
 
-// Down stops the cluster's supervisor, and so its processes, and whatever an earlier
-// supervisor left. It returns when nothing runs any more.
+// Down stops the cluster's supervisor with its processes, and what an earlier supervisor left. It
+// returns when nothing runs any more.
 func (l Layout) Down(ctx context.Context, progress func(string)) error {
-	supervisor, err := l.supervisor()
+	supervisor, err := l.supervisorRecord()
 	if err != nil {
 		return err
 	}
 	if supervisor.Alive() {
-		// Its children have patience each, stage by stage.
-		if err := supervisor.Stop(ctx, 4*patience); err != nil {
+		// Its children get stopTimeout each, stage by stage.
+		if err := supervisor.Stop(ctx, 4*stopTimeout); err != nil {
 			return fmt.Errorf("stop the supervisor: %w", err)
 		}
 		progress("supervisor stopped")
 	}
 	err = l.StopLeftovers(ctx, progress)
-	l.endPrograms(ctx, progress)
+	l.killPrograms(ctx, progress)
 	return err
 }
 
-// Purge removes a stopped cluster's data directory, and refuses a directory that holds
-// anything that up does not make.
+// Purge removes a stopped cluster's data directory. It refuses if the directory contains anything
+// that up does not make.
 func (l Layout) Purge() error {
 	if _, err := l.Load(); err != nil {
 		return err
@@ -254,18 +252,18 @@ func (l Layout) Purge() error {
 	return os.RemoveAll(l.Root)
 }
 
-// Process is what status says of one.
+// Process is the status of one process.
 type Process struct {
 	Name  string `json:"name"`
 	PID   int    `json:"pid,omitempty"`
 	State string `json:"state"`
-	// Address is where it listens, if it runs and others are to find it.
+	// Address is the listen address of a running process, if others connect to it.
 	Address string `json:"address,omitempty"`
 }
 
-// Status lists the processes that the cluster should have, and whether they run.
+// Status lists the processes that the cluster should have, and their states.
 func (l Layout) Status(options Options) ([]Process, error) {
-	byName, err := l.byName()
+	byName, err := l.recordsByName()
 	if err != nil {
 		return nil, err
 	}
@@ -283,7 +281,7 @@ func (l Layout) Status(options Options) ([]Process, error) {
 			if record.paused() {
 				process.State = "paused"
 			}
-			process.Address = l.address(name)
+			process.Address = l.publishedAddress(name)
 		} else if known {
 			process.State = "ended"
 		}
@@ -292,8 +290,8 @@ func (l Layout) Status(options Options) ([]Process, error) {
 	return processes, nil
 }
 
-// address is where a process has told that it listens; empty for one that has not.
-func (l Layout) address(name string) string {
+// publishedAddress returns the address that a process has published; empty if it has none.
+func (l Layout) publishedAddress(name string) string {
 	if name == "bus" {
 		at, err := l.Addresses()
 		if err != nil {
@@ -309,7 +307,7 @@ func (l Layout) address(name string) string {
 	}
 	url, err := readURL(path)
 	if err != nil {
-		return "" // it has not told yet
+		return "" // the address is not published yet
 	}
 	return url
 }

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,15 +17,16 @@ import (
 type Member struct {
 	// Name is "bus", "apiserver", "controllers", "gateway", "kubelet/<node>" or "runtime/<node>".
 	Name string
-	// Node is set for the two processes that a node has.
+	// Node is set for the two processes of a node.
 	Node string
-	// Arguments of podfall for it, once the members of earlier stages are ready.
+	// Arguments returns podfall's arguments for the process, once the members of earlier stages are
+	// ready.
 	Arguments func(Addresses) []string
 }
 
-// tuning is the environment of a member. Heaps are small, so that collecting them less
-// often costs little memory; and the two processes of a node are many, so that each
-// keeps to one processor: waking another for every message took 40 % of their time.
+// tuning returns a member's environment. Heaps are small, so collecting garbage less often costs
+// little memory. A cluster has many node processes, so each uses one processor: waking another for
+// every message took 40 % of their time.
 func (m Member) tuning() []string {
 	tuning := []string{"GOGC=400"}
 	if m.Node != "" {
@@ -33,19 +35,19 @@ func (m Member) tuning() []string {
 	return tuning
 }
 
-// Addresses is what the processes of earlier stages have told: where they listen.
+// Addresses are the addresses that earlier stages have published.
 type Addresses struct {
-	// Bus is the hub, and the links of the nodes.
+	// Bus has the hub and the links.
 	Bus bus.Addresses
-	// Runtimes are the private buses, by node.
+	// Runtimes has the private buses, by node.
 	Runtimes map[string]string
 }
 
-// hub is where everybody's management goes.
+// hub returns the hub's URLs, for management connections.
 func (a Addresses) hub() string { return strings.Join(a.Bus.Hub, ",") }
 
-// Plan is the cluster's processes by stage: those of one stage need only those of the
-// stages before it.
+// Plan returns the cluster's processes by stage. Processes of one stage depend only on earlier
+// stages.
 func Plan(layout Layout, options Options) [][]Member {
 	first := []Member{network(layout, options)}
 	second := []Member{apiserver(layout, options)}
@@ -58,14 +60,14 @@ func Plan(layout Layout, options Options) [][]Member {
 }
 
 func network(layout Layout, options Options) Member {
-	args := []string{"bus", "--keys", layout.Keys(), "--addresses", layout.busAddresses(), "--board", layout.board(), "--history", layout.History()}
+	args := []string{"bus", "--keys", layout.Keys(), "--addresses", layout.busAddresses(), "--board", layout.stateFile(), "--history", layout.History()}
 	for _, node := range options.Nodes {
 		args = append(args, "--node", node)
 	}
 	for _, url := range options.ExternalBus {
 		args = append(args, "--bus", url)
 	}
-	args = slices.Concat(args, options.listen(), timeArguments(options))
+	args = slices.Concat(args, options.listenArguments(), timeArguments(options))
 	return Member{Name: "bus", Arguments: func(Addresses) []string { return args }}
 }
 
@@ -76,7 +78,7 @@ func apiserver(layout Layout, options Options) Member {
 	}
 	return Member{Name: "apiserver", Arguments: func(at Addresses) []string {
 		return append([]string{
-			"apiserver", "--bus", at.Bus.Links["apiserver"], "--hub", at.hub(), "--keys", layout.Keys(), "--data", layout.apiserver(), "--history", layout.History(),
+			"apiserver", "--bus", at.Bus.Links["apiserver"], "--hub", at.hub(), "--keys", layout.Keys(), "--data", layout.apiserverDir(), "--history", layout.History(),
 			"--compat", options.Compat,
 		}, append(timeArguments(options), without...)...)
 	}}
@@ -87,10 +89,13 @@ func controllers(layout Layout, options Options) Member {
 	if len(options.Controllers) > 0 {
 		chosen = []string{"--controllers=" + strings.Join(options.Controllers, ",")}
 	}
+	if options.StuckEvents {
+		chosen = append(chosen, "--stuck-events")
+	}
 	return Member{Name: "controllers", Arguments: func(at Addresses) []string {
 		return append([]string{
 			"controllers", "--bus", at.Bus.Links["controllers"], "--hub", at.hub(), "--keys", layout.Keys(), "--history", layout.History(), "--compat", options.Compat,
-			"--volumes", layout.volumes(),
+			"--volumes", layout.volumesDir(), "--root-ca-file", filepath.Join(layout.gatewayDir(), authorityCertificate),
 		}, append(timeArguments(options), chosen...)...)
 	}}
 }
@@ -99,8 +104,8 @@ func gateway(layout Layout, options Options) Member {
 	return Member{Name: "gateway", Arguments: func(at Addresses) []string {
 		return append([]string{
 			"gateway", "--bus", at.Bus.Links["gateway"], "--hub", at.hub(), "--keys", layout.Keys(), "--compat", options.Compat,
-			"--secrets", layout.door(), "--address", layout.gatewayAddress(), "--port", strconv.Itoa(options.Port),
-		}, append(timeArguments(options), options.listen()...)...)
+			"--secrets", layout.gatewayDir(), "--address", layout.gatewayAddress(), "--port", strconv.Itoa(options.Port),
+		}, append(timeArguments(options), options.listenArguments()...)...)
 	}}
 }
 
@@ -108,8 +113,8 @@ func runtime(layout Layout, options Options, node string, number int) Member {
 	return Member{Name: "runtime/" + node, Node: node, Arguments: func(at Addresses) []string {
 		return slices.Concat([]string{
 			"runtime", "--node", node, "--hub", at.hub(), "--keys", layout.Keys(), "--node-keys", layout.NodeKeys(node), "--address", layout.runtimeAddress(node),
-			"--data", layout.runtime(node), "--history", layout.History(), "--pod-cidr", podcidr.Of(number, options.maxPods()),
-		}, timeArguments(options), options.listen(), options.Containers.arguments())
+			"--data", layout.runtimeDir(node), "--history", layout.History(), "--pod-cidr", podcidr.NodeCIDR(number, options.maxPods()),
+		}, timeArguments(options), options.listenArguments(), options.Containers.arguments())
 	}}
 }
 
@@ -118,13 +123,12 @@ func kubelet(layout Layout, options Options, node string) Member {
 		return slices.Concat([]string{
 			"kubelet", "--node", node, "--bus", at.Bus.Links[node], "--hub", at.hub(), "--keys", layout.Keys(),
 			"--runtime", at.Runtimes[node], "--node-keys", layout.NodeKeys(node),
-			"--data", layout.node(node) + "/kubelet", "--pod-manifest-path", layout.node(node) + "/manifests", "--history", layout.History(), "--compat", options.Compat, "--timing", options.Timing,
-		}, options.Containers.volumes(layout), timeArguments(options), options.KubeletArguments)
+			"--data", layout.nodeDir(node) + "/kubelet", "--pod-manifest-path", layout.nodeDir(node) + "/manifests", "--history", layout.History(), "--compat", options.Compat, "--timing", options.Timing,
+		}, options.Containers.volumeArguments(layout), timeArguments(options), options.KubeletArguments)
 	}}
 }
 
-// maxPods is how many pods a node takes, where the kubelets are told; 0 for their default,
-// and for what a kubelet refuses.
+// maxPods returns the --max-pods value of the kubelet arguments; 0 if it is absent or invalid.
 func (o Options) maxPods() int {
 	pods := 0
 	for i, argument := range o.KubeletArguments {
@@ -136,22 +140,22 @@ func (o Options) maxPods() int {
 			continue
 		}
 		pods = 0
-		if amount, err := resource.ParseQuantity(value); err == nil { // as a kubelet reads it
+		if amount, err := resource.ParseQuantity(value); err == nil { // parsed like the kubelet does
 			pods = int(max(amount.Value(), 0))
 		}
 	}
 	return pods
 }
 
-// listen says where to listen, to those who do.
-func (o Options) listen() []string {
+// listenArguments returns the --listen arguments.
+func (o Options) listenArguments() []string {
 	if o.Listen == "" {
 		return nil
 	}
 	return []string{"--listen", o.Listen}
 }
 
-// timeArguments give every process the same clock.
+// timeArguments returns the arguments that give every process the same clock.
 func timeArguments(options Options) []string {
 	if options.Speed == 1 {
 		return nil

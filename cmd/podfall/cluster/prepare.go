@@ -18,38 +18,38 @@ import (
 	"github.com/podfall/podfall/services/bus"
 )
 
-// Hosts is where the processes of a cluster find each other that do not share a machine:
-// each listens on a port that is known beforehand, on every address of its own.
+// Hosts names the hosts of a cluster with processes on several machines. Each process listens on
+// all its addresses, on a fixed port.
 type Hosts struct {
-	// Hub is the bus's name on the network of management, and Links the one on the
-	// cluster's.
+	// Hub is the bus's host name on the management network, Links its host name on the cluster
+	// network.
 	Hub, Links string
-	// Runtime is the runtime's name on a node's own network.
+	// Runtime returns the runtime's host name on a node's own network.
 	Runtime func(node string) string
 }
 
-// The ports of a cluster whose processes do not share a machine. Links follow the hub's.
+// Fixed ports of a cluster on several machines. The links use the ports after the hub's.
 const (
 	hubPort     = 4222
 	runtimePort = 4222
 )
 
-// Everywhere is every address of a host.
-const Everywhere = "0.0.0.0"
+// AllAddresses is the listen address for every interface.
+const AllAddresses = "0.0.0.0"
 
-// Prepare completes the data directory of a cluster whose processes will run each by itself,
-// as containers do: where they listen is written down before they do.
+// Prepare completes the data directory of a cluster with separately started processes, for example
+// containers. It writes the listen addresses beforehand.
 func (l Layout) Prepare(options Options, hosts Hosts) error {
-	at := bus.Addresses{Hub: []string{address(hosts.Hub, hubPort)}, Links: map[string]string{}}
-	for i, party := range partition.Parties(options.Nodes) {
-		at.Links[party] = address(hosts.Links, hubPort+1+i)
+	at := bus.Addresses{Hub: []string{natsURL(hosts.Hub, hubPort)}, Links: map[string]string{}}
+	for i, member := range partition.Members(options.Nodes) {
+		at.Links[member] = natsURL(hosts.Links, hubPort+1+i)
 	}
 	files := map[string]any{
 		l.busAddresses():   at,
 		l.gatewayAddress(): URLFile{"https://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(options.Port))},
 	}
 	for _, node := range options.Nodes {
-		files[l.runtimeAddress(node)] = URLFile{address(hosts.Runtime(node), runtimePort)}
+		files[l.runtimeAddress(node)] = URLFile{natsURL(hosts.Runtime(node), runtimePort)}
 	}
 	for path, content := range files {
 		data, err := json.Marshal(content)
@@ -63,14 +63,14 @@ func (l Layout) Prepare(options Options, hosts Hosts) error {
 	return nil
 }
 
-func address(host string, port int) string {
+func natsURL(host string, port int) string {
 	return "nats://" + net.JoinHostPort(host, strconv.Itoa(port))
 }
 
-// Share makes root the data directory of a node: it has what the node's two processes need
-// to know, and no key but theirs.
+// Share creates a node's data directory at root, with what the node's two processes need and only
+// their keys.
 func (l Layout) Share(options Options, node string, root Layout) error {
-	if err := root.create(options); err != nil {
+	if err := root.createDirs(options); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(root.NodeKeys(node), 0o700); err != nil {
@@ -84,15 +84,15 @@ func (l Layout) Share(options Options, node string, root Layout) error {
 		paths = append(paths, filepath.Join(l.NodeKeys(node), id.Token()+".nk"))
 	}
 	for _, path := range paths {
-		if err := l.copy(path, root); err != nil {
+		if err := l.copyTo(path, root); err != nil {
 			return fmt.Errorf("share with %s: %w", node, err)
 		}
 	}
 	return nil
 }
 
-// copy puts one of the layout's files at its place in another.
-func (l Layout) copy(path string, to Layout) error {
+// copyTo copies a file to the same place in another layout.
+func (l Layout) copyTo(path string, to Layout) error {
 	inside, err := filepath.Rel(l.Root, path)
 	if err != nil {
 		return err
@@ -104,20 +104,20 @@ func (l Layout) copy(path string, to Layout) error {
 	return WriteFile(filepath.Join(to.Root, inside), data)
 }
 
-// Member is the process of that name, with the arguments that it is started with once the
-// members of earlier stages have said where they listen.
+// Member returns the process with that name, and its arguments once earlier stages have published
+// their addresses.
 func (l Layout) Member(options Options, name string) (Member, []string, error) {
 	members := slices.Concat(Plan(l, options)...)
 	i := slices.IndexFunc(members, func(m Member) bool { return m.Name == name })
 	if i < 0 {
-		return Member{}, nil, l.Known(options, name)
+		return Member{}, nil, l.CheckNames(options, name)
 	}
-	at, err := l.told(options)
+	at, err := l.publishedAddresses(options)
 	return members[i], members[i].Arguments(at), err
 }
 
-// told is where the processes that this directory knows of listen.
-func (l Layout) told(options Options) (Addresses, error) {
+// publishedAddresses returns the addresses that this directory knows.
+func (l Layout) publishedAddresses(options Options) (Addresses, error) {
 	at := Addresses{Runtimes: map[string]string{}}
 	var err error
 	if at.Bus, err = l.Addresses(); err != nil {
@@ -133,40 +133,40 @@ func (l Layout) told(options Options) (Addresses, error) {
 	return at, nil
 }
 
-// Become runs the member in the place of this process: it keeps the pid and gets the signals.
-func (l Layout) Become(member Member, arguments []string) error {
+// Exec replaces this process with the member, which keeps the PID and receives the signals.
+func (l Layout) Exec(member Member, arguments []string) error {
 	executable, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(l.run(), 0o700); err != nil {
+	if err := os.MkdirAll(l.runDir(), 0o700); err != nil {
 		return err
 	}
-	told, err := os.OpenFile(l.readyFile(member), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	ready, err := os.OpenFile(l.readyFile(member), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}
-	kept, err := syscall.Dup(int(told.Fd())) // what Go opens is closed by an exec, a copy is not
+	duplicate, err := syscall.Dup(int(ready.Fd())) // Go's descriptors close on exec, a duplicate does not
 	if err != nil {
-		return errors.Join(err, told.Close())
+		return errors.Join(err, ready.Close())
 	}
-	arguments = slices.Concat([]string{"podfall"}, arguments, []string{"--ready-fd", strconv.Itoa(kept)})
+	arguments = slices.Concat([]string{"podfall"}, arguments, []string{"--ready-fd", strconv.Itoa(duplicate)})
 	return syscall.Exec(executable, arguments, append(member.tuning(), os.Environ()...))
 }
 
-// Ready is nil when the member that Become ran last has said that it is ready.
-func (l Layout) Ready(member Member) error {
-	said, err := os.ReadFile(l.readyFile(member))
+// CheckReady returns nil if the member started last by Exec has reported that it is ready.
+func (l Layout) CheckReady(member Member) error {
+	line, err := os.ReadFile(l.readyFile(member))
 	if err != nil {
 		return err
 	}
-	if strings.TrimSpace(string(said)) != LineReady {
+	if strings.TrimSpace(string(line)) != LineReady {
 		return fmt.Errorf("%s is not ready", member.Name)
 	}
 	return nil
 }
 
-// readyFile is where a member says that it is ready.
+// readyFile is where a member reports that it is ready.
 func (l Layout) readyFile(member Member) string {
-	return filepath.Join(l.run(), strings.ReplaceAll(member.Name, "/", "-")+".ready")
+	return filepath.Join(l.runDir(), strings.ReplaceAll(member.Name, "/", "-")+".ready")
 }

@@ -22,57 +22,56 @@ import (
 	"github.com/podfall/podfall/internal/clock"
 )
 
-// readyFD is the descriptor of the pipe on which a child says that it is ready.
+// readyFD is the descriptor on which a child reports that it is ready.
 const readyFD = 3
 
-// Record names a running process so that it can be found again and never mistaken for
-// another that has been given its pid since.
+// Record identifies a running process even if its PID is reused.
 type Record struct {
 	Name string `json:"name"`
 	PID  int    `json:"pid"`
-	// Start is when the kernel started it, in clock ticks since the machine's boot.
+	// Start is the kernel's start time, in clock ticks since the machine's boot.
 	Start uint64 `json:"start"`
-	// Ready is set once it has said so.
+	// Ready is set once the process has reported that it is ready.
 	Ready bool `json:"ready,omitempty"`
 }
 
 // The states in which the kernel has a process that matter here.
 const (
-	// stateEnded is that of a process that only waits for its parent to notice.
+	// stateEnded is the state of a process that waits to be reaped.
 	stateEnded = "Z"
-	// stateStopped is that of one that SIGSTOP has stopped.
+	// stateStopped is the state of a process that SIGSTOP has stopped.
 	stateStopped = "T"
 )
 
-// startOf asks the kernel when a pid was started, and for its state.
-func startOf(pid int) (start uint64, state string, err error) {
+// processStart returns a process's start time and kernel state.
+func processStart(pid int) (start uint64, state string, err error) {
 	process, err := procfs.NewProc(pid)
 	if err != nil {
 		return 0, "", err
 	}
-	said, err := process.Stat()
+	stat, err := process.Stat()
 	if err != nil {
 		return 0, "", fmt.Errorf("pid %d: %w", pid, err)
 	}
-	return said.Starttime, said.State, nil
+	return stat.Starttime, stat.State, nil
 }
 
-// Alive reports whether the very process that was recorded still runs.
+// Alive reports whether the recorded process still runs.
 func (r Record) Alive() bool {
-	start, state, err := startOf(r.PID)
+	start, state, err := processStart(r.PID)
 	return err == nil && state != stateEnded && start == r.Start
 }
 
-// paused reports whether the process that was recorded has been stopped where it is.
+// paused reports whether the recorded process is stopped.
 func (r Record) paused() bool {
-	start, state, err := startOf(r.PID)
+	start, state, err := processStart(r.PID)
 	return err == nil && state == stateStopped && start == r.Start
 }
 
-// Signal signals the very process that was recorded; os.ErrProcessDone when it is gone.
+// Signal signals the recorded process; os.ErrProcessDone if it is gone.
 func (r Record) Signal(signal os.Signal) error {
-	// The handle is taken first and the start time compared after: if they agree, the
-	// handle is of the recorded process, whatever happens to its pid from here on.
+	// The handle is taken first and the start time compared afterwards. If they agree, the
+	// handle refers to the recorded process, even if its PID is reused later.
 	process, err := os.FindProcess(r.PID)
 	if err != nil {
 		return err
@@ -85,12 +84,12 @@ func (r Record) Signal(signal os.Signal) error {
 }
 
 func (l Layout) recordFile(name string) string {
-	return filepath.Join(l.run(), strings.ReplaceAll(name, "/", "-")+".pid.json")
+	return filepath.Join(l.runDir(), strings.ReplaceAll(name, "/", "-")+".pid.json")
 }
 
-// Records lists the recorded processes, running or not.
+// Records returns the recorded processes, running or not.
 func (l Layout) Records() ([]Record, error) {
-	paths, err := filepath.Glob(filepath.Join(l.run(), "*.pid.json"))
+	paths, err := filepath.Glob(filepath.Join(l.runDir(), "*.pid.json"))
 	if err != nil {
 		return nil, err
 	}
@@ -112,17 +111,17 @@ func (l Layout) Records() ([]Record, error) {
 	return records, nil
 }
 
-// record notes a child that has been started, even if it has ended again already.
+// record records a started child, even if it has exited already.
 func (l Layout) record(name string, pid int) (Record, error) {
-	start, _, err := startOf(pid)
+	start, _, err := processStart(pid)
 	if err != nil {
 		return Record{}, err
 	}
 	record := Record{Name: name, PID: pid, Start: start}
-	return record, l.note(record)
+	return record, l.writeRecord(record)
 }
 
-func (l Layout) note(record Record) error {
+func (l Layout) writeRecord(record Record) error {
 	data, err := json.Marshal(record)
 	if err != nil {
 		return err
@@ -135,13 +134,12 @@ type child struct {
 	member  Member
 	record  Record
 	command *exec.Cmd
-	// ended is closed when the process has ended.
+	// ended is closed when the process has exited.
 	ended chan struct{}
 }
 
-// launch runs podfall again, with its output in the log of that name, and returns the
-// pipe on which it will say that it is ready. It leads a session of its own: a Ctrl-C at
-// the terminal does not reach it.
+// launch starts podfall again with its output in the named log, and returns the pipe for the ready
+// line. The child leads its own session, so that Ctrl-C at the terminal does not reach it.
 func (l Layout) launch(name string, arguments, environment []string) (*exec.Cmd, *os.File, error) {
 	executable, err := os.Executable()
 	if err != nil {
@@ -152,15 +150,15 @@ func (l Layout) launch(name string, arguments, environment []string) (*exec.Cmd,
 		return nil, nil, err
 	}
 	defer log.Close()
-	ready, told, err := os.Pipe()
+	ready, writer, err := os.Pipe()
 	if err != nil {
 		return nil, nil, err
 	}
-	defer told.Close()
+	defer writer.Close()
 	command := exec.Command(executable, append(arguments, "--ready-fd", strconv.Itoa(readyFD))...)
-	command.Env = append(environment, os.Environ()...) // what people set wins: it comes last
+	command.Env = append(environment, os.Environ()...) // the user's environment comes last and takes precedence
 	command.Stdout, command.Stderr = log, log
-	command.ExtraFiles = []*os.File{told}
+	command.ExtraFiles = []*os.File{writer}
 	command.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := command.Start(); err != nil {
 		return nil, nil, errors.Join(err, ready.Close())
@@ -168,7 +166,7 @@ func (l Layout) launch(name string, arguments, environment []string) (*exec.Cmd,
 	return command, ready, nil
 }
 
-// start runs podfall again as the member.
+// start starts podfall as the member.
 func (l Layout) start(member Member, at Addresses) (*child, *os.File, error) {
 	command, ready, err := l.launch(member.Name, member.Arguments(at), member.tuning())
 	if err != nil {
@@ -181,14 +179,14 @@ func (l Layout) start(member Member, at Addresses) (*child, *os.File, error) {
 	return &child{member: member, record: record, command: command, ended: make(chan struct{})}, ready, nil
 }
 
-// What waitid(2) says of a child that was stopped, and of one that goes on.
+// Codes of waitid(2) for a stopped and a continued child.
 const (
 	childStopped   = 5
 	childContinued = 6
 )
 
-// reap waits for the child's end, and tells each time that it is stopped where it is and
-// goes on, whoever made it.
+// reap waits for the child's exit, and calls paused and resumed whenever the child is stopped and
+// continued by any process.
 func (c *child) reap(paused, resumed func()) {
 	const changes = unix.WSTOPPED | unix.WCONTINUED
 	for {
@@ -198,22 +196,22 @@ func (c *child) reap(paused, resumed func()) {
 			continue
 		}
 		if err != nil || info.Code != childStopped && info.Code != childContinued {
-			break // it has ended
+			break // it has exited
 		}
 		if info.Code == childStopped {
 			paused()
 		} else {
 			resumed()
 		}
-		_ = unix.Waitid(unix.P_PID, c.command.Process.Pid, &info, changes|unix.WNOHANG, nil) // what was told
+		_ = unix.Waitid(unix.P_PID, c.command.Process.Pid, &info, changes|unix.WNOHANG, nil) // consume the reported change
 	}
-	_ = c.command.Wait() // how it ended is in the state
+	_ = c.command.Wait() // ProcessState has the result
 	close(c.ended)
 }
 
-// running reports whether the child runs. One that was killed a moment ago does not, and has
-// been reaped when this returns.
-func (c *child) running() bool {
+// isRunning reports whether the child runs. A child that was just killed does not, and has been
+// reaped when isRunning returns.
+func (c *child) isRunning() bool {
 	select {
 	case <-c.ended:
 		return false
@@ -226,13 +224,13 @@ func (c *child) running() bool {
 	return false
 }
 
-// stop asks the child to end, and after patience makes it.
+// stop sends SIGTERM, and SIGKILL when timeout fires.
 func (c *child) stop(patience <-chan time.Time) {
-	if !c.running() {
+	if !c.isRunning() {
 		return
 	}
 	_ = c.command.Process.Signal(syscall.SIGTERM)
-	_ = c.command.Process.Signal(syscall.SIGCONT) // who is paused hears of it then
+	_ = c.command.Process.Signal(syscall.SIGCONT) // a paused process handles the signal after SIGCONT
 	select {
 	case <-c.ended:
 	case <-patience:
@@ -242,11 +240,11 @@ func (c *child) stop(patience <-chan time.Time) {
 }
 
 func (l Layout) logFile(name string) string {
-	return filepath.Join(l.logs(), strings.ReplaceAll(name, "/", "-")+".log")
+	return filepath.Join(l.logDir(), strings.ReplaceAll(name, "/", "-")+".log")
 }
 
-// lastLines are the last lines that a process wrote, to say why it ended.
-func (l Layout) lastLines(name string, count int) []string {
+// lastLogLines returns the last lines of a process's log, to explain its exit.
+func (l Layout) lastLogLines(name string, count int) []string {
 	file, err := os.Open(l.logFile(name))
 	if err != nil {
 		return nil
@@ -255,7 +253,7 @@ func (l Layout) lastLines(name string, count int) []string {
 	return lastLines(file, count)
 }
 
-// lastLines are the last of a text, whole or not, however long they are.
+// lastLines returns the last lines of a text, complete or not, of any length.
 func lastLines(text io.Reader, count int) []string {
 	var lines []string
 	for in := bufio.NewReader(text); ; {
@@ -270,19 +268,19 @@ func lastLines(text io.Reader, count int) []string {
 	}
 }
 
-// startLimit is how long a process may take to be ready.
-const startLimit = time.Minute
+// startTimeout bounds how long a process may take to become ready.
+const startTimeout = time.Minute
 
-// awaitReady waits until the child has written its line on the pipe.
+// awaitReady waits until the child has written the ready line.
 func awaitReady(ctx context.Context, member Member, ready *os.File) error {
-	ctx, cancel := clock.Clock{}.Timeout(ctx, startLimit)
+	ctx, cancel := clock.Clock{}.Timeout(ctx, startTimeout)
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { _ = ready.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
 	line, err := bufio.NewReader(ready).ReadString('\n')
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return fmt.Errorf("%s is not ready after %v", member.Name, startLimit)
+		return fmt.Errorf("%s is not ready after %v", member.Name, startTimeout)
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case err != nil:

@@ -19,8 +19,8 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// patience is how long a process may take to end before it is killed.
-const patience = 10 * time.Second
+// stopTimeout bounds how long a process may take to exit before it is killed.
+const stopTimeout = 10 * time.Second
 
 // Supervisor owns the processes of one cluster.
 type Supervisor struct {
@@ -31,14 +31,15 @@ type Supervisor struct {
 	mu       sync.Mutex
 	children map[string]*child
 	reapers  sync.WaitGroup
-	// starting holds a token per process, which whoever starts it has meanwhile.
+	// starting holds a channel with room for one token per process. A goroutine holds the token
+	// while it starts the process.
 	starting map[string]chan struct{}
-	// troubles is where processes that are down or paused are written down.
+	// troubles records processes that are down or paused.
 	troubles *trouble.Log
 }
 
-// NewSupervisor is the owner of the cluster in the layout; progress is told each step
-// in a line of text, from several goroutines.
+// NewSupervisor returns a Supervisor of the cluster. progress is called with one line per step,
+// from several goroutines.
 func NewSupervisor(layout Layout, options Options, progress func(string)) *Supervisor {
 	s := &Supervisor{layout: layout, options: options, progress: progress, children: map[string]*child{}, starting: map[string]chan struct{}{}}
 	for _, name := range layout.Names(options) {
@@ -47,12 +48,12 @@ func NewSupervisor(layout Layout, options Options, progress func(string)) *Super
 	return s
 }
 
-// Run starts every process, calls ready when all are, and stays until ctx ends; then it
-// stops them. It also starts again what is wanted of what has ended, whenever again delivers:
-// a start that waits for another process holds up nobody but those who want the same process.
-// It leaves nothing running, whatever it returns. ErrRunning when the cluster has a supervisor.
+// Run starts every process, calls ready once all are, and runs until ctx ends; then it stops them.
+// Whenever again delivers, it starts the requested processes that have ended. A start that waits
+// for another process delays only requests for the same process. Run never leaves a process
+// running. It returns ErrRunning if the cluster has a supervisor.
 func (s *Supervisor) Run(ctx context.Context, again <-chan os.Signal, ready func()) error {
-	unlock, err := s.layout.acquire()
+	unlock, err := s.layout.lockSupervisor()
 	if err != nil {
 		return err
 	}
@@ -60,15 +61,15 @@ func (s *Supervisor) Run(ctx context.Context, again <-chan os.Signal, ready func
 	if err := s.layout.StopLeftovers(ctx, s.progress); err != nil {
 		return err
 	}
-	end, err := s.write()
+	end, err := s.openHistory()
 	if err != nil {
 		return err
 	}
 	defer end()
-	defer s.layout.endPrograms(ctx, s.progress)
+	defer s.layout.killPrograms(ctx, s.progress)
 	defer s.reapers.Wait()
 	defer s.stopAll()
-	if _, err := s.layout.takeWanted(); err != nil { // of an earlier supervisor: all is started now
+	if _, err := s.layout.takeStartRequests(); err != nil { // requests to an earlier supervisor: everything is started now
 		return err
 	}
 	if err := s.startMissing(ctx, nil); err != nil {
@@ -82,7 +83,7 @@ func (s *Supervisor) Run(ctx context.Context, again <-chan os.Signal, ready func
 		case <-ctx.Done():
 			return nil
 		case <-again:
-			wanted, err := s.layout.takeWanted()
+			wanted, err := s.layout.takeStartRequests()
 			if err != nil {
 				s.progress(err.Error())
 			}
@@ -97,9 +98,9 @@ func (s *Supervisor) Run(ctx context.Context, again <-chan os.Signal, ready func
 	}
 }
 
-// write begins to write down what becomes of the processes.
-func (s *Supervisor) write() (end func(), err error) {
-	face, err := s.options.Face()
+// openHistory opens the supervisor's history.
+func (s *Supervisor) openHistory() (end func(), err error) {
+	schedule, err := s.options.Schedule()
 	if err != nil {
 		return nil, err
 	}
@@ -107,14 +108,14 @@ func (s *Supervisor) write() (end func(), err error) {
 	_, _ = rand.Read(entropy[:]) // never fails
 	recorder, err := history.Open(history.Config{
 		Dir: s.layout.History(), Process: supervisorName, Boot: proto.NewBoot(clock.Clock{}.Now(), entropy),
-		Clock: clock.NewMovement(face).Clock(), Warn: func(err error) { s.progress(err.Error()) },
+		Clock: clock.NewDriver(schedule).Clock(), Warn: func(err error) { s.progress(err.Error()) },
 	})
-	s.troubles = trouble.NewLog(recorder, trouble.Processes()...)
+	s.troubles = trouble.NewLog(recorder, trouble.ProcessKinds()...)
 	return recorder.Close, err
 }
 
-// startMissing goes through the stages and starts what does not run, of the names if there
-// are any.
+// startMissing starts the processes that do not run, stage by stage. If there are names, it starts
+// only those.
 func (s *Supervisor) startMissing(ctx context.Context, names []string) error {
 	at := Addresses{Runtimes: map[string]string{}}
 	for _, stage := range Plan(s.layout, s.options) {
@@ -129,7 +130,7 @@ func (s *Supervisor) startMissing(ctx context.Context, names []string) error {
 	return nil
 }
 
-// startStage starts the members that do not run and waits until all are ready.
+// startStage starts the members that do not run, and waits until all are ready.
 func (s *Supervisor) startStage(ctx context.Context, stage []Member, at Addresses) error {
 	failures := make([]error, len(stage))
 	var starting sync.WaitGroup
@@ -140,7 +141,7 @@ func (s *Supervisor) startStage(ctx context.Context, stage []Member, at Addresse
 	return errors.Join(failures...)
 }
 
-// startUnlessRunning waits for whoever is starting the member already, and starts it if it
+// startUnlessRunning waits for a start of the member that is under way, and starts the member if it
 // does not run then.
 func (s *Supervisor) startUnlessRunning(ctx context.Context, member Member, at Addresses) error {
 	select {
@@ -149,14 +150,14 @@ func (s *Supervisor) startUnlessRunning(ctx context.Context, member Member, at A
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	if running := s.child(member.Name); running != nil && running.running() || ctx.Err() != nil {
+	if running := s.child(member.Name); running != nil && running.isRunning() || ctx.Err() != nil {
 		return ctx.Err()
 	}
 	return s.startOne(ctx, member, at)
 }
 
 func (s *Supervisor) startOne(ctx context.Context, member Member, at Addresses) error {
-	began := s.troubles.Began()
+	began := s.troubles.Now()
 	started, ready, err := s.layout.start(member, at)
 	if err != nil {
 		return fmt.Errorf("start %s: %w", member.Name, err)
@@ -167,23 +168,23 @@ func (s *Supervisor) startOne(ctx context.Context, member Member, at Addresses) 
 	s.mu.Unlock()
 	s.reapers.Go(func() {
 		started.reap(
-			func() { s.troubles.Begin(s.troubles.Began(), history.TroublePaused, member.Name) },
-			func() { s.troubles.End(s.troubles.Began(), history.TroublePaused, member.Name) },
+			func() { s.troubles.Begin(s.troubles.Now(), history.TroublePaused, member.Name) },
+			func() { s.troubles.End(s.troubles.Now(), history.TroublePaused, member.Name) },
 		)
-		s.troubles.Begin(s.troubles.Began(), history.TroubleDown, member.Name)
+		s.troubles.Begin(s.troubles.Now(), history.TroubleDown, member.Name)
 		s.progress(fmt.Sprintf("%s ended: %s", member.Name, started.command.ProcessState))
 	})
 	if err := awaitReady(ctx, member, ready); err != nil {
 		if ctx.Err() != nil {
 			return err
 		}
-		lines := s.layout.lastLines(member.Name, 3)
+		lines := s.layout.lastLogLines(member.Name, 3)
 		return fmt.Errorf("%w; the end of %s:\n%s", err, s.layout.logFile(member.Name), strings.Join(lines, "\n"))
 	}
 	s.progress(fmt.Sprintf("%s ready (pid %d)", member.Name, started.record.PID))
 	s.troubles.End(began, history.TroubleDown, member.Name)
 	started.record.Ready = true
-	return s.layout.note(started.record)
+	return s.layout.writeRecord(started.record)
 }
 
 func (s *Supervisor) child(name string) *child {
@@ -201,7 +202,7 @@ func (s *Supervisor) stopAll() {
 		for _, member := range stage {
 			if started := s.child(member.Name); started != nil {
 				stopping.Go(func() {
-					timer := clock.Clock{}.Timer(patience)
+					timer := clock.Clock{}.Timer(stopTimeout)
 					defer timer.Stop()
 					started.stop(timer.C)
 					_ = os.Remove(s.layout.recordFile(member.Name))
@@ -212,7 +213,7 @@ func (s *Supervisor) stopAll() {
 	}
 }
 
-// readAddresses adds what the stage has told about where it listens.
+// readAddresses adds the addresses that the stage has published.
 func (l Layout) readAddresses(stage []Member, at *Addresses) error {
 	for _, member := range stage {
 		switch {
@@ -242,13 +243,12 @@ func readJSON(path string, into any) error {
 	return nil
 }
 
-// ErrRunning says that the cluster has a supervisor already.
+// ErrRunning means that the cluster already has a supervisor.
 var ErrRunning = errors.New("the cluster is up already")
 
-// acquire takes the lock that the kernel gives back when the supervisor ends, however
-// it ends.
-func (l Layout) acquire() (release func(), err error) {
-	file, err := os.OpenFile(l.lock(), os.O_CREATE|os.O_RDWR, 0o600)
+// lockSupervisor takes the supervisor lock, which the kernel releases however the supervisor ends.
+func (l Layout) lockSupervisor() (release func(), err error) {
+	file, err := os.OpenFile(l.lockFile(), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -271,7 +271,7 @@ func (l Layout) acquire() (release func(), err error) {
 
 const supervisorName = "supervisor"
 
-// StopLeftovers ends the processes of a supervisor that was killed.
+// StopLeftovers stops the processes of a supervisor that was killed.
 func (l Layout) StopLeftovers(ctx context.Context, progress func(string)) error {
 	records, err := l.Records()
 	if err != nil {
@@ -283,7 +283,7 @@ func (l Layout) StopLeftovers(ctx context.Context, progress func(string)) error 
 		}
 		if record.Alive() {
 			progress(fmt.Sprintf("%s (pid %d) was left by an earlier supervisor: stopping it", record.Name, record.PID))
-			if err := record.Stop(ctx, patience); err != nil {
+			if err := record.Stop(ctx, stopTimeout); err != nil {
 				return fmt.Errorf("stop %s: %w", record.Name, err)
 			}
 		}
@@ -294,8 +294,7 @@ func (l Layout) StopLeftovers(ctx context.Context, progress func(string)) error 
 	return nil
 }
 
-// Stop asks the recorded process to end, and after patience makes it; it returns when
-// the process is gone.
+// Stop sends SIGTERM, and after timeout SIGKILL. It returns when the process is gone.
 func (r Record) Stop(ctx context.Context, patience time.Duration) error {
 	for _, signal := range []os.Signal{syscall.SIGTERM, syscall.SIGKILL} {
 		switch err := r.Signal(signal); {
@@ -304,21 +303,21 @@ func (r Record) Stop(ctx context.Context, patience time.Duration) error {
 		case err != nil:
 			return err
 		}
-		_ = r.Signal(syscall.SIGCONT) // who is paused hears of it then
-		if r.gone(ctx, patience) {
+		_ = r.Signal(syscall.SIGCONT) // a paused process handles the signal after SIGCONT
+		if r.awaitExit(ctx, patience) {
 			return nil
 		}
 	}
 	return fmt.Errorf("pid %d does not end", r.PID)
 }
 
-// gone waits until the recorded process, which need not be a child, has ended.
-func (r Record) gone(ctx context.Context, patience time.Duration) bool {
-	return within(ctx, patience, func() bool { return !r.Alive() })
+// awaitExit waits until the recorded process, which need not be a child, has exited.
+func (r Record) awaitExit(ctx context.Context, patience time.Duration) bool {
+	return poll(ctx, patience, func() bool { return !r.Alive() })
 }
 
-// within waits until what is asked is so, and reports whether it came to be.
-func within(ctx context.Context, patience time.Duration, is func() bool) bool {
+// poll waits until is returns true, and reports whether it did before the timeout.
+func poll(ctx context.Context, patience time.Duration, is func() bool) bool {
 	var wall clock.Clock
 	for deadline := wall.Now().Add(patience); !is(); {
 		if wall.Now().After(deadline) || wall.Sleep(ctx, 10*time.Millisecond) != nil {

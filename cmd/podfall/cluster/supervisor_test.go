@@ -15,21 +15,21 @@ import (
 	"github.com/podfall/podfall/internal/clock"
 )
 
-// gateVariable names, to a process that a test starts, the file that a kubelet waits for.
+// gateVariable names the environment variable with the file that a kubelet of the test waits for.
 const gateVariable = "PODFALL_TEST_GATE"
 
-// TestMain is also every process of the clusters of these tests.
+// TestMain is also the main function of all cluster processes in these tests.
 func TestMain(m *testing.M) {
 	if gate := os.Getenv(gateVariable); gate != "" && !strings.HasPrefix(os.Args[1], "-test.") {
-		play(gate, os.Args[1:])
+		runFakeProcess(gate, os.Args[1:])
 		return
 	}
 	os.Exit(m.Run())
 }
 
-// play says where it listens, and that it is ready, and stays until it is told to end. A
-// kubelet is not ready before there is a gate, and an apiserver makes it.
-func play(gate string, arguments []string) {
+// runFakeProcess publishes an address, reports ready, and waits for a signal. A kubelet waits for
+// the gate file before it is ready, and an apiserver creates the file.
+func runFakeProcess(gate string, arguments []string) {
 	ended, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	for i, flag := range arguments[:len(arguments)-1] {
@@ -57,8 +57,8 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// supervised is a cluster of one node that a supervisor has brought up, and what signals it.
-func supervised(t *testing.T, gate string) (Layout, Options) {
+// startSupervised starts a cluster of one node under a supervisor.
+func startSupervised(t *testing.T, gate string) (Layout, Options) {
 	t.Helper()
 	t.Setenv(gateVariable, gate)
 	layout := Layout{Root: filepath.Join(t.TempDir(), "cluster")}
@@ -67,7 +67,7 @@ func supervised(t *testing.T, gate string) (Layout, Options) {
 		t.Fatal(err)
 	}
 	again := make(chan os.Signal, 1)
-	signal.Notify(again, SignalAgain)
+	signal.Notify(again, SignalStart)
 	ctx, end := context.WithCancel(t.Context())
 	ready, over := make(chan struct{}), make(chan error, 1)
 	go func() {
@@ -88,11 +88,11 @@ func supervised(t *testing.T, gate string) (Layout, Options) {
 	return layout, options
 }
 
-// TestStartsGoOnSideBySide starts a kubelet, which waits for the apiserver, before the
-// apiserver, and both of them twice: each is started once, and all are ready in the end.
-func TestStartsGoOnSideBySide(t *testing.T) {
+// TestConcurrentStarts starts a kubelet, which waits for the apiserver, before the apiserver, and
+// each of them twice. Each is started once, and all become ready.
+func TestConcurrentStarts(t *testing.T) {
 	gate := filepath.Join(t.TempDir(), "gate")
-	layout, options := supervised(t, gate)
+	layout, options := startSupervised(t, gate)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	for _, name := range []string{"kubelet/node-1", "apiserver"} {
@@ -103,7 +103,7 @@ func TestStartsGoOnSideBySide(t *testing.T) {
 	if err := os.Remove(gate); err != nil {
 		t.Fatal(err)
 	}
-	before, err := layout.byName()
+	before, err := layout.recordsByName()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +123,7 @@ func TestStartsGoOnSideBySide(t *testing.T) {
 	}
 	starts.Go(func() { start("kubelet/node-1") })
 	starts.Go(func() { start("kubelet/node-1") })
-	for layout.pid(t, "kubelet/node-1") == before["kubelet/node-1"].PID && ctx.Err() == nil {
+	for layout.recordedPID(t, "kubelet/node-1") == before["kubelet/node-1"].PID && ctx.Err() == nil {
 		_ = clock.Clock{}.Sleep(ctx, time.Millisecond)
 	}
 	starts.Go(func() { start("apiserver") })
@@ -134,10 +134,10 @@ func TestStartsGoOnSideBySide(t *testing.T) {
 	}
 }
 
-// pid is that of the process which has been recorded last under a name.
-func (l Layout) pid(t *testing.T, name string) int {
+// recordedPID returns the PID in the newest record of a name.
+func (l Layout) recordedPID(t *testing.T, name string) int {
 	t.Helper()
-	records, err := l.byName()
+	records, err := l.recordsByName()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -89,7 +89,9 @@ func Run(ctx context.Context, cfg Config) (code int, err error) {
 		exit(code)
 	})
 	unknown := make(chan struct{})
-	go func() {
+	// Run does not wait for kubectl's code: it may block after an error, and the process ends soon.
+	var running sync.WaitGroup
+	running.Go(func() {
 		root := newRoot(cfg)
 		if !isCommand(root, cfg.Args) {
 			close(unknown)
@@ -97,7 +99,7 @@ func Run(ctx context.Context, cfg Config) (code int, err error) {
 		}
 		util.CheckErr(cli.RunNoErrOutput(root))
 		exit(0)
-	}()
+	})
 	select {
 	case code := <-exits:
 		return code, nil

@@ -22,7 +22,7 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// Attributes are who asks for what.
+// Attributes say which identity asks for what.
 type Attributes struct {
 	Identity    proto.Identity
 	Verb        proto.Verb
@@ -32,12 +32,12 @@ type Attributes struct {
 	Name        string
 }
 
-// Related reports whether an object concerns a node: because a pod that is bound to it
-// refers to it, or leads to it.
+// Related reports whether an object concerns a node: a pod that is bound to the node refers to the
+// object, or to an object that leads to it.
 type Related func(node, resource, namespace, name string) bool
 
-// Authorize refuses what the sender may not ask for at all; fieldSelector is that of a
-// list or a watch. The error is a 403.
+// Authorize refuses a request that its identity may never make; fieldSelector is that of a list or
+// a watch. The error is a 403.
 func Authorize(a Attributes, fieldSelector string, related Related) error {
 	node, ok := a.Identity.NodeName()
 	if !ok {
@@ -52,7 +52,7 @@ func Authorize(a Attributes, fieldSelector string, related Related) error {
 		return authorizeLease(a, node)
 	case "secrets", "configmaps", "persistentvolumeclaims", "persistentvolumes", "serviceaccounts", "volumeattachments.storage.k8s.io":
 		return authorizeRelated(a, node, fieldSelector, related)
-	case "services":
+	case "services", "runtimeclasses.node.k8s.io":
 		if a.Subresource == "" && slices.Contains([]proto.Verb{proto.VerbGet, proto.VerbList, proto.VerbWatch}, a.Verb) {
 			return nil
 		}
@@ -61,15 +61,15 @@ func Authorize(a Attributes, fieldSelector string, related Related) error {
 			return nil
 		}
 	}
-	return forbid(a, notForNodes(a, node))
+	return forbid(a, notForNodesError(a, node))
 }
 
 func eventVerbs() []proto.Verb {
 	return []proto.Verb{proto.VerbCreate, proto.VerbPatch, proto.VerbUpdate}
 }
 
-// authorizePods lets a node read and delete pods and write their status; Admit then
-// sees to it that they are its own. A list or a watch must say so itself.
+// authorizePods allows a node to read and delete pods and to write their status; Admit then
+// requires that the pods are its own. A list or a watch must select them itself.
 func authorizePods(a Attributes, node, fieldSelector string) error {
 	switch a.Verb {
 	case proto.VerbList, proto.VerbWatch:
@@ -91,17 +91,17 @@ func authorizePods(a Attributes, node, fieldSelector string) error {
 		}
 	case proto.VerbDeleteCollection:
 	}
-	return forbid(a, notForNodes(a, node))
+	return forbid(a, notForNodesError(a, node))
 }
 
 func authorizeNode(a Attributes, node string) error {
 	switch {
 	case a.Verb == proto.VerbDelete, a.Verb == proto.VerbDeleteCollection, a.Verb == proto.VerbList, a.Verb == proto.VerbWatch:
-		return forbid(a, notForNodes(a, node))
+		return forbid(a, notForNodesError(a, node))
 	case a.Subresource != "" && a.Subresource != "status":
-		return forbid(a, notForNodes(a, node))
+		return forbid(a, notForNodesError(a, node))
 	case a.Name != node && (a.Name != "" || a.Verb != proto.VerbCreate):
-		return forbid(a, notItsNode(a.Verb, node, a.Name))
+		return forbid(a, otherNodeError(a.Verb, node, a.Name))
 	}
 	return nil
 }
@@ -113,7 +113,7 @@ func authorizeLease(a Attributes, node string) error {
 	switch {
 	case a.Subresource != "",
 		!slices.Contains([]proto.Verb{proto.VerbGet, proto.VerbCreate, proto.VerbUpdate, proto.VerbPatch}, a.Verb):
-		return forbid(a, notForNodes(a, node))
+		return forbid(a, notForNodesError(a, node))
 	case a.Namespace != nodeLeases:
 		return forbid(a, fmt.Errorf("can only access leases in the %q system namespace", nodeLeases))
 	case a.Name != node && (a.Name != "" || a.Verb != proto.VerbCreate):
@@ -124,7 +124,7 @@ func authorizeLease(a Attributes, node string) error {
 
 var errLeaseName = errors.New("can only access node lease with the same name as the requesting node")
 
-func notForNodes(a Attributes, node string) error {
+func notForNodesError(a Attributes, node string) error {
 	what := a.Kind.GroupResource().String()
 	if a.Subresource != "" {
 		what += "/" + a.Subresource
@@ -132,7 +132,7 @@ func notForNodes(a Attributes, node string) error {
 	return fmt.Errorf("node %q may not %s %s", node, a.Verb, what)
 }
 
-func notItsNode(verb proto.Verb, node, other string) error {
+func otherNodeError(verb proto.Verb, node, other string) error {
 	if verb == proto.VerbGet {
 		return fmt.Errorf("node %q is not allowed to read node %q", node, other)
 	}

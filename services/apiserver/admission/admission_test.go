@@ -44,11 +44,12 @@ func TestAuthorize(t *testing.T) {
 		"get leases.coordination.k8s.io ": true, "create leases.coordination.k8s.io ": true,
 		"update leases.coordination.k8s.io ": true, "patch leases.coordination.k8s.io ": true,
 		"get services ": true, "list services ": true, "watch services ": true,
+		"get runtimeclasses.node.k8s.io ": true, "list runtimeclasses.node.k8s.io ": true, "watch runtimeclasses.node.k8s.io ": true,
 	}
 	resources := []string{
 		"pods", "nodes", "events", "events.events.k8s.io", "leases.coordination.k8s.io",
 		"namespaces", "secrets", "configmaps", "persistentvolumes", "persistentvolumeclaims", "serviceaccounts",
-		"volumeattachments.storage.k8s.io", "deployments.apps", "services",
+		"volumeattachments.storage.k8s.io", "deployments.apps", "services", "runtimeclasses.node.k8s.io",
 	}
 	for _, resource := range resources {
 		for _, sub := range []string{"", "status", "binding"} {
@@ -197,14 +198,14 @@ func TestAdmit(t *testing.T) {
 	}
 }
 
-func TestImmortal(t *testing.T) {
+func TestSystemNamespacesCannotBeDeleted(t *testing.T) {
 	for name, refused := range map[string]bool{"default": true, "kube-system": true, "kube-public": true, "kube-node-lease": false, "shop": false} {
-		err := admission.Immortal(attributes(t, proto.VerbDelete, "namespaces", name))
+		err := admission.DenySystemNamespaceDeletion(attributes(t, proto.VerbDelete, "namespaces", name))
 		if (err != nil) != refused {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if err := admission.Immortal(attributes(t, proto.VerbDelete, "pods", "default")); err != nil {
+	if err := admission.DenySystemNamespaceDeletion(attributes(t, proto.VerbDelete, "pods", "default")); err != nil {
 		t.Error(err)
 	}
 }

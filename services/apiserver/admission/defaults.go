@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
@@ -26,22 +27,31 @@ const (
 	// StorageObjectInUseProtection gives claims and volumes the finalizers that keep them
 	// while they are used.
 	StorageObjectInUseProtection = "StorageObjectInUseProtection"
+	// ServiceAccount refuses pods of an account that is not there, and gives pods the pull secrets of
+	// their account. It mounts no token.
+	ServiceAccount = "ServiceAccount"
+	// RuntimeClass refuses pods of an unknown class, and gives pods what their class says of overhead
+	// and scheduling.
+	RuntimeClass = "RuntimeClass"
 )
 
-// Plugins lists them in the order in which they work.
+// Plugins returns the plugins in the order in which they run.
 func Plugins() []string {
-	return []string{Priority, DefaultTolerationSeconds, DefaultStorageClass, StorageObjectInUseProtection}
+	return []string{ServiceAccount, Priority, DefaultTolerationSeconds, DefaultStorageClass, StorageObjectInUseProtection, RuntimeClass}
 }
 
-// Classes are what plugins look up.
+// Classes returns the objects that plugins look up.
 type Classes interface {
 	PriorityClasses() []*schedulingv1.PriorityClass
 	StorageClasses() []*storagev1.StorageClass
+	RuntimeClasses() []*nodev1.RuntimeClass
+	// ServiceAccount is nil when there is none of the name.
+	ServiceAccount(namespace, name string) *corev1.ServiceAccount
 }
 
-// Complete fills in what the enabled plugins say of obj, which is about to be written; it
-// changes obj. The error is a 403.
-func Complete(enabled []string, a Attributes, obj kinds.Object, classes Classes) error {
+// SetDefaults runs the enabled plugins on obj, which is about to be written; they change obj. The
+// error is a 403.
+func SetDefaults(enabled []string, a Attributes, obj kinds.Object, classes Classes) error {
 	if a.Subresource != "" || a.Verb == proto.VerbDelete {
 		return nil
 	}
@@ -49,60 +59,92 @@ func Complete(enabled []string, a Attributes, obj kinds.Object, classes Classes)
 	on := func(plugin string) bool { return slices.Contains(enabled, plugin) }
 	switch obj := obj.(type) {
 	case *corev1.Pod:
-		if on(Priority) && create {
-			if err := prioritize(obj, classes.PriorityClasses()); err != nil {
+		if create {
+			if err := setPodDefaults(on, a, obj, classes); err != nil {
 				return forbid(a, err)
 			}
-		}
-		if on(DefaultTolerationSeconds) {
-			tolerateForAWhile(obj)
+		} else if on(DefaultTolerationSeconds) {
+			addDefaultTolerations(obj)
 		}
 	case *corev1.PersistentVolumeClaim:
 		if on(DefaultStorageClass) && create {
-			classify(obj, classes.StorageClasses())
+			setStorageClass(obj, classes.StorageClasses())
 		}
 		if on(StorageObjectInUseProtection) && create {
-			obj.Finalizers = with(obj.Finalizers, "kubernetes.io/pvc-protection")
+			obj.Finalizers = addFinalizer(obj.Finalizers, "kubernetes.io/pvc-protection")
 		}
 	case *corev1.PersistentVolume:
 		if on(StorageObjectInUseProtection) && create {
-			obj.Finalizers = with(obj.Finalizers, "kubernetes.io/pv-protection")
+			obj.Finalizers = addFinalizer(obj.Finalizers, "kubernetes.io/pv-protection")
 		}
 	}
 	return nil
 }
 
-func with(finalizers []string, one string) []string {
+// setPodDefaults runs the enabled plugins on a new pod, in the order of Plugins.
+func setPodDefaults(on func(plugin string) bool, a Attributes, pod *corev1.Pod, classes Classes) error {
+	if on(ServiceAccount) {
+		if err := applyServiceAccount(a.Namespace, pod, classes); err != nil {
+			return err
+		}
+	}
+	if on(Priority) {
+		if err := setPriority(pod, classes.PriorityClasses()); err != nil {
+			return err
+		}
+	}
+	if on(DefaultTolerationSeconds) {
+		addDefaultTolerations(pod)
+	}
+	if on(RuntimeClass) {
+		return applyRuntimeClass(pod, classes.RuntimeClasses())
+	}
+	return nil
+}
+
+// Check refuses what the enabled plugins do not allow, after webhooks have changed obj. The error is a 403.
+func Check(enabled []string, a Attributes, obj kinds.Object, classes Classes) error {
+	pod, is := obj.(*corev1.Pod)
+	if !is || a.Verb != proto.VerbCreate || a.Subresource != "" || !slices.Contains(enabled, ServiceAccount) {
+		return nil
+	}
+	if err := checkServiceAccount(a.Namespace, pod, classes); err != nil {
+		return forbid(a, err)
+	}
+	return nil
+}
+
+func addFinalizer(finalizers []string, one string) []string {
 	if slices.Contains(finalizers, one) {
 		return finalizers
 	}
 	return append(finalizers, one)
 }
 
-// tolerated is how long a pod stays on a node that is not ready or not heard of.
-const tolerated = 300
+// defaultTolerationSeconds is how long a pod stays on a node that is not ready or unreachable.
+const defaultTolerationSeconds = 300
 
-func tolerateForAWhile(pod *corev1.Pod) {
+func addDefaultTolerations(pod *corev1.Pod) {
 	for _, key := range []string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable} {
 		matches := func(t corev1.Toleration) bool {
 			return (t.Key == key || t.Key == "") && (t.Effect == corev1.TaintEffectNoExecute || t.Effect == "")
 		}
 		if !slices.ContainsFunc(pod.Spec.Tolerations, matches) {
 			pod.Spec.Tolerations = append(pod.Spec.Tolerations, corev1.Toleration{
-				Key: key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(int64(tolerated)),
+				Key: key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(int64(defaultTolerationSeconds)),
 			})
 		}
 	}
 }
 
-// systemClasses are there in every cluster.
+// systemClasses returns the priorities of the classes that exist in every cluster.
 func systemClasses() map[string]int32 {
 	return map[string]int32{"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 }
 
-// prioritize resolves the pod's class; without one the default class counts, and without
-// that the priority is 0.
-func prioritize(pod *corev1.Pod, classes []*schedulingv1.PriorityClass) error {
+// setPriority resolves the pod's class. Without one the default class applies, and without that the
+// priority is 0.
+func setPriority(pod *corev1.Pod, classes []*schedulingv1.PriorityClass) error {
 	value, policy := int32(0), corev1.PreemptLowerPriority
 	class := classOf(pod.Spec.PriorityClassName, classes)
 	system, isSystem := systemClasses()[pod.Spec.PriorityClassName]
@@ -129,7 +171,7 @@ func prioritize(pod *corev1.Pod, classes []*schedulingv1.PriorityClass) error {
 	return nil
 }
 
-// classOf finds a class by its name, or the lowest default one when name is empty.
+// classOf returns a class by its name, or the lowest default one if name is empty.
 func classOf(name string, classes []*schedulingv1.PriorityClass) *schedulingv1.PriorityClass {
 	var found *schedulingv1.PriorityClass
 	for _, class := range classes {
@@ -143,9 +185,9 @@ func classOf(name string, classes []*schedulingv1.PriorityClass) *schedulingv1.P
 	return found
 }
 
-// classify gives a claim that names no class the default one.
-func classify(claim *corev1.PersistentVolumeClaim, classes []*storagev1.StorageClass) {
-	if !storage.Classless(claim) {
+// setStorageClass gives a claim that names no class the default one.
+func setStorageClass(claim *corev1.PersistentVolumeClaim, classes []*storagev1.StorageClass) {
+	if !storage.HasNoClass(claim) {
 		return
 	}
 	if found := storage.DefaultClass(classes); found != nil {

@@ -13,14 +13,14 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// FirstNamespaces exist from the first start of a cluster.
+// FirstNamespaces returns the namespaces that exist from the first start of a cluster.
 func FirstNamespaces() []string {
 	return []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic, nodeLeases}
 }
 
-// InNamespace refuses to create obj in a namespace that is not there (404) or is being
-// emptied (403); namespace is nil when there is none.
-func InNamespace(a Attributes, obj kinds.Object, namespace *corev1.Namespace) error {
+// CheckNamespace refuses to create obj in a namespace that does not exist (404; namespace is nil)
+// or is being deleted (403).
+func CheckNamespace(a Attributes, obj kinds.Object, namespace *corev1.Namespace) error {
 	if namespace == nil {
 		return apierrors.NewNotFound(corev1.Resource("namespaces"), a.Namespace)
 	}
@@ -37,13 +37,13 @@ func InNamespace(a Attributes, obj kinds.Object, namespace *corev1.Namespace) er
 	return refused
 }
 
-// Immortal refuses to delete a namespace that every cluster has.
-func Immortal(a Attributes) error {
+// DenySystemNamespaceDeletion refuses to delete a namespace that every cluster has.
+func DenySystemNamespaceDeletion(a Attributes) error {
 	immortal := []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic}
 	if a.Verb != proto.VerbDelete || a.Kind.GroupResource() != corev1.Resource("namespaces") || !slices.Contains(immortal, a.Name) {
 		return nil
 	}
-	return forbid(a, errImmortal)
+	return forbid(a, errSystemNamespace)
 }
 
-var errImmortal = errors.New("this namespace may not be deleted")
+var errSystemNamespace = errors.New("this namespace may not be deleted")

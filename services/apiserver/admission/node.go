@@ -13,9 +13,9 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// Admit refuses what the sender may not do with these objects: obj as it would be
-// stored, nil for a read or a delete, and old as it is stored, nil for a create. The
-// error is a 403. It is what a Kubernetes API server runs as NodeRestriction.
+// Admit refuses what the identity may not do with these objects: obj is the object to be stored,
+// nil for a read or a delete; old is the stored one, nil for a create. The error is a 403. It is
+// what a Kubernetes API server runs as NodeRestriction.
 func Admit(a Attributes, obj, old kinds.Object) error {
 	node, ok := a.Identity.NodeName()
 	if !ok {
@@ -38,7 +38,7 @@ func Admit(a Attributes, obj, old kinds.Object) error {
 	return nil
 }
 
-// admitPod keeps a node to the pods that are bound to it.
+// admitPod restricts a node to the pods that are bound to it.
 func admitPod(a Attributes, node string, pod, old *corev1.Pod) error {
 	own := func(p *corev1.Pod) bool { return p != nil && p.Spec.NodeName == node }
 	switch a.Verb {
@@ -50,7 +50,7 @@ func admitPod(a Attributes, node string, pod, old *corev1.Pod) error {
 		if !own(pod) {
 			return fmt.Errorf("node %q can only create pods with spec.nodeName set to itself", node)
 		}
-		for _, ref := range podrefs.Of(pod) {
+		for _, ref := range podrefs.List(pod) {
 			if ref.Resource != podrefs.ServiceAccounts { // which are defaulted, and give a mirror pod nothing
 				return fmt.Errorf("node %q can not create pods that reference %s", node, ref.Resource)
 			}
@@ -74,11 +74,11 @@ func admitPod(a Attributes, node string, pod, old *corev1.Pod) error {
 	return nil
 }
 
-// admitNode keeps a node to its own Node, and from lifting its own taints.
+// admitNode restricts a node to its own Node, and forbids it to change its taints.
 func admitNode(a Attributes, node string, obj, old kinds.Object) error {
 	for _, o := range []kinds.Object{obj, old} {
 		if o != nil && o.GetName() != node {
-			return notItsNode(a.Verb, node, o.GetName())
+			return otherNodeError(a.Verb, node, o.GetName())
 		}
 	}
 	updated, isNode := obj.(*corev1.Node)
@@ -95,8 +95,8 @@ var (
 	errForeignToken    = errors.New("node requested token bound to a pod scheduled on a different node")
 )
 
-// AdmitToken keeps a node to tokens that are bound to its own pods; pod is the stored one
-// that the request names, nil when there is none. The error is a 403, 404 or 409.
+// AdmitToken restricts a node to tokens that are bound to its own pods. pod is the stored pod that
+// the request names; nil if there is none. The error is a 403, 404 or 409.
 func AdmitToken(a Attributes, wanted *authenticationv1.TokenRequest, pod *corev1.Pod) error {
 	node, is := a.Identity.NodeName()
 	if !is {
@@ -120,7 +120,7 @@ func AdmitToken(a Attributes, wanted *authenticationv1.TokenRequest, pod *corev1
 	return nil
 }
 
-// podOf is nil for nil: verbs without a new or an old object pass none.
+// podOf returns nil for nil: verbs without a new or an old object pass none.
 func podOf(obj kinds.Object) *corev1.Pod {
 	pod, _ := obj.(*corev1.Pod)
 	return pod

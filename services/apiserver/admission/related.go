@@ -9,9 +9,9 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// authorizeRelated lets a node read one object at a time, of those that its pods need: a
-// Secret or a ConfigMap by get, list or watch, a claim, a volume or an attachment by get;
-// and ask for tokens of its pods' service accounts.
+// authorizeRelated allows a node to read, one at a time, the objects that its pods need: a Secret
+// or a ConfigMap by get, list or watch, a claim, a volume or an attachment by get. It also allows
+// tokens of its pods' service accounts.
 func authorizeRelated(a Attributes, node, fieldSelector string, related Related) error {
 	resource := a.Kind.GroupResource().String()
 	name := a.Name
@@ -21,10 +21,10 @@ func authorizeRelated(a Attributes, node, fieldSelector string, related Related)
 			return forbid(a, fmt.Errorf("node %q can only create tokens for individual service accounts", node))
 		}
 	case a.Subresource != "":
-		return forbid(a, notForNodes(a, node))
+		return forbid(a, notForNodesError(a, node))
 	case a.Verb == proto.VerbGet:
 	case a.Verb != proto.VerbList && a.Verb != proto.VerbWatch, resource != "secrets" && resource != "configmaps":
-		return forbid(a, notForNodes(a, node))
+		return forbid(a, notForNodesError(a, node))
 	default:
 		selector, err := fields.ParseSelector(fieldSelector)
 		if err != nil {

@@ -6,8 +6,8 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// UserOf is who an identity on the bus is to Kubernetes: in messages, and to webhooks. The
-// gateway and every client of podfall's own are the administrator that kubeadm makes.
+// UserOf returns the Kubernetes user of an identity on the bus, for messages and webhooks. The
+// gateway and podfall's own clients are the administrator that kubeadm creates.
 func UserOf(identity proto.Identity) authenticationv1.UserInfo {
 	user := authenticationv1.UserInfo{Groups: []string{"system:authenticated"}}
 	in := func(name string, groups ...string) authenticationv1.UserInfo {

@@ -1,22 +1,22 @@
-// Package custom is what the API knows of CustomResourceDefinitions and of the resources
-// that they define: which kinds there are now, how their objects are read, pruned,
-// defaulted and validated, and what becomes of a definition.
+// Package custom holds what the API knows of CustomResourceDefinitions and of their resources:
+// which kinds exist, how their objects are decoded, pruned, defaulted and validated, and what
+// happens when a definition is deleted.
 //
 //	store -> Catalog             catalog.go: the definitions as they are stored
 //	          -> Definition      definition.go: one of them, its schemas built at first use
 //	               -> resources  decode.go, strategy.go: registry.Strategy for its objects
 //	                    schema   schema.go defaults.go metadata.go validate.go rules.go
 //	definitions themselves       crd.go, crd_*.go: registry.Strategy for them
-//	names.go, cleanup.go         which names are given, and what a deletion waits for
+//	names.go, cleanup.go         which names are accepted, and what a deletion waits for
 //
-// The work on schemas is done by apiextensions' own packages as far as they come alone:
+// The work on schemas is done by apiextensions' own packages, if they have few dependencies:
 // structural schemas, pruning, list types, and the CEL types of a schema. Its validation of
-// definitions and its validators would bring metrics and gRPC into every process of
-// podfall, 8 ms of each start; what they do is done here.
+// definitions and its validators would bring metrics and gRPC into every process of podfall, 8 ms
+// of each start. This package replaces them.
 //
 // # Order
 //
-// A definition that a writer has been told is stored is known to every request after it.
+// Once a client has been told that a definition is stored, every later request knows it.
 package custom
 
 import (
@@ -36,25 +36,26 @@ import (
 // Resource is the key of definitions in the store.
 const Resource = "customresourcedefinitions.apiextensions.k8s.io"
 
-// Catalog is the definitions that are stored. It is safe for concurrent use; its readers
-// never wait. The zero value knows none.
+// Catalog holds the stored definitions. It is safe for concurrent use, and its readers never wait.
+// The zero value has none.
 type Catalog struct {
-	now atomic.Pointer[definitions]
+	state atomic.Pointer[definitions]
 }
 
-// definitions are by name, which is the group resource that they define.
+// definitions are keyed by name, which is the group resource that they define.
 type definitions map[string]*Definition
 
-// Load takes all definitions of a snapshot, before the first commit.
+// Load adds all definitions of a snapshot. Call it before the first commit.
 func (c *Catalog) Load(snapshot *store.Snapshot) {
 	loaded := definitions{}
 	for record := range snapshot.Scan(Resource, "", "") {
 		loaded.put(record.Object)
 	}
-	c.now.Store(&loaded)
+	c.state.Store(&loaded)
 }
 
-// OnCommit is told of every committed batch by the store's writer, before anybody else is.
+// OnCommit follows every committed batch; the store's writer calls it, before any caller is
+// answered.
 func (c *Catalog) OnCommit(events []store.Event) {
 	var changed definitions
 	for _, event := range events {
@@ -71,7 +72,7 @@ func (c *Catalog) OnCommit(events []store.Event) {
 		}
 	}
 	if changed != nil {
-		c.now.Store(&changed)
+		c.state.Store(&changed)
 	}
 }
 
@@ -85,13 +86,13 @@ func (c *Catalog) all() definitions {
 	if c == nil {
 		return definitions{}
 	}
-	if now := c.now.Load(); now != nil {
+	if now := c.state.Load(); now != nil {
 		return *now
 	}
 	return definitions{}
 }
 
-// Definitions are all that are stored, in the order of their names. They are shared.
+// Definitions returns all stored definitions, ordered by name. They are shared.
 func (c *Catalog) Definitions() []*apiextensionsv1.CustomResourceDefinition {
 	all := c.all()
 	crds := make([]*apiextensionsv1.CustomResourceDefinition, 0, len(all))
@@ -101,11 +102,11 @@ func (c *Catalog) Definitions() []*apiextensionsv1.CustomResourceDefinition {
 	return crds
 }
 
-// Definition is that of a group resource, established or not; nil when there is none.
+// Definition returns the definition of a group resource, established or not; nil if there is none.
 func (c *Catalog) Definition(groupResource string) *Definition { return c.all()[groupResource] }
 
-// Kind is the kind of a group resource in a version that is served; an empty version is
-// the one that clients prefer.
+// Kind returns the kind of a group resource in a served version. An empty version means the
+// preferred one.
 func (c *Catalog) Kind(groupResource, version string) (kinds.Kind, bool) {
 	definition := c.Definition(groupResource)
 	if definition == nil {
@@ -119,7 +120,7 @@ func (c *Catalog) Kind(groupResource, version string) (kinds.Kind, bool) {
 	return kinds.Kind{}, false
 }
 
-// Versions are the kind of a group resource in every version that is served.
+// Versions returns the kind of a group resource in every served version.
 func (c *Catalog) Versions(groupResource string) []kinds.Kind {
 	definition := c.Definition(groupResource)
 	if definition == nil {
@@ -128,14 +129,15 @@ func (c *Catalog) Versions(groupResource string) []kinds.Kind {
 	return definition.kinds
 }
 
-// Terminating reports whether the definition of a group resource is on its way out, so that
-// nothing new may be made of it.
-func (c *Catalog) Terminating(groupResource string) bool {
+// IsTerminating reports whether the definition of a group resource is being deleted, so that no new
+// object may be created.
+func (c *Catalog) IsTerminating(groupResource string) bool {
 	definition := c.Definition(groupResource)
 	return definition != nil && definition.CRD.DeletionTimestamp != nil
 }
 
-// Strategy is that of a custom kind, or of definitions themselves; false for other kinds.
+// Strategy returns the strategy of a custom kind, or of definitions themselves; false for other
+// kinds.
 func (c *Catalog) Strategy(kind kinds.Kind) (registry.Strategy, bool) {
 	switch {
 	case kind.Custom:
@@ -146,7 +148,7 @@ func (c *Catalog) Strategy(kind kinds.Kind) (registry.Strategy, bool) {
 	return nil, false
 }
 
-// Fields are what field selectors see of an object of a group resource, in any version.
+// Fields returns what field selectors see of an object of a group resource, in any version.
 func (c *Catalog) Fields(groupResource string, obj kinds.Object) fields.Set {
 	set := fields.Set{"metadata.name": obj.GetName()}
 	if namespace := obj.GetNamespace(); namespace != "" {

@@ -21,20 +21,21 @@ const (
 	maxSchemaCost = 100_000_000
 )
 
-// ledger adds up what the rules of a schema may cost, and says which cost too much.
-type ledger struct {
+// costLedger adds up the estimated costs of the rules of a schema, and reports those that are too
+// high.
+type costLedger struct {
 	errs      field.ErrorList
 	total     uint64
-	expensive []entry
+	expensive []ruleCost
 }
 
-type entry struct {
+type ruleCost struct {
 	at   *field.Path
 	cost uint64
 }
 
-// add takes one expression in: it may be evaluated copies times.
-func (l *ledger) add(at *field.Path, what string, cost uint64) {
+// add counts the cost of one expression. A nil ledger counts nothing.
+func (l *costLedger) add(at *field.Path, what string, cost uint64) {
 	if l == nil {
 		return
 	}
@@ -43,17 +44,17 @@ func (l *ledger) add(at *field.Path, what string, cost uint64) {
 	}
 	l.total += min(cost, math.MaxUint64-l.total)
 	if cost >= maxSchemaCost/100 {
-		l.expensive = append(l.expensive, entry{at, cost})
+		l.expensive = append(l.expensive, ruleCost{at, cost})
 	}
 }
 
-// sum is everything that costs too much, alone or together; at is the schema.
-func (l *ledger) sum(at *field.Path) field.ErrorList {
+// findings returns everything that costs too much, alone or together; at is the schema.
+func (l *costLedger) findings(at *field.Path) field.ErrorList {
 	errs := l.errs
 	if l.total <= maxSchemaCost {
 		return errs
 	}
-	slices.SortStableFunc(l.expensive, func(a, b entry) int {
+	slices.SortStableFunc(l.expensive, func(a, b ruleCost) int {
 		switch {
 		case a.cost > b.cost:
 			return -1
@@ -70,7 +71,7 @@ func (l *ledger) sum(at *field.Path) field.ErrorList {
 		tooCostly("x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema", l.total, maxSchemaCost)))
 }
 
-// tooCostly is upstream's sentence.
+// tooCostly returns upstream's message.
 func tooCostly(what string, cost, limit uint64) string {
 	by := float64(cost) / float64(limit)
 	factor := fmt.Sprintf("%.1fx", by)
@@ -84,9 +85,9 @@ func tooCostly(what string, cost, limit uint64) string {
 		"and maxLength where arrays, maps, and strings are declared)", what, factor)
 }
 
-// within is how many values a schema can have below each of its own; unbounded when that
-// depends on nothing but the size of a request.
-func within(s *structuralschema.Structural) (copies uint64, bounded bool) {
+// maxChildren returns how many values a schema allows in each value of its own. bounded is false if
+// only the size of a request limits them.
+func maxChildren(s *structuralschema.Structural) (copies uint64, bounded bool) {
 	var limit *int64
 	switch {
 	case s.Type == "object" && s.AdditionalProperties == nil, s.Type != "object" && s.Type != "array":
@@ -104,29 +105,29 @@ func within(s *structuralschema.Structural) (copies uint64, bounded bool) {
 	return uint64(max(*limit, 0)), true
 }
 
-// times multiplies without going over.
-func times(a, b uint64) uint64 {
+// multiply saturates at the largest uint64.
+func multiply(a, b uint64) uint64 {
 	if a != 0 && b > math.MaxUint64/a {
 		return math.MaxUint64
 	}
 	return a * b
 }
 
-// copiesOf is how often a value of a type can be in one request.
-func copiesOf(declared *kubecel.DeclType) uint64 {
+// maxCopies returns how often a value of a type can occur in one request.
+func maxCopies(declared *kubecel.DeclType) uint64 {
 	return uint64(celconfig.MaxRequestSizeBytes / (declared.MinSerializedSize + 1)) // and a comma
 }
 
-// worst is what evaluating p may cost for one value of a type.
-func worst(p *expression.Program, declared *kubecel.DeclType) (uint64, error) {
-	return p.Worst(&library.CostEstimator{SizeEstimator: sizes{declared}})
+// maxCost returns the highest cost of evaluating p for one value of a type.
+func maxCost(p *expression.Program, declared *kubecel.DeclType) (uint64, error) {
+	return p.MaxCost(&library.CostEstimator{SizeEstimator: sizeEstimator{declared}})
 }
 
-// sizes knows how large the parts of a value can be (upstream's sizeEstimator).
-type sizes struct{ root *kubecel.DeclType }
+// sizeEstimator knows the largest sizes of the parts of a value (upstream's sizeEstimator).
+type sizeEstimator struct{ root *kubecel.DeclType }
 
 // EstimateSize implements [checker.CostEstimator].
-func (s sizes) EstimateSize(element checker.AstNode) *checker.SizeEstimate {
+func (s sizeEstimator) EstimateSize(element checker.AstNode) *checker.SizeEstimate {
 	if len(element.Path()) == 0 {
 		return nil
 	}
@@ -152,6 +153,6 @@ func (s sizes) EstimateSize(element checker.AstNode) *checker.SizeEstimate {
 }
 
 // EstimateCallCost implements [checker.CostEstimator].
-func (sizes) EstimateCallCost(string, string, *checker.AstNode, []checker.AstNode) *checker.CallEstimate {
+func (sizeEstimator) EstimateCallCost(string, string, *checker.AstNode, []checker.AstNode) *checker.CallEstimate {
 	return nil
 }

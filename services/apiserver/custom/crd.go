@@ -23,8 +23,8 @@ type definitionStrategy struct {
 
 var _ registry.Strategy = definitionStrategy{}
 
-// PrepareForCreate also gives the definition its names, so that whoever has created it can
-// use it at once; upstream's controllers take a moment.
+// PrepareForCreate also accepts the definition's names, so that its creator can use it at once;
+// upstream's controllers take a moment.
 func (s definitionStrategy) PrepareForCreate(obj kinds.Object, now time.Time) {
 	crd, ok := obj.(*apiextensionsv1.CustomResourceDefinition)
 	if !ok {
@@ -33,13 +33,13 @@ func (s definitionStrategy) PrepareForCreate(obj kinds.Object, now time.Time) {
 	crd.Status = apiextensionsv1.CustomResourceDefinitionStatus{}
 	crd.Generation = 1
 	apiextensionsv1.SetObjectDefaults_CustomResourceDefinition(crd) // the stored version included
-	crd.Status = SettleNames(crd, s.catalog.Definitions(), metav1.Unix(now.Unix(), 0))
+	crd.Status = AcceptNames(crd, s.catalog.Definitions(), metav1.Unix(now.Unix(), 0))
 }
 
 func (s definitionStrategy) Validate(obj kinds.Object) field.ErrorList {
 	crd, ok := obj.(*apiextensionsv1.CustomResourceDefinition)
 	if !ok {
-		return notDefinition(obj)
+		return notDefinitionError(obj)
 	}
 	rule := func(name string, prefix bool) []string {
 		wrong := validation.NameIsDNSSubdomain(name, prefix)
@@ -49,11 +49,11 @@ func (s definitionStrategy) Validate(obj kinds.Object) field.ErrorList {
 		return wrong
 	}
 	errs := validation.ValidateObjectMetaAccessor(obj, false, rule, field.NewPath("metadata"))
-	errs = append(errs, registry.FinalizerNames(obj)...)
+	errs = append(errs, registry.ValidateFinalizerNames(obj)...)
 	return append(errs, validateDefinition(crd, nil)...)
 }
 
-func notDefinition(obj kinds.Object) field.ErrorList {
+func notDefinitionError(obj kinds.Object) field.ErrorList {
 	return field.ErrorList{field.InternalError(nil, fmt.Errorf("a CustomResourceDefinition is a %T", obj))}
 }
 
@@ -83,7 +83,7 @@ func (s definitionStrategy) ValidateUpdate(obj, old kinds.Object, subresource st
 	crd, ok := obj.(*apiextensionsv1.CustomResourceDefinition)
 	before, had := old.(*apiextensionsv1.CustomResourceDefinition)
 	if !ok || !had {
-		return notDefinition(obj)
+		return notDefinitionError(obj)
 	}
 	errs := registry.ValidateMetaUpdate(obj, old)
 	if subresource == "status" {
@@ -92,7 +92,7 @@ func (s definitionStrategy) ValidateUpdate(obj, old kinds.Object, subresource st
 	return append(errs, validateDefinition(crd, before)...)
 }
 
-// Warnings are about formats that nobody checks.
+// Warnings names formats that are not checked.
 func (s definitionStrategy) Warnings(obj kinds.Object) []string {
 	crd, ok := obj.(*apiextensionsv1.CustomResourceDefinition)
 	if !ok {
@@ -101,7 +101,7 @@ func (s definitionStrategy) Warnings(obj kinds.Object) []string {
 	seen := map[string]bool{}
 	for _, v := range crd.Spec.Versions {
 		if v.Schema != nil {
-			unknownFormats(v.Schema.OpenAPIV3Schema, seen)
+			addUnknownFormats(v.Schema.OpenAPIV3Schema, seen)
 		}
 	}
 	var warnings []string
@@ -118,8 +118,8 @@ func (definitionStrategy) Fields(obj kinds.Object) fields.Set {
 
 func (definitionStrategy) Graceful(kinds.Object, *int64) (int64, bool) { return 0, false }
 
-// PrepareForDelete is obj as its first DELETE finds it: a definition is not removed before
-// its resources are, for which it gets a finalizer.
+// PrepareForDelete returns obj with the finalizer that keeps a definition until its objects are
+// deleted.
 func (definitionStrategy) PrepareForDelete(obj kinds.Object, now time.Time) kinds.Object {
 	crd, ok := obj.(*apiextensionsv1.CustomResourceDefinition)
 	if !ok || crd.DeletionTimestamp != nil {

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// validateListType is what upstream asks of x-kubernetes-list-type and its keys.
+// validateListType is upstream's check of x-kubernetes-list-type and its keys.
 func validateListType(s *apiextensionsv1.JSONSchemaProps, at *field.Path) field.ErrorList {
 	if s.XListType == nil {
 		if len(s.XListMapKeys) > 0 {

@@ -52,7 +52,7 @@ const (
 	columnFormats = "byte,date,date-time,double,float,int32,int64,password"
 )
 
-func among(list, value string) bool { return strings.Contains(","+list+",", ","+value+",") }
+func listContains(list, value string) bool { return strings.Contains(","+list+",", ","+value+",") }
 
 // validateColumn is upstream's ValidateCustomResourceColumnDefinition.
 func validateColumn(column *apiextensionsv1.CustomResourceColumnDefinition, at *field.Path) field.ErrorList {
@@ -63,10 +63,10 @@ func validateColumn(column *apiextensionsv1.CustomResourceColumnDefinition, at *
 	switch {
 	case column.Type == "":
 		errs = append(errs, field.Required(at.Child("type"), "must be one of "+columnTypes))
-	case !among(columnTypes, column.Type):
+	case !listContains(columnTypes, column.Type):
 		errs = append(errs, field.Invalid(at.Child("type"), column.Type, "must be one of "+columnTypes))
 	}
-	if column.Format != "" && !among(columnFormats, column.Format) {
+	if column.Format != "" && !listContains(columnFormats, column.Format) {
 		errs = append(errs, field.Invalid(at.Child("format"), column.Format, "must be one of "+columnFormats))
 	}
 	if column.JSONPath == "" {
@@ -90,7 +90,7 @@ func validateSelectable(v *apiextensionsv1.CustomResourceDefinitionVersion, at *
 	seen := map[string]bool{}
 	for i, f := range v.SelectableFields {
 		where := at.Index(i).Child("jsonPath")
-		path := steps(f.JSONPath)
+		path := pathSteps(f.JSONPath)
 		found := structural
 		for _, step := range path {
 			if property, ok := properties(found)[step]; ok {
@@ -106,7 +106,7 @@ func validateSelectable(v *apiextensionsv1.CustomResourceDefinitionVersion, at *
 			errs = append(errs, field.Invalid(where, f.JSONPath, "must not point to fields in metadata"))
 		case found == nil:
 			errs = append(errs, field.Invalid(where, f.JSONPath, "is an invalid path: does not refer to a valid field"))
-		case !among("string,boolean,integer", found.Type):
+		case !listContains("string,boolean,integer", found.Type):
 			errs = append(errs, field.Invalid(where, f.JSONPath,
 				"must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed."))
 		case seen[f.JSONPath]:

@@ -14,22 +14,22 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// rootSchema is what the schema of a version is for.
+// rootSchema says what the schema of a version has to support.
 type rootSchema struct {
 	// status says that the version has a status subresource.
 	status bool
 }
 
-// validateSchema is everything wrong with the schema of a version: that it is structural,
-// that its defaults fit it, that it has nothing which Kubernetes does not support, and that
-// its rules compile.
+// validateSchema returns everything that is wrong with the schema of a version: it must be
+// structural, its defaults must fit it, it must not use what Kubernetes does not support, and its
+// rules must compile.
 func validateSchema(props *apiextensionsv1.JSONSchemaProps, root rootSchema, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if root.status && props.Type != "object" {
 		errs = append(errs, field.Invalid(at.Child("type"), props.Type,
 			`only "object" is allowed as the type at the root of the schema if the status subresource is enabled`))
 	}
-	if extra := notAtRoot(props); root.status && props.Type == "object" && len(extra) > 0 {
+	if extra := forbiddenAtRoot(props); root.status && props.Type == "object" && len(extra) > 0 {
 		errs = append(errs, field.Invalid(at, strings.Join(extra, ", "),
 			"only Description, Type, Title, Required, Properties, ExternalDocs, Example, XPreserveUnknownFields, XValidations "+
 				"and the like are allowed at the root of the schema if the status subresource is enabled"))
@@ -45,7 +45,7 @@ func validateSchema(props *apiextensionsv1.JSONSchemaProps, root rootSchema, at 
 		}
 		errs = append(errs, wrong...)
 	}
-	errs = append(errs, validateProps(props, place{root: true}, at)...)
+	errs = append(errs, validateProps(props, schemaPlace{root: true}, at)...)
 	if len(errs) > 0 {
 		return errs
 	}
@@ -55,9 +55,9 @@ func validateSchema(props *apiextensionsv1.JSONSchemaProps, root rootSchema, at 
 	return validateRules(structural, at)
 }
 
-// notAtRoot are the members of a root schema that would not reach its status, which is
+// forbiddenAtRoot returns the members of a root schema that would not apply to the status, which is
 // validated alone.
-func notAtRoot(s *apiextensionsv1.JSONSchemaProps) []string {
+func forbiddenAtRoot(s *apiextensionsv1.JSONSchemaProps) []string {
 	var extra []string
 	for _, member := range []struct {
 		name string
@@ -83,7 +83,7 @@ func notAtRoot(s *apiextensionsv1.JSONSchemaProps) []string {
 	return extra
 }
 
-// validateDefaults asks every default to be a value that the schema at its place allows.
+// validateDefaults requires every default to be valid by the schema at its place.
 func validateDefaults(s *structuralschema.Structural, at *field.Path) field.ErrorList {
 	if s == nil {
 		return nil
@@ -97,7 +97,7 @@ func validateDefaults(s *structuralschema.Structural, at *field.Path) field.Erro
 			errs = append(errs, field.Invalid(where, value, "must not have unknown fields"))
 		}
 		errs = append(errs, validateEmbedded(value, s, where)...)
-		errs = append(errs, validateValue(validatorOf(s.ToKubeOpenAPI()), value, where)...)
+		errs = append(errs, validateValue(newValidator(s.ToKubeOpenAPI()), value, where)...)
 	}
 	errs = append(errs, validateDefaults(s.Items, at.Child("items"))...)
 	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
@@ -107,17 +107,17 @@ func validateDefaults(s *structuralschema.Structural, at *field.Path) field.Erro
 	return errs
 }
 
-// place is where in a schema a part of it is.
-type place struct {
+// schemaPlace says where in a schema a part of it is.
+type schemaPlace struct {
 	root bool
-	// meta says that it describes metadata, apiVersion or kind of an object.
+	// meta says that the part describes metadata, apiVersion or kind of an object.
 	meta bool
-	// noDefault is why there may be no default, "" when there may.
+	// noDefault says why a default is forbidden; "" if it is allowed.
 	noDefault string
 }
 
 // validateProps is upstream's ValidateCustomResourceDefinitionOpenAPISchema, for all parts.
-func validateProps(s *apiextensionsv1.JSONSchemaProps, in place, at *field.Path) field.ErrorList {
+func validateProps(s *apiextensionsv1.JSONSchemaProps, in schemaPlace, at *field.Path) field.ErrorList {
 	if s == nil {
 		return nil
 	}
@@ -135,7 +135,7 @@ func validateProps(s *apiextensionsv1.JSONSchemaProps, in place, at *field.Path)
 		if len(s.Properties) > 0 && (!more.Allows || more.Schema != nil) {
 			errs = append(errs, field.Forbidden(at.Child("additionalProperties"), "additionalProperties and properties are mutual exclusive"))
 		}
-		below := place{meta: in.meta, noDefault: in.noDefault}
+		below := schemaPlace{meta: in.meta, noDefault: in.noDefault}
 		if in.meta {
 			below.noDefault = "inside additionalProperties applying to object metadata"
 		}
@@ -143,15 +143,15 @@ func validateProps(s *apiextensionsv1.JSONSchemaProps, in place, at *field.Path)
 	}
 	errs = append(errs, validateProperties(s, in, at.Child("properties"))...)
 	if s.Items != nil {
-		errs = append(errs, validateProps(s.Items.Schema, place{meta: in.meta, noDefault: in.noDefault}, at.Child("items"))...)
+		errs = append(errs, validateProps(s.Items.Schema, schemaPlace{meta: in.meta, noDefault: in.noDefault}, at.Child("items"))...)
 	}
-	return append(errs, validateLogic(s, place{meta: in.meta, noDefault: in.noDefault}, at)...)
+	return append(errs, validateLogic(s, schemaPlace{meta: in.meta, noDefault: in.noDefault}, at)...)
 }
 
-func validateProperties(s *apiextensionsv1.JSONSchemaProps, in place, at *field.Path) field.ErrorList {
+func validateProperties(s *apiextensionsv1.JSONSchemaProps, in schemaPlace, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
-		property, below := s.Properties[name], place{meta: in.meta, noDefault: in.noDefault}
+		property, below := s.Properties[name], schemaPlace{meta: in.meta, noDefault: in.noDefault}
 		if (in.root || s.XEmbeddedResource) && slices.Contains([]string{"metadata", "kind", "apiVersion"}, name) {
 			below.meta = true
 			if in.root {
@@ -163,8 +163,8 @@ func validateProperties(s *apiextensionsv1.JSONSchemaProps, in place, at *field.
 	return errs
 }
 
-// validateLogic goes into not, allOf, oneOf and anyOf, where a structural schema has no rules.
-func validateLogic(s *apiextensionsv1.JSONSchemaProps, in place, at *field.Path) field.ErrorList {
+// validateLogic validates not, allOf, oneOf and anyOf, in which a structural schema has no rules.
+func validateLogic(s *apiextensionsv1.JSONSchemaProps, in schemaPlace, at *field.Path) field.ErrorList {
 	errs := validateProps(s.Not, in, at.Child("not"))
 	for name, several := range map[string][]apiextensionsv1.JSONSchemaProps{"allOf": s.AllOf, "anyOf": s.AnyOf, "oneOf": s.OneOf} {
 		for i := range several {
@@ -175,8 +175,8 @@ func validateLogic(s *apiextensionsv1.JSONSchemaProps, in place, at *field.Path)
 	return errs
 }
 
-// unsupportedProps is what OpenAPI has and Kubernetes does not support.
-func unsupportedProps(s *apiextensionsv1.JSONSchemaProps, in place, at *field.Path) field.ErrorList {
+// unsupportedProps returns what OpenAPI has and Kubernetes does not support.
+func unsupportedProps(s *apiextensionsv1.JSONSchemaProps, in schemaPlace, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	types := []string{"array", "boolean", "integer", "number", "object", "string"}
 	if s.Type == "null" {
@@ -231,7 +231,7 @@ func validateMapType(s *apiextensionsv1.JSONSchemaProps, at *field.Path) field.E
 	return errs
 }
 
-// validateRuleTexts is what can be said of rules before they are compiled.
+// validateRuleTexts checks rules without compiling them.
 func validateRuleTexts(rules apiextensionsv1.ValidationRules, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, r := range rules {
@@ -262,10 +262,10 @@ func validReasons() []string {
 
 // validateRules compiles the rules of a schema that is valid otherwise.
 func validateRules(s *structuralschema.Structural, at *field.Path) field.ErrorList {
-	costs := &ledger{}
+	costs := &costLedger{}
 	_, err := compileRules(s, costs, at)
 	if err == nil {
-		return costs.sum(at)
+		return costs.findings(at)
 	}
 	wrong, ok := errors.AsType[*ruleError](err)
 	if !ok {
@@ -274,8 +274,8 @@ func validateRules(s *structuralschema.Structural, at *field.Path) field.ErrorLi
 	return field.ErrorList{field.Invalid(wrong.at, wrong.shown, wrong.err.Error())}
 }
 
-// unknownFormats adds the formats that a schema names and nobody checks.
-func unknownFormats(s *apiextensionsv1.JSONSchemaProps, into map[string]bool) {
+// addUnknownFormats adds the formats that a schema names and that are not checked.
+func addUnknownFormats(s *apiextensionsv1.JSONSchemaProps, into map[string]bool) {
 	if s == nil {
 		return
 	}
@@ -283,12 +283,12 @@ func unknownFormats(s *apiextensionsv1.JSONSchemaProps, into map[string]bool) {
 		into[s.Format] = true
 	}
 	for _, property := range s.Properties {
-		unknownFormats(&property, into)
+		addUnknownFormats(&property, into)
 	}
 	if s.Items != nil {
-		unknownFormats(s.Items.Schema, into)
+		addUnknownFormats(s.Items.Schema, into)
 	}
 	if s.AdditionalProperties != nil {
-		unknownFormats(s.AdditionalProperties.Schema, into)
+		addUnknownFormats(s.AdditionalProperties.Schema, into)
 	}
 }

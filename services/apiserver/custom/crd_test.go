@@ -180,9 +180,9 @@ func TestNames(t *testing.T) {
 		c.Spec.Names = apiextensionsv1.CustomResourceDefinitionNames{Plural: "tabs", Singular: "tab", Kind: "CronTab", ListKind: "TabList", ShortNames: []string{"ct"}}
 	})
 	at := metav1.NewTime(now())
-	other.Status = custom.SettleNames(other, nil, at)
+	other.Status = custom.AcceptNames(other, nil, at)
 	mine := definition(t, func(c *crd) { c.Spec.Names.Singular, c.Spec.Names.ListKind = "crontab", "CronTabList" })
-	mine.Status = custom.SettleNames(mine, []*crd{other, mine}, at)
+	mine.Status = custom.AcceptNames(mine, []*crd{other, mine}, at)
 	if got := mine.Status.Conditions[0]; got.Status != "False" || got.Reason != "KindConflict" || got.Message != `"CronTab" is already in use` {
 		t.Errorf("NamesAccepted: %v", got)
 	}
@@ -209,7 +209,7 @@ func TestCleanup(t *testing.T) {
 	t.Parallel()
 	at := metav1.NewTime(now())
 	settled := definition(t)
-	settled.Status = custom.SettleNames(settled, nil, at)
+	settled.Status = custom.AcceptNames(settled, nil, at)
 	for _, tt := range []struct {
 		name     string
 		change   func(*crd)

@@ -15,9 +15,9 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// validateDefinition is everything wrong with a definition but its metadata, in upstream's
-// words (its ValidateCustomResourceDefinition and …Update); old is nil for a new one. What
-// podfall cannot do is refused here, and only here: conversion by webhooks.
+// validateDefinition returns everything that is wrong with a definition besides its metadata, in
+// upstream's words (its ValidateCustomResourceDefinition and …Update); old is nil for a new one. It
+// also refuses what podfall cannot do: conversion by webhooks.
 func validateDefinition(crd, old *apiextensionsv1.CustomResourceDefinition) field.ErrorList {
 	at := field.NewPath("spec")
 	errs := validateGroup(crd.Spec.Group, at.Child("group"))
@@ -82,15 +82,15 @@ func validateVersions(crd *apiextensionsv1.CustomResourceDefinition, at *field.P
 		errs = append(errs, validateVersion(crd, v, at.Index(i))...)
 	}
 	if twice {
-		errs = append(errs, field.Invalid(at, names(crd.Spec.Versions), "must contain unique version names"))
+		errs = append(errs, field.Invalid(at, versionNames(crd.Spec.Versions), "must contain unique version names"))
 	}
 	if storage != 1 {
-		errs = append(errs, field.Invalid(at, names(crd.Spec.Versions), "must have exactly one version marked as storage version"))
+		errs = append(errs, field.Invalid(at, versionNames(crd.Spec.Versions), "must have exactly one version marked as storage version"))
 	}
 	return errs
 }
 
-func names(versions []apiextensionsv1.CustomResourceDefinitionVersion) []string {
+func versionNames(versions []apiextensionsv1.CustomResourceDefinitionVersion) []string {
 	var all []string
 	for _, v := range versions {
 		all = append(all, v.Name)
@@ -100,41 +100,41 @@ func names(versions []apiextensionsv1.CustomResourceDefinitionVersion) []string 
 
 func validateVersion(crd *apiextensionsv1.CustomResourceDefinition, v *apiextensionsv1.CustomResourceDefinitionVersion, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	for _, wrong := range wrongDeprecation(v) {
+	for _, wrong := range deprecationErrors(v) {
 		errs = append(errs, field.Invalid(at.Child("deprecationWarning"), v.DeprecationWarning, wrong))
 	}
 	schemaAt := at.Child("schema", "openAPIV3Schema")
-	if sharedSchema(crd) { // upstream's internal form keeps what all versions share in one place
+	if hasSharedSchema(crd) { // upstream's internal form keeps what all versions share in one place
 		schemaAt = field.NewPath("spec", "validation", "openAPIV3Schema")
 	}
 	switch {
 	case v.Schema == nil || v.Schema.OpenAPIV3Schema == nil:
 		errs = append(errs, field.Required(schemaAt, ""))
-	case !sharedSchema(crd) || v == &crd.Spec.Versions[0]:
+	case !hasSharedSchema(crd) || v == &crd.Spec.Versions[0]:
 		status := v.Subresources != nil && v.Subresources.Status != nil
 		errs = append(errs, validateSchema(v.Schema.OpenAPIV3Schema, rootSchema{status: status}, schemaAt)...)
 	}
 	spec, first := field.NewPath("spec"), v == &crd.Spec.Versions[0]
 	subresources := func(v apiextensionsv1.CustomResourceDefinitionVersion) any { return v.Subresources }
-	if where, once := spot(crd, subresources, spec, at); !once || first {
+	if where, once := errorPath(crd, subresources, spec, at); !once || first {
 		errs = append(errs, validateSubresources(v.Subresources, where.Child("subresources"))...)
 	}
 	columns := func(v apiextensionsv1.CustomResourceDefinitionVersion) any { return v.AdditionalPrinterColumns }
-	if where, once := spot(crd, columns, spec, at); !once || first {
+	if where, once := errorPath(crd, columns, spec, at); !once || first {
 		for i := range v.AdditionalPrinterColumns {
 			errs = append(errs, validateColumn(&v.AdditionalPrinterColumns[i], where.Child("additionalPrinterColumns").Index(i))...)
 		}
 	}
 	selectable := func(v apiextensionsv1.CustomResourceDefinitionVersion) any { return v.SelectableFields }
-	if where, once := spot(crd, selectable, spec, at); !once || first {
+	if where, once := errorPath(crd, selectable, spec, at); !once || first {
 		errs = append(errs, validateSelectable(v, where.Child("selectableFields"))...)
 	}
 	return errs
 }
 
-// spot is where upstream keeps a part of versions in its internal form, and so where its
-// errors say that it is: once under spec when all versions agree on it, else in each version.
-func spot(
+// errorPath returns where upstream keeps a part of the versions in its internal form, and so the
+// path in its errors: once under spec if all versions agree on the part, else in each version.
+func errorPath(
 	crd *apiextensionsv1.CustomResourceDefinition, part func(apiextensionsv1.CustomResourceDefinitionVersion) any,
 	spec, version *field.Path,
 ) (where *field.Path, once bool) {
@@ -147,15 +147,15 @@ func spot(
 	return spec, true
 }
 
-// sharedSchema reports whether all versions of a definition have the same schema.
-func sharedSchema(crd *apiextensionsv1.CustomResourceDefinition) bool {
+// hasSharedSchema reports whether all versions of a definition have the same schema.
+func hasSharedSchema(crd *apiextensionsv1.CustomResourceDefinition) bool {
 	first := crd.Spec.Versions[0].Schema
 	return first != nil && !slices.ContainsFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool {
 		return v.Schema == nil || !kinds.Equal(v.Schema, first)
 	})
 }
 
-func wrongDeprecation(v *apiextensionsv1.CustomResourceDefinitionVersion) []string {
+func deprecationErrors(v *apiextensionsv1.CustomResourceDefinitionVersion) []string {
 	switch text := v.DeprecationWarning; {
 	case text == nil:
 		return nil
@@ -213,7 +213,7 @@ func validateNames(names *apiextensionsv1.CustomResourceDefinitionNames, at *fie
 	return errs
 }
 
-// validateConversion allows versions that differ in nothing but their names.
+// validateConversion allows versions that differ only in their names.
 func validateConversion(conversion *apiextensionsv1.CustomResourceConversion, at *field.Path) field.ErrorList {
 	if conversion == nil {
 		return nil
@@ -232,14 +232,14 @@ func validateConversion(conversion *apiextensionsv1.CustomResourceConversion, at
 	return errs
 }
 
-// validateStored keeps versions in which there may be objects.
+// validateStored requires the versions in which objects may be stored.
 func validateStored(crd *apiextensionsv1.CustomResourceDefinition) field.ErrorList {
 	at, stored := field.NewPath("status", "storedVersions"), crd.Status.StoredVersions
 	if len(stored) == 0 {
 		return field.ErrorList{field.Invalid(at, stored, "must have at least one stored version")}
 	}
 	var errs field.ErrorList
-	known := names(crd.Spec.Versions)
+	known := versionNames(crd.Spec.Versions)
 	for _, v := range crd.Spec.Versions {
 		if v.Storage && !slices.Contains(stored, v.Name) {
 			errs = append(errs, field.Invalid(at, stored, "must have the storage version "+v.Name))
@@ -255,8 +255,8 @@ func validateStored(crd *apiextensionsv1.CustomResourceDefinition) field.ErrorLi
 	return errs
 }
 
-// validateApproval keeps definitions out of Kubernetes' own groups, unless they say that
-// they may be there.
+// validateApproval refuses definitions in Kubernetes' own groups, unless an annotation approves
+// them.
 func validateApproval(crd, old *apiextensionsv1.CustomResourceDefinition) field.ErrorList {
 	if !apihelpers.IsProtectedCommunityGroup(crd.Spec.Group) {
 		return nil

@@ -20,9 +20,9 @@ import (
 	"github.com/podfall/podfall/services/apiserver/registry"
 )
 
-// Decode reads a custom resource from a request's body in the version of kind, and brings
-// it into the form that is stored: pruned, defaulted, in the storage version. The strings
-// are warnings for the sender. Its errors are those of registry.DecodeBody.
+// Decode reads a custom resource from a request's body in the version of kind, and converts it to
+// the stored form: pruned, defaulted, in the storage version. The strings are warnings for the
+// client. Its errors are those of registry.DecodeBody.
 func (c *Catalog) Decode(
 	kind kinds.Kind, contentType string, body []byte, strict registry.FieldValidation,
 ) (kinds.Object, []string, error) {
@@ -35,17 +35,17 @@ func (c *Catalog) Decode(
 	}
 	object, twice, err := parse(body)
 	if err != nil {
-		return nil, nil, registry.Undecodable(kind, nil, body, fmt.Errorf("couldn't get version/kind; json parse error: %w", err))
+		return nil, nil, registry.NewUndecodable(kind, nil, body, fmt.Errorf("couldn't get version/kind; json parse error: %w", err))
 	}
 	obj := &unstructured.Unstructured{Object: object}
 	if err := matchKind(kind, obj, body); err != nil {
 		return nil, nil, err
 	}
-	unknown, err := c.tidy(kind, obj)
+	unknown, err := c.toStored(kind, obj)
 	if err != nil {
 		return nil, nil, undecodable(kind, body, err)
 	}
-	warnings, err := judge(append(twice, unknown...), strict)
+	warnings, err := applyFieldValidation(append(twice, unknown...), strict)
 	if err != nil {
 		return nil, nil, undecodable(kind, body, err)
 	}
@@ -56,10 +56,11 @@ func undecodable(kind kinds.Kind, body []byte, err error) error {
 	if errors.As(err, new(apierrors.APIStatus)) {
 		return err
 	}
-	return registry.Undecodable(kind, &kind.GroupVersionKind, body, err)
+	return registry.NewUndecodable(kind, &kind.GroupVersionKind, body, err)
 }
 
-// toJSON is a body as JSON, if its content type is one that custom resources come in.
+// toJSON returns a body as JSON. The error is a 415 if custom resources do not come in that content
+// type.
 func toJSON(contentType string, body []byte) ([]byte, error) {
 	media := contentType
 	if parsed, _, err := mime.ParseMediaType(contentType); err == nil {
@@ -78,10 +79,10 @@ func toJSON(contentType string, body []byte) ([]byte, error) {
 		}
 		return converted, nil
 	}
-	return nil, registry.UnsupportedMedia(runtime.ContentTypeJSON, runtime.ContentTypeYAML)
+	return nil, registry.NewUnsupportedMediaType(runtime.ContentTypeJSON, runtime.ContentTypeYAML)
 }
 
-// parse reads an object, and what strict decoding says of its form.
+// parse decodes an object. duplicates are the errors of strict decoding.
 func parse(data []byte) (object map[string]any, twice []error, err error) {
 	twice, err = kjson.UnmarshalStrict(data, &object)
 	if err == nil && object == nil {
@@ -92,8 +93,7 @@ func parse(data []byte) (object map[string]any, twice []error, err error) {
 
 var errNotObject = errors.New("want an object")
 
-// matchKind asks a body to be of the kind that its path says; what it leaves out is taken
-// from there.
+// matchKind requires a body to have the apiVersion and kind of the request. Missing ones are set.
 func matchKind(kind kinds.Kind, obj *unstructured.Unstructured, body []byte) error {
 	for member, want := range map[string]string{"apiVersion": kind.GroupVersion().String(), "kind": kind.Kind} {
 		switch have := obj.Object[member].(type) {
@@ -104,12 +104,12 @@ func matchKind(kind kinds.Kind, obj *unstructured.Unstructured, body []byte) err
 				obj.Object[member] = want
 			}
 		default:
-			return registry.Undecodable(kind, nil, body, fmt.Errorf("%s: want a string, not %v", member, have))
+			return registry.NewUndecodable(kind, nil, body, fmt.Errorf("%s: want a string, not %v", member, have))
 		}
 	}
 	gvk := obj.GroupVersionKind()
 	if gvk.Kind != kind.Kind {
-		return registry.Undecodable(kind, &gvk, body, fmt.Errorf(
+		return registry.NewUndecodable(kind, &gvk, body, fmt.Errorf(
 			"converting (%s.%s) to (%s.%s): unknown conversion", gvk.Version, gvk.Kind, kind.Version, kind.Kind))
 	}
 	if gvk.GroupVersion() != kind.GroupVersion() {
@@ -119,9 +119,9 @@ func matchKind(kind kinds.Kind, obj *unstructured.Unstructured, body []byte) err
 	return nil
 }
 
-// tidy makes obj, in the version of kind, one that can be stored: what the schema has no
-// place for goes, defaults come. It returns what went.
-func (c *Catalog) tidy(kind kinds.Kind, obj *unstructured.Unstructured) (unknown []error, err error) {
+// toStored converts obj, in the version of kind, to the stored form: unknown fields are pruned and
+// defaults set. It returns an error per pruned field.
+func (c *Catalog) toStored(kind kinds.Kind, obj *unstructured.Unstructured) (unknown []error, err error) {
 	definition := c.Definition(kind.GroupResource().String())
 	if definition == nil {
 		return nil, apierrors.NewNotFound(kind.GroupResource(), obj.GetName())
@@ -130,14 +130,14 @@ func (c *Catalog) tidy(kind kinds.Kind, obj *unstructured.Unstructured) (unknown
 	if err != nil {
 		return nil, err
 	}
-	paths, err := tidyMetadata(obj.Object, nil)
+	paths, err := normalizeMetadata(obj.Object, nil)
 	if err != nil {
 		return nil, err
 	}
 	paths = append(paths, pruning.PruneWithOptions(obj.Object, schema.structural, true,
 		structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})...)
 	dropNulls(obj.Object, schema.structural)
-	embedded, err := tidyEmbedded(obj.Object, schema.structural, nil)
+	embedded, err := normalizeEmbedded(obj.Object, schema.structural, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -149,8 +149,9 @@ func (c *Catalog) tidy(kind kinds.Kind, obj *unstructured.Unstructured) (unknown
 	return unknown, nil
 }
 
-// judge turns what strict decoding says into nothing, warnings or an error.
-func judge(found []error, strict registry.FieldValidation) ([]string, error) {
+// applyFieldValidation ignores the errors of strict decoding, or returns them as warnings or as an
+// error.
+func applyFieldValidation(found []error, strict registry.FieldValidation) ([]string, error) {
 	if len(found) == 0 || strict == metav1.FieldValidationIgnore {
 		return nil, nil
 	}
@@ -164,9 +165,9 @@ func judge(found []error, strict registry.FieldValidation) ([]string, error) {
 	return warnings, nil
 }
 
-// Patch is old as a JSON patch or a merge patch changes it, written against the version of
-// kind. Strategic merge patches need Go types, so a custom resource has none: 415. Its
-// errors are those of registry.ApplyPatch.
+// Patch applies a JSON patch or a merge patch to old, written against the version of kind.
+// Strategic merge patches need Go types, so they are refused with a 415. Its errors are those of
+// registry.ApplyPatch.
 func (c *Catalog) Patch(
 	kind kinds.Kind, old kinds.Object, patchType types.PatchType, patch []byte, strict registry.FieldValidation,
 ) (kinds.Object, []string, error) {
@@ -184,26 +185,26 @@ func (c *Catalog) Patch(
 	}
 	object, _, err := parse(patched)
 	if err != nil {
-		return nil, nil, registry.Unfit(string(patched), err)
+		return nil, nil, registry.NewInvalidPatch(string(patched), err)
 	}
 	obj := &unstructured.Unstructured{Object: object}
 	if gvk := obj.GroupVersionKind(); gvk != kind.GroupVersionKind {
-		return nil, nil, registry.Unfit(string(patched), fmt.Errorf("unable to decode %s into %s", gvk, kind.GroupVersionKind))
+		return nil, nil, registry.NewInvalidPatch(string(patched), fmt.Errorf("unable to decode %s into %s", gvk, kind.GroupVersionKind))
 	}
-	unknown, err := c.tidy(kind, obj)
+	unknown, err := c.toStored(kind, obj)
 	if err != nil {
-		return nil, nil, registry.Unfit(string(patched), err)
+		return nil, nil, registry.NewInvalidPatch(string(patched), err)
 	}
-	warnings, err := judge(append(found, unknown...), strict)
+	warnings, err := applyFieldValidation(append(found, unknown...), strict)
 	if err != nil {
-		return nil, nil, registry.Unfit(string(patched), err)
+		return nil, nil, registry.NewInvalidPatch(string(patched), err)
 	}
 	return obj, warnings, nil
 }
 
-// Tidy brings an object of kind that is in the version of kind, such as what a webhook or a
-// server-side apply has made of it, into the form that is stored.
-func (c *Catalog) Tidy(kind kinds.Kind, obj *unstructured.Unstructured) error {
-	_, err := c.tidy(kind, obj)
+// ToStored converts an object in the version of kind to the stored form. The object comes, for
+// example, from a webhook or from a server-side apply.
+func (c *Catalog) ToStored(kind kinds.Kind, obj *unstructured.Unstructured) error {
+	_, err := c.toStored(kind, obj)
 	return err
 }

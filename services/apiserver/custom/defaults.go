@@ -5,8 +5,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// fillDefaults puts in what the schema has a default for and value has not, or has null
-// without being allowed to (upstream's defaulting.Default).
+// fillDefaults sets the schema's defaults where value has nothing, or a null that is not allowed
+// (upstream's defaulting.Default).
 func fillDefaults(value any, s *structuralschema.Structural) {
 	if s == nil {
 		return
@@ -16,14 +16,14 @@ func fillDefaults(value any, s *structuralschema.Structural) {
 		fillMembers(value, s)
 		for name := range value {
 			within := propertyOf(s, name)
-			if _, named := s.Properties[name]; !named && forbiddenNull(value[name], within) {
+			if _, named := s.Properties[name]; !named && isForbiddenNull(value[name], within) {
 				value[name] = runtime.DeepCopyJSONValue(within.Default.Object)
 			}
 			fillDefaults(value[name], within)
 		}
 	case []any:
 		for i := range value {
-			if forbiddenNull(value[i], s.Items) {
+			if isForbiddenNull(value[i], s.Items) {
 				value[i] = runtime.DeepCopyJSONValue(s.Items.Default.Object)
 			}
 			fillDefaults(value[i], s.Items)
@@ -31,26 +31,26 @@ func fillDefaults(value any, s *structuralschema.Structural) {
 	}
 }
 
-// fillMembers puts in the members of an object that have a default of their own.
+// fillMembers sets the members of an object that have a default of their own.
 func fillMembers(value map[string]any, s *structuralschema.Structural) {
 	for name, property := range s.Properties {
 		if property.Default.Object == nil {
 			continue
 		}
-		if have, found := value[name]; !found || forbiddenNull(have, &property) {
+		if have, found := value[name]; !found || isForbiddenNull(have, &property) {
 			value[name] = runtime.DeepCopyJSONValue(property.Default.Object)
 		}
 	}
 }
 
-// dropNulls takes out members that are null, may not be, and have no default (upstream's
-// PruneNonNullableNullsWithoutDefaults).
+// dropNulls removes members that are null although they may not be, and that have no default
+// (upstream's PruneNonNullableNullsWithoutDefaults).
 func dropNulls(value any, s *structuralschema.Structural) {
 	switch value := value.(type) {
 	case map[string]any:
 		for name, member := range value {
 			within := propertyOf(s, name)
-			if forbiddenNull(member, within) && within.Default.Object == nil {
+			if isForbiddenNull(member, within) && within.Default.Object == nil {
 				delete(value, name)
 				continue
 			}
@@ -63,11 +63,11 @@ func dropNulls(value any, s *structuralschema.Structural) {
 	}
 }
 
-func forbiddenNull(value any, s *structuralschema.Structural) bool {
+func isForbiddenNull(value any, s *structuralschema.Structural) bool {
 	return value == nil && s != nil && !s.Nullable
 }
 
-// propertyOf is the schema of a member of an object; nil when it has none.
+// propertyOf returns the schema of a member of an object; nil if there is none.
 func propertyOf(s *structuralschema.Structural, name string) *structuralschema.Structural {
 	if s == nil {
 		return nil

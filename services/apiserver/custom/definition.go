@@ -12,12 +12,12 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// Definition is a CustomResourceDefinition as requests for its resources see it. It is
-// immutable; an updated definition is another Definition.
+// Definition is a CustomResourceDefinition with its schemas. It is immutable; an update makes
+// another Definition.
 type Definition struct {
 	CRD   *apiextensionsv1.CustomResourceDefinition
 	kinds []kinds.Kind
-	// schemas by version; each is built when it is first asked for.
+	// schemas are keyed by version; each is built when it is first needed.
 	schemas map[string]func() (*Schema, error)
 }
 
@@ -30,8 +30,8 @@ func newDefinition(crd *apiextensionsv1.CustomResourceDefinition) *Definition {
 	return d
 }
 
-// StoredKind is the kind of crd's objects in the version in which they are stored, whether
-// that is served or not.
+// StoredKind returns the kind of crd's objects in the storage version, whether that is served or
+// not.
 func StoredKind(crd *apiextensionsv1.CustomResourceDefinition) kinds.Kind {
 	k := kinds.Kind{
 		Resource: crd.Status.AcceptedNames.Plural, Namespaced: crd.Spec.Scope == apiextensionsv1.NamespaceScoped, Custom: true,
@@ -45,8 +45,8 @@ func StoredKind(crd *apiextensionsv1.CustomResourceDefinition) kinds.Kind {
 	return k
 }
 
-// Schema is that of a version. Definitions are validated before they are stored, so that an
-// error is one of ours: a 500.
+// Schema returns the schema of a version. Definitions are validated before they are stored, so an
+// error is a bug of podfall: a 500.
 func (d *Definition) Schema(version string) (*Schema, error) {
 	build, ok := d.schemas[version]
 	if !ok {
@@ -59,16 +59,16 @@ func (d *Definition) Schema(version string) (*Schema, error) {
 	return schema, nil
 }
 
-// steps takes a simple JSON path such as ".spec.replicas" apart.
-func steps(path string) []string { return strings.Split(strings.TrimPrefix(path, "."), ".") }
+// pathSteps splits a simple JSON path, for example ".spec.replicas".
+func pathSteps(path string) []string { return strings.Split(strings.TrimPrefix(path, "."), ".") }
 
-// scalarAt is the value at a simple JSON path as text, "" when there is none.
+// scalarAt returns the value at a simple JSON path as text; "" if there is none.
 func scalarAt(obj kinds.Object, path string) string {
 	custom, ok := obj.(*unstructured.Unstructured)
 	if !ok {
 		return ""
 	}
-	value, found, err := unstructured.NestedFieldNoCopy(custom.Object, steps(path)...)
+	value, found, err := unstructured.NestedFieldNoCopy(custom.Object, pathSteps(path)...)
 	if err != nil || !found || value == nil {
 		return ""
 	}

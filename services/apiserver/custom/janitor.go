@@ -14,45 +14,45 @@ import (
 	"github.com/podfall/podfall/services/apiserver/store"
 )
 
-// Writer carries out what a definition needs, as any other request would.
+// Writer carries out what a definition needs, like any other request.
 type Writer interface {
-	// UpdateDefinition stores a new status and finalizers of a definition, if it is still
-	// the version that it was made from.
+	// UpdateDefinition stores a new status and finalizers of a definition, if its version is still
+	// current.
 	UpdateDefinition(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition) error
-	// DeleteInstances asks for every object of a kind to go.
+	// DeleteInstances deletes every object of a kind.
 	DeleteInstances(ctx context.Context, kind kinds.Kind) error
 }
 
-// Janitor gives definitions their names, and empties those that are on their way out. What
-// it does is decided by [NextStep].
+// Janitor accepts the names of definitions, and deletes the objects of definitions that are being
+// deleted. [NextStep] decides what it does.
 type Janitor struct {
 	Catalog *Catalog
-	// Snapshot is the state of the store.
+	// Snapshot returns the state of the store.
 	Snapshot func() *store.Snapshot
 	Writer   Writer
-	// Forget ends the watches of a resource that is defined no longer.
-	Forget func(resource string)
-	Clock  clock.Clock
-	Log    *slog.Logger
-	// wake holds one note that something has changed.
+	// EndWatches ends the watches of a resource whose definition is removed.
+	EndWatches func(resource string)
+	Clock      clock.Clock
+	Log        *slog.Logger
+	// wake holds one token if something has changed.
 	wake chan struct{}
 }
 
-// NewJanitor is a janitor that has not begun; Run does the work.
+// NewJanitor returns a janitor; Run does the work.
 func NewJanitor(j Janitor) *Janitor {
 	j.wake = make(chan struct{}, 1)
 	j.wake <- struct{}{} // what an earlier run has left
 	return &j
 }
 
-// OnCommit is told of every committed batch, after the catalog. It never waits.
+// OnCommit follows every committed batch, after the catalog. It never blocks.
 func (j *Janitor) OnCommit(events []store.Event) {
 	for _, event := range events {
 		resource := event.Record.Key.Resource
 		if resource == Resource && event.Type == store.Deleted {
-			j.Forget(event.Record.Key.Name)
+			j.EndWatches(event.Record.Key.Name)
 		}
-		if resource != Resource && (event.Type != store.Deleted || !j.Catalog.Terminating(resource)) {
+		if resource != Resource && (event.Type != store.Deleted || !j.Catalog.IsTerminating(resource)) {
 			continue
 		}
 		select {
@@ -62,8 +62,8 @@ func (j *Janitor) OnCommit(events []store.Event) {
 	}
 }
 
-// tryAgain is how long after a failure, in cluster time.
-const tryAgain = 5 * time.Second
+// retryDelay is the cluster time between a failure and the next try.
+const retryDelay = 5 * time.Second
 
 // Run works until ctx ends, and returns nil.
 func (j *Janitor) Run(ctx context.Context) error {
@@ -73,10 +73,10 @@ func (j *Janitor) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		}
-		if j.tidy(ctx) {
+		if j.stepAll(ctx) {
 			continue
 		}
-		timer := j.Clock.Timer(tryAgain)
+		timer := j.Clock.Timer(retryDelay)
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
@@ -89,8 +89,8 @@ func (j *Janitor) Run(ctx context.Context) error {
 	}
 }
 
-// tidy takes every definition one step; false when something has failed.
-func (j *Janitor) tidy(ctx context.Context) bool {
+// stepAll takes one step for every definition. It returns false if a step has failed.
+func (j *Janitor) stepAll(ctx context.Context) bool {
 	all, ok := j.Catalog.Definitions(), true
 	for _, crd := range all {
 		if err := j.step(ctx, crd, all); err != nil {

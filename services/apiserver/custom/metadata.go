@@ -19,9 +19,9 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// tidyMetadata makes an object's metadata what a metav1.ObjectMeta can hold, and returns the
-// paths of what it cannot. The error is about a member of the wrong type.
-func tidyMetadata(object map[string]any, at *field.Path) (unknown []string, err error) {
+// normalizeMetadata reduces an object's metadata to the fields of metav1.ObjectMeta, and returns
+// the paths of the others. The error is about a member of the wrong type.
+func normalizeMetadata(object map[string]any, at *field.Path) (unknown []string, err error) {
 	raw, found := object["metadata"]
 	if !found {
 		return nil, nil
@@ -60,21 +60,20 @@ func readMetadata(raw any, at *field.Path) (*metav1.ObjectMeta, []string, error)
 	return meta, unknown, nil
 }
 
-// tidyEmbedded does with the metadata of embedded resources what tidyMetadata does with that
-// of the object they are in.
-func tidyEmbedded(value any, s *structuralschema.Structural, at *field.Path) (unknown []string, err error) {
+// normalizeEmbedded normalizes the metadata of embedded resources.
+func normalizeEmbedded(value any, s *structuralschema.Structural, at *field.Path) (unknown []string, err error) {
 	if s == nil {
 		return nil, nil
 	}
 	visit := func(member any, s *structuralschema.Structural, at *field.Path) error {
-		more, err := tidyEmbedded(member, s, at)
+		more, err := normalizeEmbedded(member, s, at)
 		unknown = append(unknown, more...)
 		return err
 	}
 	switch value := value.(type) {
 	case map[string]any:
 		if s.XEmbeddedResource {
-			if unknown, err = tidyResource(value, at); err != nil {
+			if unknown, err = normalizeResource(value, at); err != nil {
 				return nil, err
 			}
 		}
@@ -93,7 +92,7 @@ func tidyEmbedded(value any, s *structuralschema.Structural, at *field.Path) (un
 	return unknown, nil
 }
 
-func tidyResource(object map[string]any, at *field.Path) ([]string, error) {
+func normalizeResource(object map[string]any, at *field.Path) ([]string, error) {
 	for _, name := range []string{"apiVersion", "kind"} {
 		if value, found := object[name]; found {
 			if _, ok := value.(string); !ok {
@@ -101,15 +100,15 @@ func tidyResource(object map[string]any, at *field.Path) ([]string, error) {
 			}
 		}
 	}
-	unknown, err := tidyMetadata(object, at)
+	unknown, err := normalizeMetadata(object, at)
 	if err != nil {
 		return nil, field.Invalid(at.Child("metadata"), object["metadata"], err.Error())
 	}
 	return unknown, nil
 }
 
-// validateEmbedded is everything wrong with what makes embedded resources resources
-// (upstream's objectmeta.Validate).
+// validateEmbedded returns everything that is wrong with the type and the metadata of embedded
+// resources (upstream's objectmeta.Validate).
 func validateEmbedded(value any, s *structuralschema.Structural, at *field.Path) field.ErrorList {
 	if s == nil {
 		return nil

@@ -9,16 +9,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// SettleNames is crd's status with the names that it gets: those it asks for, unless
-// another definition of its group has been given one of them. It is pure; all may hold crd
-// itself, which is passed over. A definition whose names were all its own once is
-// established and stays so (upstream's NamingConditionController and
-// EstablishingController, in one step).
-func SettleNames(
+// AcceptNames returns crd's status with its accepted names: the requested ones, unless another
+// definition of its group has one of them. It is pure; all may contain crd itself, which is
+// skipped. A definition whose names were accepted once is established and stays so (upstream's
+// NamingConditionController and EstablishingController, in one step).
+func AcceptNames(
 	crd *apiextensionsv1.CustomResourceDefinition, all []*apiextensionsv1.CustomResourceDefinition, now metav1.Time,
 ) apiextensionsv1.CustomResourceDefinitionStatus {
-	settled := crd.DeepCopy()
-	conflict := giveNames(settled, usedBy(crd, all))
+	updated := crd.DeepCopy()
+	conflict := acceptNames(updated, usedByOthers(crd, all))
 	accepted := apiextensionsv1.CustomResourceDefinitionCondition{
 		Type: apiextensionsv1.NamesAccepted, Status: apiextensionsv1.ConditionTrue,
 		Reason: "NoConflicts", Message: "no conflicts found",
@@ -26,28 +25,28 @@ func SettleNames(
 	if conflict != nil {
 		accepted.Status, accepted.Reason, accepted.Message = apiextensionsv1.ConditionFalse, conflict.reason, conflict.message
 	}
-	setCondition(settled, accepted, now)
+	setCondition(updated, accepted, now)
 	switch {
-	case apihelpers.IsCRDConditionTrue(settled, apiextensionsv1.Established):
+	case apihelpers.IsCRDConditionTrue(updated, apiextensionsv1.Established):
 	case conflict == nil:
-		setCondition(settled, apiextensionsv1.CustomResourceDefinitionCondition{
+		setCondition(updated, apiextensionsv1.CustomResourceDefinitionCondition{
 			Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionTrue,
 			Reason: "InitialNamesAccepted", Message: "the initial names have been accepted",
 		}, now)
 	default:
-		setCondition(settled, apiextensionsv1.CustomResourceDefinitionCondition{
+		setCondition(updated, apiextensionsv1.CustomResourceDefinitionCondition{
 			Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionFalse,
 			Reason: "NotAccepted", Message: "not all names are accepted",
 		}, now)
 	}
 	if state, reason := apihelpers.GetAPIApprovalState(crd.Annotations); apihelpers.IsProtectedCommunityGroup(crd.Spec.Group) {
-		setCondition(settled, approval(state, reason), now)
+		setCondition(updated, approvalCondition(state, reason), now)
 	}
-	return settled.Status
+	return updated.Status
 }
 
-// approval is the condition of a definition in a group of Kubernetes' own.
-func approval(state apihelpers.APIApprovalState, reason string) apiextensionsv1.CustomResourceDefinitionCondition {
+// approvalCondition returns the condition of a definition in one of Kubernetes' own groups.
+func approvalCondition(state apihelpers.APIApprovalState, reason string) apiextensionsv1.CustomResourceDefinitionCondition {
 	condition := apiextensionsv1.CustomResourceDefinitionCondition{
 		Type: apiextensionsv1.KubernetesAPIApprovalPolicyConformant, Status: apiextensionsv1.ConditionFalse, Message: reason,
 	}
@@ -64,7 +63,7 @@ func approval(state apihelpers.APIApprovalState, reason string) apiextensionsv1.
 	return condition
 }
 
-// setCondition sets a condition, since now unless it was so before.
+// setCondition sets a condition. Its transition time is now if its status changes.
 func setCondition(crd *apiextensionsv1.CustomResourceDefinition, c apiextensionsv1.CustomResourceDefinitionCondition, now metav1.Time) {
 	c.LastTransitionTime = now
 	old := apihelpers.FindCRDCondition(crd, c.Type)
@@ -78,11 +77,11 @@ func setCondition(crd *apiextensionsv1.CustomResourceDefinition, c apiextensions
 	*old = c
 }
 
-// used are the names of a group that others have been given.
-type used struct{ resources, kinds []string }
+// usedNames are the accepted names of the other definitions of a group.
+type usedNames struct{ resources, kinds []string }
 
-func usedBy(crd *apiextensionsv1.CustomResourceDefinition, all []*apiextensionsv1.CustomResourceDefinition) used {
-	var taken used
+func usedByOthers(crd *apiextensionsv1.CustomResourceDefinition, all []*apiextensionsv1.CustomResourceDefinition) usedNames {
+	var taken usedNames
 	for _, other := range all {
 		if other.Name == crd.Name || other.Spec.Group != crd.Spec.Group {
 			continue
@@ -94,33 +93,33 @@ func usedBy(crd *apiextensionsv1.CustomResourceDefinition, all []*apiextensionsv
 	return taken
 }
 
-type conflict struct{ reason, message string }
+type nameConflict struct{ reason, message string }
 
-// giveNames gives crd each name that it asks for and nobody else has. It returns the last
-// conflict, nil when there is none.
-func giveNames(crd *apiextensionsv1.CustomResourceDefinition, taken used) *conflict {
-	var last *conflict
-	asked, given := crd.Spec.Names, &crd.Status.AcceptedNames
+// acceptNames accepts each requested name that no other definition has. It returns the last
+// conflict; nil if there is none.
+func acceptNames(crd *apiextensionsv1.CustomResourceDefinition, taken usedNames) *nameConflict {
+	var last *nameConflict
+	wanted, given := crd.Spec.Names, &crd.Status.AcceptedNames
 	give := func(reason, name string, into *string, taken []string) {
 		if name != *into && slices.Contains(taken, name) {
-			last = &conflict{reason, fmt.Sprintf("%q is already in use", name)}
+			last = &nameConflict{reason, fmt.Sprintf("%q is already in use", name)}
 			return
 		}
 		*into = name
 	}
-	give("PluralConflict", asked.Plural, &given.Plural, taken.resources)
-	give("SingularConflict", asked.Singular, &given.Singular, taken.resources)
+	give("PluralConflict", wanted.Plural, &given.Plural, taken.resources)
+	give("SingularConflict", wanted.Singular, &given.Singular, taken.resources)
 	free := true
-	for _, short := range asked.ShortNames {
+	for _, short := range wanted.ShortNames {
 		if !slices.Contains(given.ShortNames, short) && slices.Contains(taken.resources, short) {
-			free, last = false, &conflict{"ShortNamesConflict", fmt.Sprintf("%q is already in use", short)}
+			free, last = false, &nameConflict{"ShortNamesConflict", fmt.Sprintf("%q is already in use", short)}
 		}
 	}
 	if free {
-		given.ShortNames = asked.ShortNames
+		given.ShortNames = wanted.ShortNames
 	}
-	give("KindConflict", asked.Kind, &given.Kind, taken.kinds)
-	give("ListKindConflict", asked.ListKind, &given.ListKind, taken.kinds)
-	given.Categories = asked.Categories
+	give("KindConflict", wanted.Kind, &given.Kind, taken.kinds)
+	give("ListKindConflict", wanted.ListKind, &given.ListKind, taken.kinds)
+	given.Categories = wanted.Categories
 	return last
 }

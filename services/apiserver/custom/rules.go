@@ -21,12 +21,12 @@ import (
 	"github.com/podfall/podfall/services/apiserver/expression"
 )
 
-// rules are the x-kubernetes-validations of a schema and of everything in it. They are
-// compiled once, with the definition, and are safe for concurrent use.
+// rules are the x-kubernetes-validations of a schema and of everything in it. They are compiled
+// once, with the definition, and are safe for concurrent use.
 type rules struct {
 	schema *structuralschema.Structural
 	own    []rule
-	// properties, values and items have the rules below; nil where there are none.
+	// properties, values and items have the rules below; nil if there are none.
 	properties    map[string]*rules
 	values, items *rules
 }
@@ -36,7 +36,7 @@ type rule struct {
 	apiextensionsv1.ValidationRule
 
 	program *expression.Program
-	// message is nil when there is no messageExpression.
+	// message is nil if there is no messageExpression.
 	message *expression.Program
 }
 
@@ -46,13 +46,14 @@ const (
 	oldSelf = "oldSelf"
 )
 
-// compileRules compiles the rules of the schema of an object, which errors call at; nil
-// when it has none. What they may cost goes into costs, unless that is nil. The error about a rule is a *ruleError.
-func compileRules(s *structuralschema.Structural, costs *ledger, at *field.Path) (*rules, error) {
+// compileRules compiles the rules of an object's schema; nil if it has none. Errors name the schema
+// as at. The rules' costs are added to costs, unless that is nil. The error about a rule is a
+// *ruleError.
+func compileRules(s *structuralschema.Structural, costs *costLedger, at *field.Path) (*rules, error) {
 	if !hasRules(s) {
 		return nil, nil
 	}
-	compiled, err := compileAt(s, model.SchemaDeclType(s, true), reach{copies: 1, costs: costs}, at)
+	compiled, err := compileAt(s, model.SchemaDeclType(s, true), rulePlace{copies: 1, costs: costs}, at)
 	if compiled != nil {
 		compiled.schema = model.WithTypeAndObjectMeta(s)
 	}
@@ -68,7 +69,7 @@ func hasRules(s *structuralschema.Structural) bool {
 	return found
 }
 
-func compileAt(s *structuralschema.Structural, declared *kubecel.DeclType, in reach, at *field.Path) (*rules, error) {
+func compileAt(s *structuralschema.Structural, declared *kubecel.DeclType, in rulePlace, at *field.Path) (*rules, error) {
 	if declared == nil {
 		return nil, nil // of no type that CEL knows: upstream leaves its rules out as well
 	}
@@ -99,9 +100,8 @@ func compileAt(s *structuralschema.Structural, declared *kubecel.DeclType, in re
 	return node, nil
 }
 
-// compileProperties compiles the rules below the properties of an object; nil when there are
-// none.
-func compileProperties(s *structuralschema.Structural, declared *kubecel.DeclType, in reach, at *field.Path) (map[string]*rules, error) {
+// compileProperties compiles the rules of an object's properties; nil if there are none.
+func compileProperties(s *structuralschema.Structural, declared *kubecel.DeclType, in rulePlace, at *field.Path) (map[string]*rules, error) {
 	var compiled map[string]*rules
 	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
 		property := s.Properties[name]
@@ -120,8 +120,8 @@ func compileProperties(s *structuralschema.Structural, declared *kubecel.DeclTyp
 	return compiled, nil
 }
 
-// typeOfProperty is a property's CEL type. One whose name CEL cannot say has it from its own
-// schema.
+// typeOfProperty returns a property's CEL type. If CEL cannot express its name, the type is made
+// from the property's own schema.
 func typeOfProperty(declared *kubecel.DeclType, s *structuralschema.Structural, name string) *kubecel.DeclType {
 	escaped, ok := kubecel.Escape(name)
 	if !ok {
@@ -133,35 +133,36 @@ func typeOfProperty(declared *kubecel.DeclType, s *structuralschema.Structural, 
 	return nil
 }
 
-// reach is what is known of where a rule is.
-type reach struct {
-	// lost is the list on the way whose items cannot be found again after an update; nil
-	// when there is none.
-	lost *field.Path
-	// copies is how often the place can be in one object, unless it is unbounded.
+// rulePlace says where in a schema a rule is.
+type rulePlace struct {
+	// uncorrelatable is the list above the rule whose items cannot be matched with those before an
+	// update; nil if there is none.
+	uncorrelatable *field.Path
+	// copies is how often the place can occur in one object, unless it is unbounded.
 	copies    uint64
 	unbounded bool
-	// costs is nil when nobody wants to know.
-	costs *ledger
+	// costs is nil if costs are not needed.
+	costs *costLedger
 }
 
-// below is the reach of what is inside of a value of s.
-func (in reach) below(s *structuralschema.Structural) reach {
-	copies, bounded := within(s)
-	in.copies, in.unbounded = times(in.copies, copies), in.unbounded || !bounded
+// below returns the place inside of a value of s.
+func (in rulePlace) below(s *structuralschema.Structural) rulePlace {
+	copies, bounded := maxChildren(s)
+	in.copies, in.unbounded = multiply(in.copies, copies), in.unbounded || !bounded
 	return in
 }
 
-// items is the reach of a list's items. Only a list that is a map has items with names.
-func (in reach) items(s *structuralschema.Structural, at *field.Path) reach {
-	if in.lost == nil && (s.XListType == nil || *s.XListType != "map") {
-		in.lost = at
+// items returns the place of a list's items. Only the items of a map list can be matched with
+// earlier ones.
+func (in rulePlace) items(s *structuralschema.Structural, at *field.Path) rulePlace {
+	if in.uncorrelatable == nil && (s.XListType == nil || *s.XListType != "map") {
+		in.uncorrelatable = at
 	}
 	return in
 }
 
 // compileOwn compiles the rules of one place in the schema.
-func compileOwn(s *structuralschema.Structural, declared *kubecel.DeclType, in reach, at *field.Path) ([]rule, error) {
+func compileOwn(s *structuralschema.Structural, declared *kubecel.DeclType, in rulePlace, at *field.Path) ([]rule, error) {
 	var compiled []rule
 	for i, v := range s.XValidations {
 		env, err := ruleEnv(declared, v)
@@ -173,17 +174,17 @@ func compileOwn(s *structuralschema.Structural, declared *kubecel.DeclType, in r
 			if errors.As(err, new(*expression.TypeError)) {
 				err = fmt.Errorf("cel expression %w", err)
 			}
-			return nil, &ruleError{at.Index(i).Child("rule"), internal(v), err}
+			return nil, &ruleError{at.Index(i).Child("rule"), toInternal(v), err}
 		}
 		if v.MessageExpression != "" {
 			if r.message, err = expression.Compile(env, v.MessageExpression, cel.StringType); err != nil {
-				return nil, &ruleError{at.Index(i).Child("messageExpression"), internal(v), fmt.Errorf("messageExpression %w", err)}
+				return nil, &ruleError{at.Index(i).Child("messageExpression"), toInternal(v), fmt.Errorf("messageExpression %w", err)}
 			}
 		}
 		if err := checkRule(r, s, in, at.Index(i)); err != nil {
 			return nil, err
 		}
-		if err := r.weigh(declared, in, at.Index(i)); err != nil {
+		if err := r.addCost(declared, in, at.Index(i)); err != nil {
 			return nil, err
 		}
 		compiled = append(compiled, r)
@@ -191,36 +192,36 @@ func compileOwn(s *structuralschema.Structural, declared *kubecel.DeclType, in r
 	return compiled, nil
 }
 
-// weigh enters what a rule may cost for all values of its place.
-func (r rule) weigh(declared *kubecel.DeclType, in reach, at *field.Path) error {
+// addCost adds the estimated cost of a rule for all values of its place.
+func (r rule) addCost(declared *kubecel.DeclType, in rulePlace, at *field.Path) error {
 	if in.costs == nil {
 		return nil
 	}
 	copies := in.copies
 	if in.unbounded {
-		copies = copiesOf(declared)
+		copies = maxCopies(declared)
 	}
-	cost, err := worst(r.program, declared)
+	cost, err := maxCost(r.program, declared)
 	if err != nil {
 		return err
 	}
-	in.costs.add(at.Child("rule"), "estimated rule cost", times(cost, copies))
+	in.costs.add(at.Child("rule"), "estimated rule cost", multiply(cost, copies))
 	if r.message == nil {
 		return nil
 	}
-	if cost, err = worst(r.message, declared); err != nil {
+	if cost, err = maxCost(r.message, declared); err != nil {
 		return err
 	}
 	in.costs.add(at.Child("messageExpression"), "estimated messageExpression cost", cost)
 	return nil
 }
 
-// checkRule is what can be said of a rule that compiles.
-func checkRule(r rule, s *structuralschema.Structural, in reach, at *field.Path) error {
+// checkRule checks a compiled rule.
+func checkRule(r rule, s *structuralschema.Structural, in rulePlace, at *field.Path) error {
 	switch {
-	case r.program.Uses[oldSelf] && in.lost != nil:
+	case r.program.Uses[oldSelf] && in.uncorrelatable != nil:
 		return &ruleError{at.Child("rule"), r.Rule, fmt.Errorf(
-			"oldSelf cannot be used on the uncorrelatable portion of the schema within %s", in.lost)}
+			"oldSelf cannot be used on the uncorrelatable portion of the schema within %s", in.uncorrelatable)}
 	case !r.program.Uses[oldSelf] && r.OptionalOldSelf != nil:
 		return &ruleError{at.Child("optionalOldSelf"), *r.OptionalOldSelf, errOldSelfUnused}
 	case r.FieldPath != "" && !hasPath(s, r.FieldPath):
@@ -234,7 +235,7 @@ var (
 	errNoPath        = errors.New("must be a valid path")
 )
 
-// hasPath reports whether a schema has a field: ".spec.x", ".labels['a.b']".
+// hasPath reports whether a schema has a field, for example ".spec.x" or ".labels['a.b']".
 func hasPath(s *structuralschema.Structural, path string) bool {
 	if !strings.HasPrefix(path, ".") && !strings.HasPrefix(path, "[") {
 		return false
@@ -259,8 +260,8 @@ func hasPath(s *structuralschema.Structural, path string) bool {
 	return s != nil
 }
 
-// internal is a rule in upstream's internal form, which its errors show.
-func internal(v apiextensionsv1.ValidationRule) apiextensions.ValidationRule {
+// toInternal returns a rule in upstream's internal form, which its errors show.
+func toInternal(v apiextensionsv1.ValidationRule) apiextensions.ValidationRule {
 	rule := apiextensions.ValidationRule{
 		Rule: v.Rule, Message: v.Message, MessageExpression: v.MessageExpression, FieldPath: v.FieldPath, OptionalOldSelf: v.OptionalOldSelf,
 	}
@@ -270,10 +271,10 @@ func internal(v apiextensionsv1.ValidationRule) apiextensions.ValidationRule {
 	return rule
 }
 
-// ruleError is what is wrong with one expression, and where it is.
+// ruleError says what is wrong with one expression, and where it is.
 type ruleError struct {
 	at *field.Path
-	// shown is what upstream shows of the rule.
+	// shown is the rule as upstream shows it.
 	shown any
 	err   error
 }
@@ -282,7 +283,7 @@ func (e *ruleError) Error() string { return fmt.Sprintf("%s: %v", e.at, e.err) }
 
 func (e *ruleError) Unwrap() error { return e.err }
 
-// ruleEnv is the environment of a rule about a value of a type.
+// ruleEnv returns the CEL environment of a rule about a value of a type.
 func ruleEnv(declared *kubecel.DeclType, rule apiextensionsv1.ValidationRule) (*cel.Env, error) {
 	base, err := expression.Base()
 	if err != nil {
@@ -302,38 +303,39 @@ func ruleEnv(declared *kubecel.DeclType, rule apiextensionsv1.ValidationRule) (*
 	return base.Extend(append(options, cel.Variable(self, scoped.CelType()), cel.Variable(oldSelf, before))...)
 }
 
-// check asks the rules about an object, and about what it was; old is nil when it is new.
+// check evaluates the rules for an object and its version before an update; old is nil if the
+// object is new.
 func (r *rules) check(obj, old any) field.ErrorList {
-	return r.at(nil, obj, old, expression.NewBudget(celconfig.RuntimeCELCostBudget))
+	return r.checkAt(nil, obj, old, expression.NewBudget(celconfig.RuntimeCELCostBudget))
 }
 
-func (r *rules) at(path *field.Path, value, old any, budget *expression.Budget) field.ErrorList {
+func (r *rules) checkAt(path *field.Path, value, old any, budget *expression.Budget) field.ErrorList {
 	if r == nil || value == nil || budget.Spent() {
 		return nil
 	}
-	errs := r.ask(path, value, old, budget)
+	errs := r.checkOwn(path, value, old, budget)
 	switch value := value.(type) {
 	case map[string]any:
 		before, _ := old.(map[string]any)
 		for _, name := range slices.Sorted(maps.Keys(value)) {
 			if within, ok := r.properties[name]; ok {
-				errs = append(errs, within.at(path.Child(name), value[name], before[name], budget)...)
+				errs = append(errs, within.checkAt(path.Child(name), value[name], before[name], budget)...)
 			} else {
-				errs = append(errs, r.values.at(path.Key(name), value[name], before[name], budget)...)
+				errs = append(errs, r.values.checkAt(path.Key(name), value[name], before[name], budget)...)
 			}
 		}
 	case []any:
 		before, _ := old.([]any)
 		earlier := common.MakeMapList(&model.Structural{Structural: r.schema}, before)
 		for i, item := range value {
-			errs = append(errs, r.items.at(path.Index(i), item, earlier.Get(item), budget)...)
+			errs = append(errs, r.items.checkAt(path.Index(i), item, earlier.Get(item), budget)...)
 		}
 	}
 	return errs
 }
 
-// ask evaluates the rules of one place.
-func (r *rules) ask(path *field.Path, value, old any, budget *expression.Budget) field.ErrorList {
+// checkOwn evaluates the rules of one place.
+func (r *rules) checkOwn(path *field.Path, value, old any, budget *expression.Budget) field.ErrorList {
 	if len(r.own) == 0 {
 		return nil
 	}
@@ -352,7 +354,7 @@ func (r *rules) ask(path *field.Path, value, old any, budget *expression.Budget)
 		} else if old == nil && rule.program.Uses[oldSelf] {
 			continue // there is nothing to compare with
 		}
-		if err := rule.judge(path, r.shown(value), given, budget); err != nil {
+		if err := rule.evaluate(path, r.shownValue(value), given, budget); err != nil {
 			errs = append(errs, err)
 		}
 		if budget.Spent() {
@@ -362,26 +364,26 @@ func (r *rules) ask(path *field.Path, value, old any, budget *expression.Budget)
 	return errs
 }
 
-// shown is what an error shows of a value: nothing of a large one.
-func (r *rules) shown(value any) any {
+// shownValue returns what an error shows of a value: nothing of an object or a list.
+func (r *rules) shownValue(value any) any {
 	if r.schema.Type == "object" || r.schema.Type == "array" {
 		return field.OmitValueType{}
 	}
 	return value
 }
 
-// judge is nil when the rule holds.
-func (r rule) judge(path *field.Path, value any, variables map[string]any, budget *expression.Budget) *field.Error {
-	holds, err := r.program.Bool(variables, budget)
+// evaluate returns nil if the rule holds.
+func (r rule) evaluate(path *field.Path, value any, variables map[string]any, budget *expression.Budget) *field.Error {
+	holds, err := r.program.EvalBool(variables, budget)
 	if over, ok := errors.AsType[*expression.OverBudgetError](err); ok {
 		return field.Invalid(path, value, over.Error())
 	}
 	if err != nil {
 		if strings.HasPrefix(err.Error(), "no such overload") {
 			return field.Invalid(path, value, fmt.Sprintf(
-				"'%v': call arguments did not match a supported operator, function or macro signature for rule: %s", err, r.text()))
+				"'%v': call arguments did not match a supported operator, function or macro signature for rule: %s", err, r.describe()))
 		}
-		return field.Invalid(path, value, fmt.Sprintf("%v evaluating rule: %s", err, r.text()))
+		return field.Invalid(path, value, fmt.Sprintf("%v evaluating rule: %s", err, r.describe()))
 	}
 	if holds {
 		return nil
@@ -389,7 +391,7 @@ func (r rule) judge(path *field.Path, value any, variables map[string]any, budge
 	if name := strings.TrimPrefix(r.FieldPath, "."); name != "" {
 		path = path.Child(name)
 	}
-	detail := r.detail(variables, budget)
+	detail := r.failureMessage(variables, budget)
 	reason := apiextensionsv1.FieldValueInvalid
 	if r.Reason != nil {
 		reason = *r.Reason
@@ -406,22 +408,22 @@ func (r rule) judge(path *field.Path, value any, variables map[string]any, budge
 	return field.Invalid(path, value, detail)
 }
 
-// text is a rule as errors name it.
-func (r rule) text() string {
+// describe returns a rule as errors name it.
+func (r rule) describe() string {
 	if r.Message != "" {
 		return strings.TrimSpace(r.Message)
 	}
 	return strings.TrimSpace(r.Rule)
 }
 
-// detail is why a rule does not hold: what its messageExpression says, its message, or the
-// rule itself.
-func (r rule) detail(variables map[string]any, budget *expression.Budget) string {
+// failureMessage says why a rule does not hold: the result of its messageExpression, its message,
+// or the rule itself.
+func (r rule) failureMessage(variables map[string]any, budget *expression.Budget) string {
 	if r.message != nil {
-		said, err := r.message.String(variables, budget)
-		said = strings.TrimSpace(said)
-		if err == nil && said != "" && len(said) <= celconfig.MaxEvaluatedMessageExpressionSizeBytes && !strings.ContainsAny(said, "\n\r") {
-			return said
+		text, err := r.message.EvalString(variables, budget)
+		text = strings.TrimSpace(text)
+		if err == nil && text != "" && len(text) <= celconfig.MaxEvaluatedMessageExpressionSizeBytes && !strings.ContainsAny(text, "\n\r") {
+			return text
 		}
 	}
 	if r.Message != "" {

@@ -13,20 +13,20 @@ import (
 
 var _ registry.Scaler = resources{}
 
-// Scale shows the replicas of an object by the paths in its definition.
+// Scale returns the Scale of an object, by the paths in its definition.
 func (s resources) Scale(obj kinds.Object) (*autoscalingv1.Scale, error) {
 	custom, paths, err := s.scalable(obj)
 	if err != nil {
 		return nil, err
 	}
-	wanted, found, err := unstructured.NestedInt64(custom.Object, steps(paths.SpecReplicasPath)...)
+	wanted, found, err := unstructured.NestedInt64(custom.Object, pathSteps(paths.SpecReplicasPath)...)
 	if err != nil {
 		return nil, err
 	}
 	if !found {
 		return nil, fmt.Errorf("the spec replicas field %q does not exist", paths.SpecReplicasPath)
 	}
-	have, _, err := unstructured.NestedInt64(custom.Object, steps(paths.StatusReplicasPath)...)
+	have, _, err := unstructured.NestedInt64(custom.Object, pathSteps(paths.StatusReplicasPath)...)
 	if err != nil {
 		return nil, err
 	}
@@ -35,26 +35,26 @@ func (s resources) Scale(obj kinds.Object) (*autoscalingv1.Scale, error) {
 		Status: autoscalingv1.ScaleStatus{Replicas: int32(have)},
 	}
 	if path := paths.LabelSelectorPath; path != nil && *path != "" {
-		if scale.Status.Selector, _, err = unstructured.NestedString(custom.Object, steps(*path)...); err != nil {
+		if scale.Status.Selector, _, err = unstructured.NestedString(custom.Object, pathSteps(*path)...); err != nil {
 			return nil, err
 		}
 	}
 	return scale, nil
 }
 
-// SetReplicas is a copy of obj that asks for another number of replicas.
+// SetReplicas returns a copy of obj with another number of wanted replicas.
 func (s resources) SetReplicas(obj kinds.Object, replicas int32) (kinds.Object, error) {
 	custom, paths, err := s.scalable(obj)
 	if err != nil {
 		return nil, err
 	}
 	scaled := custom.DeepCopy()
-	return scaled, unstructured.SetNestedField(scaled.Object, int64(replicas), steps(paths.SpecReplicasPath)...)
+	return scaled, unstructured.SetNestedField(scaled.Object, int64(replicas), pathSteps(paths.SpecReplicasPath)...)
 }
 
 func (s resources) scalable(obj kinds.Object) (*unstructured.Unstructured, *apiextensionsv1.CustomResourceSubresourceScale, error) {
-	if s.missing != nil {
-		return nil, nil, s.missing
+	if s.schemaErr != nil {
+		return nil, nil, s.schemaErr
 	}
 	custom, ok := obj.(*unstructured.Unstructured)
 	if !ok || s.schema.scale() == nil {

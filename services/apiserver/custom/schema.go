@@ -13,15 +13,15 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/validate"
 )
 
-// Schema is what one version of a definition says of its objects, ready to be applied. It
-// is immutable and shared.
+// Schema is the schema of one version of a definition, ready to be applied. It is immutable and
+// shared.
 type Schema struct {
 	version    *apiextensionsv1.CustomResourceDefinitionVersion
 	structural *structuralschema.Structural
-	// whole and status validate an object, and its status alone, which is nil when the
-	// schema does not speak of it.
+	// whole and status validate an object, and its status alone. status is nil if the schema does
+	// not describe the status.
 	whole, status *validate.SchemaValidator
-	// rules is nil when there are none.
+	// rules is nil if there are none.
 	rules *rules
 }
 
@@ -32,18 +32,18 @@ func newSchema(v *apiextensionsv1.CustomResourceDefinitionVersion) (*Schema, err
 	if err != nil {
 		return nil, err
 	}
-	s := &Schema{version: v, structural: structural, whole: validatorOf(structural.ToKubeOpenAPI())}
+	s := &Schema{version: v, structural: structural, whole: newValidator(structural.ToKubeOpenAPI())}
 	if status, ok := structural.Properties["status"]; ok {
-		s.status = validatorOf(status.ToKubeOpenAPI())
+		s.status = newValidator(status.ToKubeOpenAPI())
 	}
 	s.rules, err = compileRules(structural, nil, nil)
 	return s, err
 }
 
-// Structural is the schema as apiextensions keeps it. It is shared.
+// Structural returns the schema in apiextensions' form. It is shared.
 func (s *Schema) Structural() *structuralschema.Structural { return s.structural }
 
-// hasStatus and scale say which subresources the version has.
+// hasStatus reports whether the version has a status subresource.
 func (s *Schema) hasStatus() bool {
 	return s.version.Subresources != nil && s.version.Subresources.Status != nil
 }
@@ -70,42 +70,42 @@ func structuralFrom(props *apiextensionsv1.JSONSchemaProps) (*structuralschema.S
 	return structuralschema.NewStructural(internal)
 }
 
-func validatorOf(schema *spec.Schema) *validate.SchemaValidator {
-	complete(schema)
+func newValidator(schema *spec.Schema) *validate.SchemaValidator {
+	convertExtensions(schema)
 	return validate.NewSchemaValidator(schema, nil, "", strfmt.Default)
 }
 
-// complete says in OpenAPI's terms what Kubernetes' extensions mean, and leaves out formats
-// that nobody checks, at every level of a schema.
-func complete(s *spec.Schema) {
+// convertExtensions expresses Kubernetes' extensions in OpenAPI's terms, and removes formats that
+// are not checked, at every level of a schema.
+func convertExtensions(s *spec.Schema) {
 	if both, _ := s.Extensions.GetBool("x-kubernetes-int-or-string"); both {
 		s.Type = spec.StringOrArray{"integer", "string"}
 	}
-	if !knownFormat(s) {
+	if !isKnownFormat(s) {
 		s.Format = ""
 	}
 	if s.Items != nil && s.Items.Schema != nil {
-		complete(s.Items.Schema)
+		convertExtensions(s.Items.Schema)
 	}
 	if s.AdditionalProperties != nil && s.AdditionalProperties.Schema != nil {
-		complete(s.AdditionalProperties.Schema)
+		convertExtensions(s.AdditionalProperties.Schema)
 	}
 	for name, property := range s.Properties {
-		complete(&property)
+		convertExtensions(&property)
 		s.Properties[name] = property
 	}
 	for _, several := range [][]spec.Schema{s.AllOf, s.AnyOf, s.OneOf} {
 		for i := range several {
-			complete(&several[i])
+			convertExtensions(&several[i])
 		}
 	}
 	if s.Not != nil {
-		complete(s.Not)
+		convertExtensions(s.Not)
 	}
 }
 
-// knownFormat is upstream's StripUnsupportedFormatsPostProcess.
-func knownFormat(s *spec.Schema) bool {
+// isKnownFormat is upstream's StripUnsupportedFormatsPostProcess.
+func isKnownFormat(s *spec.Schema) bool {
 	kind := ""
 	if len(s.Type) == 1 {
 		kind = s.Type[0]

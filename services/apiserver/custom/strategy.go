@@ -17,14 +17,14 @@ import (
 	"github.com/podfall/podfall/services/apiserver/registry"
 )
 
-// resources is the strategy of a custom kind in one version. Objects come in the version
-// that is stored; they are judged by the schema of the version that was asked for.
+// resources is the strategy of a custom kind in one version. Objects are in the stored version.
+// They are validated by the schema of the requested version.
 type resources struct {
 	kind   kinds.Kind
 	schema *Schema
-	// missing is why there is no schema, when there is none.
-	missing error
-	fields  func(obj kinds.Object) fields.Set
+	// schemaErr says why there is no schema.
+	schemaErr error
+	fields    func(obj kinds.Object) fields.Set
 }
 
 var _ registry.Strategy = resources{}
@@ -34,10 +34,10 @@ func (c *Catalog) resourceStrategy(kind kinds.Kind) resources {
 	s := resources{kind: kind, fields: func(obj kinds.Object) fields.Set { return c.Fields(resource, obj) }}
 	definition := c.Definition(resource)
 	if definition == nil {
-		s.missing = fmt.Errorf("%s is not defined any longer", resource)
+		s.schemaErr = fmt.Errorf("%s is not defined any longer", resource)
 		return s
 	}
-	s.schema, s.missing = definition.Schema(kind.Version)
+	s.schema, s.schemaErr = definition.Schema(kind.Version)
 	return s
 }
 
@@ -49,7 +49,7 @@ func (s resources) PrepareForCreate(obj kinds.Object, _ time.Time) {
 }
 
 func (s resources) Validate(obj kinds.Object) field.ErrorList {
-	custom, errs := s.shape(obj)
+	custom, errs := s.checkShape(obj)
 	if len(errs) > 0 {
 		return errs
 	}
@@ -58,13 +58,13 @@ func (s resources) Validate(obj kinds.Object) field.ErrorList {
 	errs = append(errs, validateScale(custom, s.schema.scale())...)
 	errs = append(errs, validateEmbedded(custom.Object, s.schema.structural, nil)...)
 	errs = append(errs, listtype.ValidateListSetsAndMaps(nil, s.schema.structural, custom.Object)...)
-	return append(errs, s.askRules(errs, custom.Object, nil)...)
+	return append(errs, s.checkRules(errs, custom.Object, nil)...)
 }
 
-// shape is obj as what every object of the kind is, or why it is not.
-func (s resources) shape(obj kinds.Object) (*unstructured.Unstructured, field.ErrorList) {
-	if s.missing != nil {
-		return nil, field.ErrorList{field.InternalError(nil, s.missing)}
+// checkShape returns obj as an unstructured object, or why it is none of the kind.
+func (s resources) checkShape(obj kinds.Object) (*unstructured.Unstructured, field.ErrorList) {
+	if s.schemaErr != nil {
+		return nil, field.ErrorList{field.InternalError(nil, s.schemaErr)}
 	}
 	custom, ok := obj.(*unstructured.Unstructured)
 	if !ok {
@@ -73,13 +73,12 @@ func (s resources) shape(obj kinds.Object) (*unstructured.Unstructured, field.Er
 	return custom, validateType(custom, kinds.Preferred(s.kind).GroupVersion().String(), s.kind.Kind)
 }
 
-// askRules is what the rules of the schema find, unless others have found that they cannot
-// be asked.
-func (s resources) askRules(found field.ErrorList, obj, old any) field.ErrorList {
+// checkRules evaluates the schema's rules, unless the errors in found prevent that.
+func (s resources) checkRules(found field.ErrorList, obj, old any) field.ErrorList {
 	if s.schema.rules == nil {
 		return nil
 	}
-	if blocked(found) {
+	if preventsRules(found) {
 		return field.ErrorList{field.Invalid(nil, nil, "some validation rules were not checked because the object was invalid; "+
 			"correct the existing errors to complete validation")}
 	}
@@ -107,7 +106,7 @@ func (s resources) PrepareForUpdate(obj, old kinds.Object, subresource string) {
 	}
 }
 
-// keepAllButStatus leaves of now nothing but its status.
+// keepAllButStatus takes everything but the status and managedFields from before.
 func keepAllButStatus(now, before *unstructured.Unstructured) {
 	status, given := now.Object["status"]
 	managed := now.GetManagedFields()
@@ -135,11 +134,11 @@ func contentChanged(now, before map[string]any) bool {
 }
 
 func (s resources) ValidateUpdate(obj, old kinds.Object, subresource string) field.ErrorList {
-	now, errs := s.shape(obj)
+	now, errs := s.checkShape(obj)
 	if len(errs) > 0 {
 		return errs
 	}
-	before, errs := s.shape(old)
+	before, errs := s.checkShape(old)
 	if before == nil {
 		return errs
 	}
@@ -156,10 +155,10 @@ func (s resources) ValidateUpdate(obj, old kinds.Object, subresource string) fie
 	if len(listtype.ValidateListSetsAndMaps(nil, s.schema.structural, before.Object)) == 0 {
 		errs = append(errs, listtype.ValidateListSetsAndMaps(nil, s.schema.structural, now.Object)...)
 	}
-	return append(errs, s.askRules(errs, now.Object, before.Object)...)
+	return append(errs, s.checkRules(errs, now.Object, before.Object)...)
 }
 
-// Warnings are about finalizers whose names others may have too.
+// Warnings names finalizers that may conflict with others.
 func (s resources) Warnings(obj kinds.Object) []string {
 	var warnings []string
 	for _, name := range obj.GetFinalizers() {

@@ -18,8 +18,8 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// validateValue is everything that a schema finds wrong with a value, in the order of the
-// fields, as upstream's ValidateCustomResource words it.
+// validateValue returns everything that is wrong with a value by its schema, in the order of the
+// fields, in the words of upstream's ValidateCustomResource.
 func validateValue(schema *validate.SchemaValidator, value any, at *field.Path) field.ErrorList {
 	if schema == nil {
 		return nil
@@ -50,18 +50,18 @@ func fieldError(err error, at *field.Path) *field.Error {
 	case openapierrors.RequiredFailCode:
 		return field.Required(at, "")
 	case openapierrors.EnumFailCode:
-		return field.NotSupported(at, found.Value, texts(found.Values))
+		return field.NotSupported(at, found.Value, valueTexts(found.Values))
 	case openapierrors.TooLongFailCode:
-		return field.TooLong(at, "", number(found.Valid))
+		return field.TooLong(at, "", asInt(found.Valid))
 	case openapierrors.MaxItemsFailCode, openapierrors.TooManyPropertiesCode:
-		return field.TooMany(at, number(found.Value), number(found.Valid))
+		return field.TooMany(at, asInt(found.Value), asInt(found.Valid))
 	case openapierrors.InvalidTypeCode:
 		return field.TypeInvalid(at, value, err.Error())
 	}
 	return field.Invalid(at, value, err.Error())
 }
 
-func texts(values []any) []string {
+func valueTexts(values []any) []string {
 	all := []string{}
 	for _, value := range values {
 		text, ok := value.(string)
@@ -74,15 +74,15 @@ func texts(values []any) []string {
 	return all
 }
 
-func number(value any) int {
+func asInt(value any) int {
 	if n, ok := value.(int64); ok {
 		return int(n)
 	}
 	return -1
 }
 
-// validateChange is validateValue without what was wrong before and has not been touched,
-// so that a definition may become stricter than what is stored (upstream's ratcheting).
+// validateChange is validateValue without errors in unchanged parts of the value, so that a
+// definition may become stricter than the stored objects (upstream's ratcheting).
 func validateChange(schema *validate.SchemaValidator, now, before any, at *field.Path) field.ErrorList {
 	return slices.DeleteFunc(validateValue(schema, now, at), func(err *field.Error) bool {
 		where := strings.TrimPrefix(err.Field, at.String()+".")
@@ -103,7 +103,7 @@ func cutLast(path string) (before, last string, found bool) {
 	return path[:at], path[at+1:], true
 }
 
-// valueAt finds what a path in an error names: "spec.ports[0].name".
+// valueAt returns the value at a path in an error: "spec.ports[0].name".
 func valueAt(value any, path string) (any, bool) {
 	for step := range strings.FieldsFuncSeq(path, func(r rune) bool { return r == '.' || r == '[' || r == ']' }) {
 		switch within := value.(type) {
@@ -126,7 +126,7 @@ func valueAt(value any, path string) (any, bool) {
 	return value, true
 }
 
-// validateType asks an object to be what its path says.
+// validateType requires an object to have the kind and apiVersion of the request.
 func validateType(obj *unstructured.Unstructured, apiVersion, kind string) field.ErrorList {
 	var errs field.ErrorList
 	if obj.GetKind() != kind {
@@ -138,14 +138,14 @@ func validateType(obj *unstructured.Unstructured, apiVersion, kind string) field
 	return errs
 }
 
-// validateScale is everything wrong with the numbers that the scale subresource shows.
+// validateScale returns everything that is wrong with the numbers in the scale subresource.
 func validateScale(obj *unstructured.Unstructured, scale *apiextensionsv1.CustomResourceSubresourceScale) field.ErrorList {
 	if scale == nil {
 		return nil
 	}
 	errs := append(validateReplicas(obj, scale.SpecReplicasPath), validateReplicas(obj, scale.StatusReplicasPath)...)
 	if path := scale.LabelSelectorPath; path != nil {
-		if selector, _, err := unstructured.NestedString(obj.Object, steps(*path)...); err != nil {
+		if selector, _, err := unstructured.NestedString(obj.Object, pathSteps(*path)...); err != nil {
 			errs = append(errs, field.Invalid(field.NewPath(*path), selector, err.Error()))
 		}
 	}
@@ -153,7 +153,7 @@ func validateScale(obj *unstructured.Unstructured, scale *apiextensionsv1.Custom
 }
 
 func validateReplicas(obj *unstructured.Unstructured, path string) field.ErrorList {
-	replicas, _, err := unstructured.NestedInt64(obj.Object, steps(path)...)
+	replicas, _, err := unstructured.NestedInt64(obj.Object, pathSteps(path)...)
 	at := field.NewPath(path)
 	switch {
 	case err != nil:
@@ -166,8 +166,9 @@ func validateReplicas(obj *unstructured.Unstructured, path string) field.ErrorLi
 	return nil
 }
 
-// blocked reports whether errs leave an object in a shape that rules cannot be asked about.
-func blocked(errs field.ErrorList) bool {
+// preventsRules reports whether errs leave an object in a shape for which rules cannot be
+// evaluated.
+func preventsRules(errs field.ErrorList) bool {
 	return slices.ContainsFunc(errs, func(err *field.Error) bool {
 		switch err.Type {
 		case field.ErrorTypeNotSupported, field.ErrorTypeRequired, field.ErrorTypeTooLong, field.ErrorTypeTooMany,

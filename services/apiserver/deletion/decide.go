@@ -1,12 +1,10 @@
-// Package deletion decides what a DELETE means. It is pure: an object, the options of
-// the request and the time go in, a [Decision] comes out, and nothing happens. The
-// verbs carry it out.
+// Package deletion decides what a DELETE means. It is pure: it takes an object, the options of the
+// request and the time, and returns a [Decision]. The verbs carry the decision out.
 //
-// The same question is asked twice in the life of a pod. A client asks first, and the
-// answer is round 1 (round1_mark.go): the object stays and carries a deadline. When
-// the containers have stopped, the kubelet asks with grace 0, and the answer is round 3
-// (round3_remove.go): the object goes, unless a finalizer holds it. Round 2 happens on
-// the node, between the two.
+// A pod is deleted by two DELETEs. The first is a client's, and its answer is round 1
+// (round1_mark.go): the object stays and carries a deadline. When the containers have stopped, the
+// kubelet sends the second, with grace 0. Its answer is round 3 (round3_remove.go): the object is
+// removed, unless a finalizer holds it. Round 2 happens on the node, between the two.
 //
 //	                                   no deletionTimestamp          deletionTimestamp set
 //	                                 +-----------------------+  +-------------------------------+
@@ -20,8 +18,8 @@
 //	                                 |                       |  | otherwise: nothing            |
 //	                                 +-----------------------+  +-------------------------------+
 //
-// An object whose grace in force is 0 is past grace: it is treated as if its kind had no
-// graceful deletion.
+// An object whose grace in force is 0 is past grace: it is treated as if its kind had no graceful
+// deletion.
 package deletion
 
 import (
@@ -38,7 +36,7 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// Outcome is what a DELETE does to the store.
+// Outcome says what a DELETE does to the store.
 type Outcome int
 
 // The outcomes, from nothing to everything.
@@ -49,14 +47,14 @@ const (
 	Unchanged
 	// Marked writes Decision.Object, which stays.
 	Marked
-	// Removed takes the object away as it is stored.
+	// Removed removes the object as it is stored.
 	Removed
-	// MarkedAndRemoved writes Decision.Object and then takes it away: watchers see
-	// MODIFIED and DELETED (API-41).
+	// MarkedAndRemoved writes Decision.Object and then removes it: watchers see MODIFIED and
+	// DELETED (API-41).
 	MarkedAndRemoved
 )
 
-// String is the outcome's name in logs and tests.
+// String returns the outcome's name in logs and tests.
 func (o Outcome) String() string {
 	names := []string{"Refused", "Unchanged", "Marked", "Removed", "MarkedAndRemoved"}
 	if o < Refused || int(o) >= len(names) {
@@ -68,34 +66,33 @@ func (o Outcome) String() string {
 // Decision is the answer to one DELETE of one version of an object.
 type Decision struct {
 	Outcome Outcome
-	// Object is the one to write when the outcome marks, and the one to answer with.
-	// It may be the object that was asked about; never change it.
+	// Object is to be written if the outcome marks, and to be answered with. It may be the object
+	// that was passed to Decide; never change it.
 	Object kinds.Object
-	// Grace is the grace in seconds that the request amounts to, once the kind has had its
-	// say. The grace in force, in Object, may be another (API-25). nil means that the
-	// request named none and that none was needed.
+	// Grace is the request's grace in seconds, after the kind's policy. The grace in force, in
+	// Object, may be another (API-25). nil means that the request named none and that none was
+	// needed.
 	Grace *int64
 	// Err is an apierrors value, set when the outcome is Refused.
 	Err error
 }
 
-// Policy is what a kind has to say about its deletion.
+// Policy holds a kind's rules for deletion.
 type Policy struct {
 	// Kind names the object in messages.
 	Kind schema.GroupKind
-	// Graceful is the grace in seconds that the object gets when asked seconds, or nil
-	// for none, are requested; ok is false when the kind has no graceful deletion. A nil
-	// Graceful is a kind without.
+	// Graceful returns the grace in seconds that the object gets if asked seconds, or nil for none,
+	// are requested. ok is false if the kind has no graceful deletion; so is a nil Graceful.
 	Graceful func(obj kinds.Object, asked *int64) (seconds int64, ok bool)
-	// Propagation is what happens to dependents when neither the request nor the object
-	// says; empty means Background.
+	// Propagation applies to dependents if neither the request nor the object names one; empty
+	// means Background.
 	Propagation metav1.DeletionPropagation
 	// DeadlineMayPass lets a shortened deadline lie in the past, as before 1.33.
 	DeadlineMayPass bool
 }
 
-// Decide says what a DELETE with opts does to obj, the stored version, at now. The
-// order of its questions is upstream's BeforeDelete (API-10).
+// Decide says what a DELETE with opts does to obj, the stored version, at now. The order of its
+// checks is upstream's BeforeDelete (API-10).
 func Decide(obj kinds.Object, policy Policy, opts metav1.DeleteOptions, now time.Time) Decision {
 	if err := ValidateOptions(opts); err != nil {
 		return refuse(obj, err)
@@ -123,8 +120,8 @@ func Decide(obj kinds.Object, policy Policy, opts metav1.DeleteOptions, now time
 	}
 }
 
-// ValidateOptions refuses options that contradict themselves or name what does not
-// exist (API-04). The error is a 422.
+// ValidateOptions refuses options that contradict themselves or name an unknown value (API-04). The
+// error is a 422.
 func ValidateOptions(opts metav1.DeleteOptions) error {
 	errs := validation.ValidateDeleteOptions(&opts)
 	if len(errs) == 0 {
@@ -133,7 +130,7 @@ func ValidateOptions(opts metav1.DeleteOptions) error {
 	return apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "DeleteOptions"}, "", errs)
 }
 
-// checkPreconditions compares what the caller believes with what is stored (API-60,
+// checkPreconditions compares the request's UID and resourceVersion with the stored ones (API-60,
 // API-61). Upstream's messages name the kind where others name the resource.
 func checkPreconditions(obj kinds.Object, kind schema.GroupKind, want *metav1.Preconditions) error {
 	if want == nil {
@@ -153,7 +150,7 @@ func checkPreconditions(obj kinds.Object, kind schema.GroupKind, want *metav1.Pr
 	return nil
 }
 
-// atLeastOne reads a negative grace as 1 second (API-13); only an explicit 0 is 0.
+// atLeastOne turns a negative grace into 1 second (API-13); only an explicit 0 is 0.
 func atLeastOne(seconds *int64) *int64 {
 	if seconds != nil && *seconds < 0 {
 		return new(int64(1))
@@ -179,14 +176,14 @@ func refuse(obj kinds.Object, err error) Decision {
 	return Decision{Outcome: Refused, Object: obj, Err: err}
 }
 
-// finalizersAfter is what holds the object once the garbage collector's own two
-// finalizers are set as opts, the object itself, or the kind's default want them, in
-// this order; the others keep their places (API-49). changed is false when the same
-// finalizers stand there already, in whatever order.
+// finalizersAfter returns the object's finalizers after the request. The garbage collector's two
+// finalizers are set as opts, the object itself, or the kind's default want them, in this order;
+// the others keep their places (API-49). changed is false if the object has the same finalizers
+// already, in any order.
 func finalizersAfter(obj kinds.Object, policy Policy, opts metav1.DeleteOptions) (after []string, changed bool) {
 	before := obj.GetFinalizers()
 	for _, finalizer := range before {
-		if !collectors(finalizer) {
+		if !isGarbageCollectors(finalizer) {
 			after = append(after, finalizer)
 		}
 	}
@@ -215,7 +212,7 @@ func propagation(finalizers []string, policy Policy, opts metav1.DeleteOptions) 
 	case opts.PropagationPolicy != nil:
 		return *opts.PropagationPolicy
 	}
-	if i := slices.IndexFunc(finalizers, collectors); i >= 0 {
+	if i := slices.IndexFunc(finalizers, isGarbageCollectors); i >= 0 {
 		if finalizers[i] == metav1.FinalizerOrphanDependents {
 			return metav1.DeletePropagationOrphan
 		}
@@ -227,14 +224,14 @@ func propagation(finalizers []string, policy Policy, opts metav1.DeleteOptions) 
 	return policy.Propagation
 }
 
-// OrphanDependents is the old way to ask for what happens to dependents: true orphans
-// them, false leaves them to the garbage collector, nil says nothing.
+// OrphanDependents returns the deprecated option: true orphans dependents, false leaves them to the
+// garbage collector, nil says nothing.
 func OrphanDependents(opts metav1.DeleteOptions) *bool {
 	return opts.OrphanDependents //nolint:staticcheck // clients still send it
 }
 
-// collectors reports whether finalizer belongs to the garbage collector.
-func collectors(finalizer string) bool {
+// isGarbageCollectors reports whether finalizer belongs to the garbage collector.
+func isGarbageCollectors(finalizer string) bool {
 	return finalizer == metav1.FinalizerOrphanDependents || finalizer == metav1.FinalizerDeleteDependents
 }
 

@@ -12,7 +12,7 @@ import (
 // deletionGracePeriodSeconds is the grace in force. Together with the finalizers they
 // are all that a mark changes.
 
-// markFirst is the first DELETE of an object that is live.
+// markFirst handles the first DELETE of a live object.
 func markFirst(obj kinds.Object, policy Policy, opts metav1.DeleteOptions, now time.Time) Decision {
 	if policy.Graceful == nil {
 		return removeOrHold(obj, policy, opts, now)
@@ -27,12 +27,12 @@ func markFirst(obj kinds.Object, policy Policy, opts metav1.DeleteOptions, now t
 	marked := copyOf(obj)
 	setDeadline(marked, now.Add(time.Duration(seconds)*time.Second), seconds)
 	raiseGeneration(marked)
-	return leave(marked, policy, withGrace(opts, &seconds))
+	return finishMark(marked, policy, withGrace(opts, &seconds))
 }
 
-// shorten moves the deadline nearer; grace only shrinks (API-24). A deadline that would
-// lie in the past becomes now. When it does, and the request is not for grace 0, a
-// second stays in force, so that it is the kubelet who finishes (API-25).
+// shorten moves the deadline nearer; grace only shrinks (API-24). A deadline that would lie in the
+// past becomes now. If it does, and the request is not for grace 0, one second stays in force, so
+// that the kubelet finishes the deletion (API-25).
 func shorten(obj kinds.Object, policy Policy, opts metav1.DeleteOptions, now time.Time) Decision {
 	asked, inForce := *opts.GracePeriodSeconds, *obj.GetDeletionGracePeriodSeconds()
 	begun := obj.GetDeletionTimestamp().Add(-time.Duration(inForce) * time.Second)
@@ -42,12 +42,12 @@ func shorten(obj kinds.Object, policy Policy, opts metav1.DeleteOptions, now tim
 	}
 	marked := copyOf(obj)
 	setDeadline(marked, deadline, seconds)
-	return leave(marked, policy, opts)
+	return finishMark(marked, policy, opts)
 }
 
-// leave finishes a mark: the object stays while a finalizer or the grace that was asked
-// for holds it, and otherwise goes in the same breath (API-40).
-func leave(marked kinds.Object, policy Policy, opts metav1.DeleteOptions) Decision {
+// finishMark sets the finalizers of a marked object. The object stays while a finalizer or the
+// requested grace holds it; otherwise it is removed in the same commit (API-40).
+func finishMark(marked kinds.Object, policy Policy, opts metav1.DeleteOptions) Decision {
 	if finalizers, changed := finalizersAfter(marked, policy, opts); changed {
 		marked.SetFinalizers(finalizers)
 	}
@@ -58,9 +58,9 @@ func leave(marked kinds.Object, policy Policy, opts metav1.DeleteOptions) Decisi
 	return decision
 }
 
-// hold marks an object that is past grace, or never had any, and that a finalizer keeps
+// markHeld marks an object that a finalizer keeps, and that is past grace or never had any
 // (API-42).
-func hold(obj kinds.Object, finalizers []string, now time.Time) kinds.Object {
+func markHeld(obj kinds.Object, finalizers []string, now time.Time) kinds.Object {
 	marked := copyOf(obj)
 	if marked.GetDeletionTimestamp() == nil {
 		raiseGeneration(marked)
@@ -74,14 +74,14 @@ func hold(obj kinds.Object, finalizers []string, now time.Time) kinds.Object {
 	return marked
 }
 
-// setDeadline keeps whole seconds, as the wire does.
+// setDeadline sets deletionTimestamp in whole seconds, as on the wire, and the grace.
 func setDeadline(obj kinds.Object, deadline time.Time, seconds int64) {
 	obj.SetDeletionTimestamp(new(metav1.Unix(deadline.Unix(), 0)))
 	obj.SetDeletionGracePeriodSeconds(&seconds)
 }
 
-// raiseGeneration tells the controllers of an object that its wanted state has changed;
-// kinds that count no generations keep 0 (API-12).
+// raiseGeneration tells the object's controllers that its wanted state has changed. Kinds without
+// generations keep 0 (API-12).
 func raiseGeneration(obj kinds.Object) {
 	if obj.GetGeneration() > 0 {
 		obj.SetGeneration(obj.GetGeneration() + 1)

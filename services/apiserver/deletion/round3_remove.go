@@ -9,25 +9,23 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// Round 3: the removal. A pod leaves the store by one of three doors: a DELETE whose
-// grace is 0 (leave, in round1_mark.go: that is the kubelet's), a DELETE of what is
-// past grace (removeOrHold), or the update that takes its last finalizer away
-// ([RemovedByUpdate]).
+// Round 3: the removal. There are three ways out of the store: the kubelet's DELETE with grace 0
+// (finishMark, in round1_mark.go), a DELETE of a pod that is past its grace (removeOrHold), and the
+// update that removes the last finalizer ([RemovedByUpdate]).
 
-// removeOrHold removes an object that is past grace or never had any, unless a
-// finalizer holds it. Finalizers of the garbage collector still follow the request
-// here (API-51).
+// removeOrHold removes an object that is past grace or never had any, unless a finalizer holds it.
+// The garbage collector's finalizers still follow the request here (API-51).
 func removeOrHold(obj kinds.Object, policy Policy, opts metav1.DeleteOptions, now time.Time) Decision {
 	finalizers, _ := finalizersAfter(obj, policy, opts)
 	if len(finalizers) == 0 {
 		return Decision{Outcome: Removed, Object: obj, Grace: opts.GracePeriodSeconds}
 	}
-	return Decision{Outcome: Marked, Object: hold(obj, finalizers, now), Grace: opts.GracePeriodSeconds}
+	return Decision{Outcome: Marked, Object: markHeld(obj, finalizers, now), Grace: opts.GracePeriodSeconds}
 }
 
-// RemovedByUpdate reports whether an update of stored to updated removes the object
-// instead: nothing holds it any more, and deletion is past grace (API-53). While grace
-// is in force the object is only updated, and the kubelet's DELETE removes it (API-54).
+// RemovedByUpdate reports whether an update of stored to updated removes the object: no finalizer
+// is left, and deletion is past grace (API-53). While grace is in force the object is only updated,
+// and the kubelet's DELETE removes it (API-54).
 func RemovedByUpdate(updated, stored kinds.Object) bool {
 	if stored.GetDeletionTimestamp() == nil || len(updated.GetFinalizers()) > 0 {
 		return false
@@ -39,8 +37,8 @@ func RemovedByUpdate(updated, stored kinds.Object) bool {
 	return grace == nil || *grace == 0
 }
 
-// decideNamespace marks a namespace at the first DELETE and lets it go when its own
-// kind of finalizer, in spec, has been taken away by whoever empties it.
+// decideNamespace marks a namespace at the first DELETE. It removes the namespace once the
+// namespace controller has taken away the finalizers in its spec.
 func decideNamespace(
 	obj *corev1.Namespace, policy Policy, opts metav1.DeleteOptions, now time.Time,
 ) Decision {

@@ -29,9 +29,9 @@ import (
 
 // Decision is the answer to one eviction of one version of a pod.
 type Decision struct {
-	// Err is an apierrors value when the eviction is refused; nothing is to be written then.
+	// Err is an apierrors value if the eviction is refused; then nothing is to be written.
 	Err error
-	// Budget is the budget with one disruption spent; nil when none is.
+	// Budget is the budget with one disruption spent; nil if none is spent.
 	Budget *policyv1.PodDisruptionBudget
 	// Unguarded names the budget that let the pod pass because it is not ready. The pod
 	// may have become ready since: when its version is no longer current, the eviction is
@@ -53,7 +53,7 @@ func Decide(pod *corev1.Pod, budgets []*policyv1.PodDisruptionBudget, now time.T
 	if ignoresBudgets(pod) {
 		return Decision{Pod: target}
 	}
-	matching := guarding(pod, budgets)
+	matching := matchingBudgets(pod, budgets)
 	if len(matching) == 0 {
 		return Decision{Pod: target}
 	}
@@ -61,10 +61,10 @@ func Decide(pod *corev1.Pod, budgets []*policyv1.PodDisruptionBudget, now time.T
 		return Decision{Err: errTooManyBudgets()}
 	}
 	budget := matching[0]
-	if !ready(pod) && passesUnready(budget) {
+	if !isReady(pod) && passesUnready(budget) {
 		return Decision{Pod: target, Unguarded: budget.Name}
 	}
-	if err := check(budget); err != nil {
+	if err := checkBudget(budget); err != nil {
 		return Decision{Err: err}
 	}
 	return Decision{Pod: target, Budget: spend(budget, pod.Name, now)}
@@ -80,9 +80,9 @@ func ignoresBudgets(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp != nil
 }
 
-// guarding returns the budgets whose selector finds the pod. An empty selector finds every pod of
+// matchingBudgets returns the budgets whose selector finds the pod. An empty selector finds every pod of
 // the namespace. A missing or wrong selector finds none (EvictionREST.getPodDisruptionBudgets).
-func guarding(pod *corev1.Pod, budgets []*policyv1.PodDisruptionBudget) []*policyv1.PodDisruptionBudget {
+func matchingBudgets(pod *corev1.Pod, budgets []*policyv1.PodDisruptionBudget) []*policyv1.PodDisruptionBudget {
 	var found []*policyv1.PodDisruptionBudget
 	for _, budget := range budgets {
 		selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
@@ -93,7 +93,7 @@ func guarding(pod *corev1.Pod, budgets []*policyv1.PodDisruptionBudget) []*polic
 	return found
 }
 
-func ready(pod *corev1.Pod) bool {
+func isReady(pod *corev1.Pod) bool {
 	for _, condition := range pod.Status.Conditions {
 		if condition.Type == corev1.PodReady {
 			return condition.Status == corev1.ConditionTrue
@@ -102,8 +102,8 @@ func ready(pod *corev1.Pod) bool {
 	return false
 }
 
-// passesUnready reports whether a budget lets pods go that are not ready, which do not
-// count for it (API-85).
+// passesUnready reports whether a budget allows unready pods to be evicted, which do not count for
+// it (API-85).
 func passesUnready(budget *policyv1.PodDisruptionBudget) bool {
 	if policy := budget.Spec.UnhealthyPodEvictionPolicy; policy != nil && *policy == policyv1.AlwaysAllow {
 		return true
@@ -112,8 +112,8 @@ func passesUnready(budget *policyv1.PodDisruptionBudget) bool {
 	return status.CurrentHealthy >= status.DesiredHealthy && status.DesiredHealthy > 0
 }
 
-// check refuses an eviction that a budget does not allow (API-86).
-func check(budget *policyv1.PodDisruptionBudget) error {
+// checkBudget refuses an eviction that a budget does not allow (API-86).
+func checkBudget(budget *policyv1.PodDisruptionBudget) error {
 	status := budget.Status
 	switch {
 	case status.ObservedGeneration < budget.Generation:
@@ -148,8 +148,8 @@ func exhausted(budget *policyv1.PodDisruptionBudget) string {
 	return refusal
 }
 
-// StillProcessing refuses an eviction for now: the budget of that name has not seen
-// everything yet. The error is a 429 that asks for ten seconds.
+// StillProcessing refuses an eviction for now: the controller has not processed the budget of that
+// name yet. The error is a 429 that asks for ten seconds.
 func StillProcessing(budget string) error {
 	const seconds = 10
 	return tooMany(seconds, fmt.Sprintf("The disruption budget %s is still being processed by the server.", budget))
@@ -178,8 +178,7 @@ func errTooManyBudgets() error {
 	}}
 }
 
-// spend is the budget with one disruption less, and the pod among those on their way out
-// (API-87).
+// spend returns the budget with one disruption less, and the pod among the disrupted ones (API-87).
 func spend(budget *policyv1.PodDisruptionBudget, pod string, now time.Time) *policyv1.PodDisruptionBudget {
 	spent := budget.DeepCopy()
 	at := metav1.Unix(now.Unix(), 0)
@@ -199,7 +198,7 @@ func spend(budget *policyv1.PodDisruptionBudget, pod string, now time.Time) *pol
 	return spent
 }
 
-// withCondition is a copy of pod that says that it ends by an eviction.
+// withCondition returns a copy of pod with the condition that an eviction ends it.
 func withCondition(pod *corev1.Pod, now time.Time) *corev1.Pod {
 	target := pod.DeepCopy()
 	evicted := podcondition.Disruption("EvictionByEvictionAPI", "Eviction API: evicting")

@@ -1,12 +1,12 @@
-// Package expiry removes Events an hour after their last write, as upstream's storage does
-// for --event-ttl: an Event is attached to a lease, Events that are written within a minute
-// share one, and when it ends they go together, in one commit. Whoever watches sees each
-// DELETED. Nobody is asked: no webhook, no finalizer, no admission.
+// Package expiry removes Events an hour after their last write, as upstream's storage does for
+// --event-ttl. An Event is attached to a lease, and Events that are written within a minute share
+// one. When a lease ends, its Events are removed in one commit, and watchers see each DELETED. No
+// webhook, finalizer or admission plugin is involved.
 //
 //	leases.go  PURE: which Events end when
-//	expiry.go  Keeper, which is told of commits and makes those that remove
+//	expiry.go  Keeper, which follows commits and makes those that remove
 //
-// Leases are in memory only. An apiserver that starts gives all that it finds a whole hour,
+// Leases are in memory only. An apiserver that starts gives every Event that it finds a whole hour,
 // as etcd does under a new leader (docs/adr/0027-events-end.md).
 package expiry
 
@@ -26,37 +26,37 @@ import (
 	"github.com/podfall/podfall/services/apiserver/store"
 )
 
-// Resource is what expires.
+// Resource is the resource whose objects expire.
 const Resource = "events"
 
-// Config is what a Keeper works with.
+// Config configures a Keeper.
 type Config struct {
 	// Commit writes to the store.
 	Commit func(context.Context, store.Commit) ([]store.Event, error)
 	Clock  clock.Clock
-	// NewUID names an operation.
+	// NewUID returns a UID for the name of an operation.
 	NewUID func() types.UID
-	// History is told of what is asked for, as of any other operation; nil for nobody.
+	// History records the removals like any other operation; nil records nothing.
 	History *history.Recorder
 	Log     *slog.Logger
 }
 
-// Keeper removes Events whose time is over. It is safe for concurrent use.
+// Keeper removes Events whose lease has ended. It is safe for concurrent use.
 type Keeper struct {
 	cfg Config
-	// wake holds one note that there is a lease.
+	// wake holds one token if a lease was granted.
 	wake chan struct{}
 
 	mu     sync.Mutex
 	leases leases
 }
 
-// New keeps nothing yet; Run does the work.
+// New returns a Keeper without leases; Run does the work.
 func New(cfg Config) *Keeper {
-	return &Keeper{cfg: cfg, wake: make(chan struct{}, 1), leases: leases{of: map[store.Key]*lease{}}}
+	return &Keeper{cfg: cfg, wake: make(chan struct{}, 1), leases: leases{byKey: map[store.Key]*lease{}}}
 }
 
-// Load takes up what is there.
+// Load grants a lease to every Event in the snapshot.
 func (k *Keeper) Load(snapshot *store.Snapshot) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -66,7 +66,7 @@ func (k *Keeper) Load(snapshot *store.Snapshot) {
 	}
 }
 
-// OnCommit is told of every committed batch, before those who asked for it. It never waits.
+// OnCommit follows every committed batch, before its callers are answered. It never blocks.
 func (k *Keeper) OnCommit(events []store.Event) {
 	now := k.cfg.Clock.Steady()
 	k.mu.Lock()
@@ -86,10 +86,10 @@ func (k *Keeper) OnCommit(events []store.Event) {
 	}
 }
 
-// tryAgain is how long after a failure, in cluster time.
-const tryAgain = 5 * time.Second
+// retryDelay is the cluster time between a failure and the next try.
+const retryDelay = 5 * time.Second
 
-// Run removes what has expired until ctx ends, and returns nil.
+// Run removes expired Events until ctx ends, and returns nil.
 func (k *Keeper) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		k.mu.Lock()
@@ -104,21 +104,22 @@ func (k *Keeper) Run(ctx context.Context) error {
 		}
 		left := ends.Sub(k.cfg.Clock.Steady())
 		if left <= 0 && !k.remove(ctx, removal) {
-			left = tryAgain
+			left = retryDelay
 		}
 		_ = k.cfg.Clock.Sleep(ctx, left) // its error is that ctx has ended
 	}
 	return nil
 }
 
-// remove makes the commit that removes what a lease has. False asks for another try: also
-// when one of them has been written or removed meanwhile, of which OnCommit knows by then.
+// remove commits the removal of a lease's Events. It returns false if it has to be tried again:
+// also if one of the Events has been written or removed meanwhile, which OnCommit has noted by
+// then.
 func (k *Keeper) remove(ctx context.Context, removal []store.Write) bool {
 	operation := "events-" + string(k.cfg.NewUID())
-	k.cfg.History.Note(operation, history.OpCall{
-		Who: string(proto.APIServer), Verb: string(proto.VerbDeleteCollection), Resource: Resource,
+	k.cfg.History.Record(operation, history.OpCall{
+		Identity: string(proto.APIServer), Verb: string(proto.VerbDeleteCollection), Resource: Resource,
 	})
-	began, code := k.cfg.History.Began(), int32(http.StatusOK)
+	began, code := k.cfg.History.Now(), int32(http.StatusOK)
 	_, err := k.cfg.Commit(ctx, store.Commit{Writes: removal, Cause: operation})
 	if _, lost := errors.AsType[*store.ConflictError](err); lost {
 		code = http.StatusConflict
@@ -128,6 +129,6 @@ func (k *Keeper) remove(ctx context.Context, removal []store.Write) bool {
 	if err != nil {
 		k.cfg.Log.InfoContext(ctx, "events are not removed yet", "events", len(removal), "cause", err)
 	}
-	k.cfg.History.Done(began, operation, history.OpReturn{Code: code})
+	k.cfg.History.RecordSince(began, operation, history.OpReturn{Code: code})
 	return err == nil
 }

@@ -1,7 +1,7 @@
-// Package expression compiles and evaluates expressions in CEL with the functions that a
-// Kubernetes API server offers. It knows neither schemas nor requests.
+// Package expression compiles and evaluates CEL expressions with the functions that a Kubernetes
+// API server offers. It knows neither schemas nor requests.
 //
-// It stands on cel-go and on Kubernetes' CEL library alone: upstream's environment brings
+// It depends on cel-go and on Kubernetes' CEL library alone: upstream's environment would bring
 // metrics into every process.
 package expression
 
@@ -20,8 +20,8 @@ import (
 	"k8s.io/apiserver/pkg/cel/library"
 )
 
-// Base is the environment that all expressions share: upstream's, of release 1.37, without
-// the authorizer. It is built at first use, in a few milliseconds.
+// Base returns the environment that all expressions share: upstream's, of release 1.37, without the
+// authorizer. It is built at first use, in a few milliseconds.
 func Base() (*cel.Env, error) { return loadBase() }
 
 //nolint:gochecknoglobals // built once, on first use; nothing changes it
@@ -52,8 +52,8 @@ type Program struct {
 	Uses map[string]bool
 }
 
-// Compile compiles text to a program whose result is of the type want. The error says
-// "compilation failed" and where, or what the result should be.
+// Compile compiles text to a program whose result has the type want. The error says "compilation
+// failed" and where, or names the wanted type.
 func Compile(env *cel.Env, text string, want *cel.Type) (*Program, error) {
 	ast, issues := env.Compile(text)
 	if issues.Err() != nil {
@@ -78,34 +78,34 @@ func Compile(env *cel.Env, text string, want *cel.Type) (*Program, error) {
 	return &Program{program: program, env: env, ast: ast, Uses: uses}, nil
 }
 
-// Worst is what evaluating the program may cost at the worst, in cel-go's units, by what
-// sizes knows of its variables.
-func (p *Program) Worst(sizes checker.CostEstimator) (uint64, error) {
+// MaxCost returns the highest cost of evaluating the program, in cel-go's units, given the sizes of
+// its variables.
+func (p *Program) MaxCost(sizes checker.CostEstimator) (uint64, error) {
 	estimate, err := p.env.EstimateCost(p.ast, sizes)
 	return estimate.Max, err
 }
 
-// TypeError says that an expression has a result of another type.
+// TypeError says that an expression has a result of another type than wanted.
 type TypeError struct{ want string }
 
 func (e *TypeError) Error() string { return "must evaluate to a " + e.want }
 
-// Budget is how much evaluating may cost, in cel-go's units, before it is given up.
+// Budget limits the cost of evaluations, in cel-go's units.
 type Budget struct{ left int64 }
 
-// NewBudget is a budget of so many units; upstream allows an object 10,000,000.
+// NewBudget returns a budget of that many units; upstream allows 10,000,000 for an object.
 func NewBudget(units int64) *Budget { return &Budget{left: units} }
 
-// Spent reports whether nothing is left.
+// Spent reports whether the budget is used up.
 func (b *Budget) Spent() bool { return b.left < 0 }
 
-// OverBudgetError says that an evaluation was given up because of what it cost.
+// OverBudgetError says that an evaluation was stopped because of its cost.
 type OverBudgetError struct{ detail string }
 
 func (e *OverBudgetError) Error() string { return e.detail }
 
-// Bool evaluates a condition.
-func (p *Program) Bool(variables map[string]any, budget *Budget) (bool, error) {
+// EvalBool evaluates a condition.
+func (p *Program) EvalBool(variables map[string]any, budget *Budget) (bool, error) {
 	value, err := p.eval(variables, budget)
 	if err != nil {
 		return false, err
@@ -117,8 +117,8 @@ func (p *Program) Bool(variables map[string]any, budget *Budget) (bool, error) {
 	return bool(result), nil
 }
 
-// String evaluates a text.
-func (p *Program) String(variables map[string]any, budget *Budget) (string, error) {
+// EvalString evaluates an expression whose result is a string.
+func (p *Program) EvalString(variables map[string]any, budget *Budget) (string, error) {
 	value, err := p.eval(variables, budget)
 	if err != nil {
 		return "", err

@@ -45,7 +45,7 @@ func TestLibrary(t *testing.T) {
 			t.Errorf("%s: %v", text, err)
 			continue
 		}
-		ok, err := program.Bool(map[string]any{"x": map[string]any{"z": 2.5}}, expression.NewBudget(1e6))
+		ok, err := program.EvalBool(map[string]any{"x": map[string]any{"z": 2.5}}, expression.NewBudget(1e6))
 		if err != nil || !ok {
 			t.Errorf("%s: %t, %v", text, ok, err)
 		}
@@ -77,19 +77,19 @@ func TestBudget(t *testing.T) {
 		many = append(many, i)
 	}
 	budget := expression.NewBudget(1e9)
-	_, err = program.Bool(map[string]any{"x": many}, budget)
+	_, err = program.EvalBool(map[string]any{"x": many}, budget)
 	if _, over := errors.AsType[*expression.OverBudgetError](err); !over || !budget.Spent() {
 		t.Errorf("a rule that takes for ever: %v, spent %t", err, budget.Spent())
 	}
 	small := expression.NewBudget(3)
-	if _, err := program.Bool(map[string]any{"x": many[:5]}, small); err == nil || !small.Spent() {
+	if _, err := program.EvalBool(map[string]any{"x": many[:5]}, small); err == nil || !small.Spent() {
 		t.Errorf("with a small budget: %v", err)
 	}
 	message, err := expression.Compile(env(t), `"no " + string(x)`, cel.StringType)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if text, err := message.String(map[string]any{"x": 7}, expression.NewBudget(100)); err != nil || text != "no 7" {
+	if text, err := message.EvalString(map[string]any{"x": 7}, expression.NewBudget(100)); err != nil || text != "no 7" {
 		t.Errorf("a text: %q, %v", text, err)
 	}
 	if !message.Uses["x"] || message.Uses["y"] {

@@ -25,23 +25,23 @@ func BenchmarkStatus(b *testing.B) {
 		made.SetGroupVersionKind(kind.GroupVersionKind)
 		return made
 	}
-	door := fieldmanager.Door{Kind: kind, Subresource: "status", Manager: "kubelet"}
+	write := fieldmanager.Write{Kind: kind, Subresource: "status", Manager: "kubelet"}
 	now := time.Unix(1_700_000_000, 0)
 	for _, tracked := range []bool{false, true} {
 		old := pod(corev1.PodPending)
 		name := "untracked"
 		if tracked {
 			name = "tracked"
-			fields.Track(fieldmanager.Door{Kind: kind, Manager: "kubectl-create"}, old, nil)
-			fieldmanager.Settle(old, nil, now)
+			fields.Track(fieldmanager.Write{Kind: kind, Manager: "kubectl-create"}, old, nil)
+			fieldmanager.StampTimes(old, nil, now)
 		}
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				obj := pod(corev1.PodRunning)
-				if fieldmanager.Tracked("", obj, old) {
-					fields.Track(door, obj, old)
-					fieldmanager.Settle(obj, old, now)
+				if fieldmanager.IsTracked("", obj, old) {
+					fields.Track(write, obj, old)
+					fieldmanager.StampTimes(obj, old, now)
 				}
 			}
 		})

@@ -15,8 +15,8 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// converters turns objects into typed values by the definition of their kind. It reads the
-// definition of a kind, and of nothing else, when it first meets it.
+// converters builds a type converter per kind from the kind's definition. It reads a definition
+// when it first meets the kind.
 type converters struct {
 	definitions *openapi.Definitions
 	custom      Definitions
@@ -25,11 +25,11 @@ type converters struct {
 	known map[schema.GroupVersionKind]converter
 }
 
-// converter is that of one kind.
+// converter is the type converter of one kind.
 type converter struct {
 	managedfields.TypeConverter
 
-	// crd is what it was made from; nil for built-in kinds.
+	// crd is the definition that the converter was built from; nil for built-in kinds.
 	crd *apiextensionsv1.CustomResourceDefinition
 }
 
@@ -37,7 +37,7 @@ func newConverters(definitions *openapi.Definitions, custom Definitions) *conver
 	return &converters{definitions: definitions, custom: custom, known: map[schema.GroupVersionKind]converter{}}
 }
 
-// crd is the definition of a custom kind; nil when there is none.
+// crd returns the definition of a custom kind; nil if there is none.
 func (c *converters) crd(gr schema.GroupResource) *apiextensionsv1.CustomResourceDefinition {
 	if c.custom == nil {
 		return nil
@@ -45,7 +45,7 @@ func (c *converters) crd(gr schema.GroupResource) *apiextensionsv1.CustomResourc
 	return c.custom(gr)
 }
 
-// typeConverter is the converters as the library takes them, for the versions of one kind.
+// typeConverter adapts converters to the library's interface, for the versions of one kind.
 type typeConverter struct {
 	*converters
 
@@ -58,7 +58,7 @@ func (c typeConverter) ObjectToTyped(obj runtime.Object, opts ...typed.Validatio
 	if !(versions{c.kind}).serves(gvk) {
 		return nil, runtime.NewNotRegisteredErrForKind("podfall", gvk)
 	}
-	of, err := c.of(c.kind, gvk)
+	of, err := c.get(c.kind, gvk)
 	if err != nil {
 		return nil, err
 	}
@@ -74,8 +74,8 @@ func (typeConverter) TypedToObject(value *typed.TypedValue) (runtime.Object, err
 	return &unstructured.Unstructured{Object: fields}, nil
 }
 
-// of is the converter of one version of a kind.
-func (c *converters) of(kind kinds.Kind, gvk schema.GroupVersionKind) (managedfields.TypeConverter, error) {
+// get returns the converter of one version of a kind.
+func (c *converters) get(kind kinds.Kind, gvk schema.GroupVersionKind) (managedfields.TypeConverter, error) {
 	var crd *apiextensionsv1.CustomResourceDefinition
 	if kind.Custom {
 		if crd = c.crd(kind.GroupResource()); crd == nil {
@@ -87,7 +87,7 @@ func (c *converters) of(kind kinds.Kind, gvk schema.GroupVersionKind) (managedfi
 	if known, ok := c.known[gvk]; ok && known.crd == crd {
 		return known, nil
 	}
-	made, err := c.make(crd, gvk)
+	made, err := c.build(crd, gvk)
 	if err != nil {
 		return nil, err
 	}
@@ -95,8 +95,8 @@ func (c *converters) of(kind kinds.Kind, gvk schema.GroupVersionKind) (managedfi
 	return made, nil
 }
 
-// make reads the definitions that a kind is made of.
-func (c *converters) make(crd *apiextensionsv1.CustomResourceDefinition, gvk schema.GroupVersionKind) (managedfields.TypeConverter, error) {
+// build reads the definitions that a kind consists of.
+func (c *converters) build(crd *apiextensionsv1.CustomResourceDefinition, gvk schema.GroupVersionKind) (managedfields.TypeConverter, error) {
 	models := c.definitions.Closure(c.definitions.Name(gvk))
 	if crd != nil {
 		custom, err := openapi.FromCRD(crd, gvk.Version)
@@ -112,11 +112,11 @@ func (c *converters) make(crd *apiextensionsv1.CustomResourceDefinition, gvk sch
 	return managedfields.NewTypeConverter(schemas, crd != nil && crd.Spec.PreserveUnknownFields)
 }
 
-// versions converts objects of one kind between its versions, and makes empty ones.
+// versions converts objects of one kind between its versions, and creates empty ones.
 type versions struct{ kind kinds.Kind }
 
-// ConvertToVersion implements runtime.ObjectConvertor. An object that a merge has made becomes
-// one of its kind's Go type.
+// ConvertToVersion implements runtime.ObjectConvertor. It turns an object that a merge has produced
+// into one of its kind's Go type.
 func (v versions) ConvertToVersion(in runtime.Object, to runtime.GroupVersioner) (runtime.Object, error) {
 	target, ok := to.KindForGroupVersionKinds([]schema.GroupVersionKind{in.GetObjectKind().GroupVersionKind()})
 	if gv, exact := to.(schema.GroupVersion); exact {
@@ -125,7 +125,7 @@ func (v versions) ConvertToVersion(in runtime.Object, to runtime.GroupVersioner)
 	if !ok {
 		return nil, runtime.NewNotRegisteredErrForTarget("podfall", nil, to)
 	}
-	obj, err := v.typed(in)
+	obj, err := v.toTyped(in)
 	if err != nil {
 		return nil, err
 	}
@@ -136,7 +136,7 @@ func (v versions) ConvertToVersion(in runtime.Object, to runtime.GroupVersioner)
 	return converted, err
 }
 
-// serves reports whether a kind is one of this kind's versions.
+// serves reports whether gvk is one of the kind's versions.
 func (v versions) serves(gvk schema.GroupVersionKind) bool {
 	if v.kind.Custom {
 		return gvk.GroupKind() == v.kind.GroupKind()
@@ -144,11 +144,11 @@ func (v versions) serves(gvk schema.GroupVersionKind) bool {
 	return kinds.Scheme().Recognizes(gvk)
 }
 
-// typed is in as an object of its kind's Go type.
-func (v versions) typed(in runtime.Object) (kinds.Object, error) {
+// toTyped returns in as an object of its kind's Go type.
+func (v versions) toTyped(in runtime.Object) (kinds.Object, error) {
 	merged, generic := in.(*unstructured.Unstructured)
 	if generic && !v.kind.Custom {
-		obj, err := empty(v.kind, merged.GroupVersionKind())
+		obj, err := newEmpty(v.kind, merged.GroupVersionKind())
 		if err != nil {
 			return nil, err
 		}
@@ -164,22 +164,24 @@ func (v versions) typed(in runtime.Object) (kinds.Object, error) {
 	return obj, nil
 }
 
-// Convert implements runtime.ObjectConvertor; nobody calls it.
+// Convert implements runtime.ObjectConvertor; the library does not call it here.
 func (versions) Convert(in, out, _ any) error {
 	return fmt.Errorf("convert %T to %T: not served", in, out)
 }
 
-// ConvertFieldLabel implements runtime.ObjectConvertor; nobody calls it.
+// ConvertFieldLabel implements runtime.ObjectConvertor; the library does not call it here.
 func (versions) ConvertFieldLabel(_ schema.GroupVersionKind, label, value string) (string, string, error) {
 	return label, value, nil
 }
 
 // New implements runtime.ObjectCreater.
-func (v versions) New(gvk schema.GroupVersionKind) (runtime.Object, error) { return empty(v.kind, gvk) }
+func (v versions) New(gvk schema.GroupVersionKind) (runtime.Object, error) {
+	return newEmpty(v.kind, gvk)
+}
 
-// empty is an object of a version of a kind with nothing in it. The kind may be one that is
-// never stored, such as a Scale.
-func empty(kind kinds.Kind, gvk schema.GroupVersionKind) (kinds.Object, error) {
+// newEmpty returns an empty object of a version of a kind. The kind may be one that is never
+// stored, for example a Scale.
+func newEmpty(kind kinds.Kind, gvk schema.GroupVersionKind) (kinds.Object, error) {
 	if kind.Custom {
 		kind.GroupVersionKind = gvk
 		return kinds.NewOf(kind)

@@ -1,21 +1,21 @@
-// Package fieldmanager is server-side apply: who has set which field of an object, what
-// becomes of an object when somebody applies a part of one, and when two of them disagree.
-// The merging itself is done by apimachinery's managedfields; this package gives it the
-// definitions of the kinds, podfall's versions and the cluster's time.
+// Package fieldmanager is server-side apply: which manager has set which field of an object, how an
+// applied part is merged, and what happens if two managers disagree. apimachinery's managedfields
+// does the merging. This package adds the definitions of the kinds, podfall's versions and the
+// cluster's time.
 //
-//	fieldmanager.go   what the verbs ask: Apply, Track
+//	fieldmanager.go   what the verbs call: Apply, Track
 //	scale.go          Apply through the scale subresource
-//	fields.go         which fields which door leaves alone
+//	fields.go         which fields a subresource leaves alone
 //	converter.go      objects, definitions and versions as the library takes them
 //
 // # Cost
 //
-// An object that nobody has applied, and that was created without naming a field manager, is
-// not tracked: its writes do not pass here, and it has no managedFields (docs/adr/0008).
+// An object that was never applied, and that was created without naming a field manager, is not
+// tracked: its writes do not pass here, and it has no managedFields (docs/adr/0008).
 //
 // # Errors
 //
-// Refusals are apierrors values in upstream's words: 400 for what cannot be read, 409 with
+// Refusals are apierrors values in upstream's words: 400 for a patch that cannot be read, 409 with
 // the fields and their managers for a conflict, 500 for fields that the kind does not have.
 package fieldmanager
 
@@ -40,64 +40,65 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// Definitions looks up the CustomResourceDefinition of a custom kind; nil when there is none.
+// Definitions looks up the CustomResourceDefinition of a custom kind; nil if there is none.
 type Definitions func(gr schema.GroupResource) *apiextensionsv1.CustomResourceDefinition
 
-// Fields knows how the fields of each kind merge. It learns a kind when it first meets it, and
-// is safe for concurrent use.
+// Fields merges and tracks the fields of objects. It learns a kind when it first meets it, and is
+// safe for concurrent use.
 type Fields struct {
 	converters *converters
 }
 
-// New knows the built-in kinds, and the custom ones that custom finds; custom may be nil.
+// New returns Fields for the built-in kinds, and for the custom ones that custom finds; custom may
+// be nil.
 func New(custom Definitions) *Fields {
 	return &Fields{converters: newConverters(openapi.BuiltIn(), custom)}
 }
 
-// Door is what a write goes through: a kind, in the version that is asked for, and a
-// subresource of it.
-type Door struct {
+// Write describes one write: its kind in the requested version, its subresource and its field
+// manager.
+type Write struct {
 	Kind        kinds.Kind
 	Subresource string
-	// Manager is who writes.
+	// Manager is the name of the field manager that writes.
 	Manager string
 }
 
-// Patch is a part of an object that its manager wants to be so, in JSON or YAML.
+// Patch is a part of an object as its manager wants it, in JSON or YAML.
 type Patch struct {
 	Data []byte
-	// Force takes over the fields of others instead of refusing.
+	// Force takes over fields of other managers instead of failing with a conflict.
 	Force bool
-	// FieldValidation says what happens to keys that are there twice.
+	// FieldValidation says what happens to duplicate keys.
 	FieldValidation string
 }
 
-// Apply is live with the patch merged into it, in the version that is stored, its
-// managedFields brought up to date. live is nil for an object that there is not yet. The
-// strings are warnings for the sender. live is not changed.
-func (f *Fields) Apply(door Door, live kinds.Object, patch Patch) (kinds.Object, []string, error) {
-	wanted, warnings, err := patch.read()
+// Apply returns live with the patch merged into it, in the stored version, with its managedFields
+// updated. live is nil if the object does not exist yet. The strings are warnings for the client.
+// live is not changed.
+func (f *Fields) Apply(write Write, live kinds.Object, patch Patch) (kinds.Object, []string, error) {
+	wanted, warnings, err := patch.parse()
 	if err != nil {
 		return nil, nil, err
 	}
-	manager, err := f.manager(door)
+	manager, err := f.newManager(write)
 	if err != nil {
 		return nil, nil, err
 	}
-	before, err := f.before(door, live)
+	before, err := f.copyLive(write, live)
 	if err != nil {
 		return nil, nil, err
 	}
-	merged, err := manager.Apply(before, wanted, door.Manager, patch.Force)
+	merged, err := manager.Apply(before, wanted, write.Manager, patch.Force)
 	if err != nil {
-		return nil, nil, refused(err)
+		return nil, nil, statusError(err)
 	}
 	obj, ok := merged.(kinds.Object)
 	if !ok {
 		return nil, nil, apierrors.NewInternalError(fmt.Errorf("apply made %T, which has no metadata", merged))
 	}
 	if live == nil && obj.GetUID() != "" {
-		return nil, nil, apierrors.NewConflict(door.Kind.GroupResource(), obj.GetName(), fmt.Errorf(
+		return nil, nil, apierrors.NewConflict(write.Kind.GroupResource(), obj.GetName(), fmt.Errorf(
 			"uid mismatch: the provided object specified uid %s, and no existing object was found", obj.GetUID()))
 	}
 	if obj.GetResourceVersion() == "" && live != nil {
@@ -106,8 +107,8 @@ func (f *Fields) Apply(door Door, live kinds.Object, patch Patch) (kinds.Object,
 	return obj, warnings, nil
 }
 
-// read takes a patch apart.
-func (p Patch) read() (*unstructured.Unstructured, []string, error) {
+// parse decodes a patch.
+func (p Patch) parse() (*unstructured.Unstructured, []string, error) {
 	if err := yaml.Unmarshal(p.Data, &map[string]any{}); err != nil {
 		return nil, nil, apierrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
 	}
@@ -134,10 +135,10 @@ func (p Patch) read() (*unstructured.Unstructured, []string, error) {
 	return wanted, nil, nil
 }
 
-// refused is an error of the library as an answer.
-func refused(err error) error {
-	var said apierrors.APIStatus
-	if errors.As(err, &said) {
+// statusError returns an error of the library as an API error.
+func statusError(err error) error {
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
 		return err
 	}
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
@@ -145,35 +146,35 @@ func refused(err error) error {
 	}}
 }
 
-// Tracked reports whether a write of obj in the place of old, which is nil for a new object,
-// is one whose fields are to be tracked: only then is there anything to do for [Fields.Track].
-func Tracked(manager string, obj, old kinds.Object) bool {
+// IsTracked reports whether the fields of a write of obj over old have to be tracked. old is nil
+// for a new object. If IsTracked is false, there is nothing to do for [Fields.Track].
+func IsTracked(manager string, obj, old kinds.Object) bool {
 	if old == nil {
 		return manager != ""
 	}
 	return len(old.GetManagedFields()) > 0 || manager != "" && len(obj.GetManagedFields()) > 0
 }
 
-// Track sets obj's managedFields to what they are once the door's manager has made obj out of
-// old, which is nil for a new object. The object may bring its own, which replace old's; an
-// empty list of them, or one empty entry, takes all there are away. Upstream's
-// UpdateNoErrors: where fields cannot be compared, they keep their managers.
-func (f *Fields) Track(door Door, obj, old kinds.Object) {
-	if err := f.track(door, obj, old); err != nil {
+// Track sets obj's managedFields after write's manager has changed old, which is nil for a new
+// object, to obj. The object may bring its own managedFields, which replace old's; an empty list,
+// or a list of one empty entry, removes them all. If fields cannot be compared, they keep their
+// managers, as in upstream's UpdateNoErrors.
+func (f *Fields) Track(write Write, obj, old kinds.Object) {
+	if err := f.track(write, obj, old); err != nil {
 		obj.SetManagedFields(managedFieldsOf(old))
 	}
 }
 
-func (f *Fields) track(door Door, obj, old kinds.Object) error {
-	manager, err := f.manager(door)
+func (f *Fields) track(write Write, obj, old kinds.Object) error {
+	manager, err := f.newManager(write)
 	if err != nil {
 		return err
 	}
-	before, err := f.before(door, old)
+	before, err := f.copyLive(write, old)
 	if err != nil {
 		return err
 	}
-	_, err = manager.Update(before, obj, door.Manager)
+	_, err = manager.Update(before, obj, write.Manager)
 	return err
 }
 
@@ -184,10 +185,11 @@ func managedFieldsOf(obj kinds.Object) []metav1.ManagedFieldsEntry {
 	return obj.GetManagedFields()
 }
 
-// before is what the library may take for the object there is: it changes what it is given.
-func (f *Fields) before(door Door, live kinds.Object) (kinds.Object, error) {
+// copyLive returns a copy of live, or an empty object if live is nil. The library changes the
+// object that it is given.
+func (f *Fields) copyLive(write Write, live kinds.Object) (kinds.Object, error) {
 	if live == nil {
-		obj, err := empty(door.Kind, door.Kind.GroupVersionKind)
+		obj, err := newEmpty(write.Kind, write.Kind.GroupVersionKind)
 		if err != nil {
 			return nil, apierrors.NewInternalError(err)
 		}
@@ -200,10 +202,10 @@ func (f *Fields) before(door Door, live kinds.Object) (kinds.Object, error) {
 	return copied, nil
 }
 
-// Settle puts the cluster's time on the entries of obj that this write has changed, and puts
-// old's times back when it has changed nothing else, so that it is no write at all (upstream's
-// IgnoreManagedFieldsTimestampsTransformer).
-func Settle(obj, old kinds.Object, now time.Time) {
+// StampTimes sets the cluster's time on the entries of obj that this write has changed. If the
+// write has changed nothing but times, StampTimes restores old's times, so that the write is a
+// no-op (upstream's IgnoreManagedFieldsTimestampsTransformer).
+func StampTimes(obj, old kinds.Object, now time.Time) {
 	had := managedFieldsOf(old)
 	entries := slices.Clone(obj.GetManagedFields())
 	for i := range entries {
@@ -214,34 +216,34 @@ func Settle(obj, old kinds.Object, now time.Time) {
 			entries[i].Time = new(metav1.Unix(now.Unix(), 0))
 		}
 	}
-	slices.SortStableFunc(entries, byTime)
+	slices.SortStableFunc(entries, compareEntries)
 	obj.SetManagedFields(entries)
-	if old != nil && timesApart(entries, had) && onlyManagedFieldsDiffer(obj, old) {
+	if old != nil && onlyTimesDiffer(entries, had) && onlyManagedFieldsDiffer(obj, old) {
 		obj.SetManagedFields(had)
 	}
 }
 
-// sameEntry reports whether two entries are one manager's, with the same fields.
+// sameEntry reports whether two entries have the same manager and fields.
 func sameEntry(a, b metav1.ManagedFieldsEntry) bool {
 	a.Time, b.Time = nil, nil
 	return kinds.Equal(a, b)
 }
 
-// byTime is the order in which entries are listed: appliers, then the others, each by time.
-func byTime(a, b metav1.ManagedFieldsEntry) int {
-	return cmp.Or(cmp.Compare(a.Operation, b.Operation), seconds(a).Compare(seconds(b)),
+// compareEntries orders entries as they are listed: appliers first, then the others, each by time.
+func compareEntries(a, b metav1.ManagedFieldsEntry) int {
+	return cmp.Or(cmp.Compare(a.Operation, b.Operation), entryTime(a).Compare(entryTime(b)),
 		cmp.Compare(a.Manager, b.Manager), cmp.Compare(a.APIVersion, b.APIVersion), cmp.Compare(a.Subresource, b.Subresource))
 }
 
-func seconds(e metav1.ManagedFieldsEntry) time.Time {
+func entryTime(e metav1.ManagedFieldsEntry) time.Time {
 	if e.Time == nil {
 		return time.Time{}
 	}
 	return e.Time.Truncate(time.Second)
 }
 
-// timesApart reports whether the entries are the same but for their times.
-func timesApart(entries, had []metav1.ManagedFieldsEntry) bool {
+// onlyTimesDiffer reports whether the entries are the same except for their times.
+func onlyTimesDiffer(entries, had []metav1.ManagedFieldsEntry) bool {
 	if len(entries) == 0 || len(entries) != len(had) {
 		return false
 	}
@@ -266,15 +268,15 @@ func onlyManagedFieldsDiffer(obj, old kinds.Object) bool {
 	return kinds.Equal(now, before)
 }
 
-// manager is the library's for a door.
-func (f *Fields) manager(door Door) (*managedfields.FieldManager, error) {
-	hub := kinds.Preferred(door.Kind).GroupVersion()
+// newManager returns the library's field manager for a write.
+func (f *Fields) newManager(write Write) (*managedfields.FieldManager, error) {
+	hub := kinds.Preferred(write.Kind).GroupVersion()
 	build := managedfields.NewDefaultFieldManager
-	if door.Kind.Custom {
+	if write.Kind.Custom {
 		build = managedfields.NewDefaultCRDFieldManager
 	}
-	manager, err := build(typeConverter{f.converters, door.Kind}, versions{door.Kind}, noDefaults{}, versions{door.Kind},
-		door.Kind.GroupVersionKind, hub, door.Subresource, f.resets(door))
+	manager, err := build(typeConverter{f.converters, write.Kind}, versions{write.Kind}, noDefaults{}, versions{write.Kind},
+		write.Kind.GroupVersionKind, hub, write.Subresource, f.resetFields(write))
 	if err != nil {
 		return nil, apierrors.NewInternalError(err)
 	}

@@ -45,8 +45,8 @@ func (r *rig) apply(manager, manifest string) error {
 	r.Helper()
 	name, force := strings.CutSuffix(manager, "!")
 	name, sub, _ := strings.Cut(name, "/")
-	door := fieldmanager.Door{Kind: r.kind, Manager: name, Subresource: sub}
-	obj, _, err := r.fields.Apply(door, r.obj, fieldmanager.Patch{Data: []byte(manifest), Force: force})
+	write := fieldmanager.Write{Kind: r.kind, Manager: name, Subresource: sub}
+	obj, _, err := r.fields.Apply(write, r.obj, fieldmanager.Patch{Data: []byte(manifest), Force: force})
 	if err != nil {
 		return err
 	}
@@ -60,15 +60,15 @@ func (r *rig) update(manager string, change func(kinds.Object)) {
 	obj, _ := r.obj.DeepCopyObject().(kinds.Object)
 	change(obj)
 	name, sub, _ := strings.Cut(manager, "/")
-	if fieldmanager.Tracked(name, obj, r.obj) {
-		r.fields.Track(fieldmanager.Door{Kind: r.kind, Manager: name, Subresource: sub}, obj, r.obj)
+	if fieldmanager.IsTracked(name, obj, r.obj) {
+		r.fields.Track(fieldmanager.Write{Kind: r.kind, Manager: name, Subresource: sub}, obj, r.obj)
 	}
 	r.store(obj)
 }
 
 // store is what the store does: times, and an identity.
 func (r *rig) store(obj kinds.Object) {
-	fieldmanager.Settle(obj, r.obj, r.now)
+	fieldmanager.StampTimes(obj, r.obj, r.now)
 	obj.SetUID("one")
 	r.obj = obj
 	r.now = r.now.Add(time.Minute)
@@ -178,11 +178,11 @@ func TestListsOfEachType(t *testing.T) {
 // statusOf is a refusal.
 func statusOf(t *testing.T, err error) metav1.Status {
 	t.Helper()
-	var said apierrors.APIStatus
-	if !errors.As(err, &said) {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
 		t.Fatalf("got %v, want a refusal", err)
 	}
-	return said.Status()
+	return status.Status()
 }
 
 // TestConflict: a field that somebody else has set is theirs until it is taken by force.
@@ -236,7 +236,7 @@ func TestUpdates(t *testing.T) {
 	if want := `Apply failed with 1 conflict: conflict with "kubectl-edit" using apps/v1: .spec.replicas`; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
-	// The status has a door of its own.
+	// The status has a subresource of its own.
 	r.update("kubelet/status", func(obj kinds.Object) {
 		d, _ := obj.(*appsv1.Deployment)
 		d.Status.Replicas, d.Spec.Replicas = 4, new(int32(2))
@@ -257,7 +257,7 @@ func TestClientSideApply(t *testing.T) {
 	created.Annotations = map[string]string{
 		corev1.LastAppliedConfigAnnotation: `{"apiVersion":"v1","data":{"k":"1"},"kind":"ConfigMap","metadata":{"name":"c","namespace":"default"}}`,
 	}
-	r.fields.Track(fieldmanager.Door{Kind: r.kind, Manager: "kubectl-client-side-apply"}, created, nil)
+	r.fields.Track(fieldmanager.Write{Kind: r.kind, Manager: "kubectl-client-side-apply"}, created, nil)
 	r.store(created)
 	err := r.apply("other", config("2"))
 	if want := `Apply failed with 1 conflict: conflict with "kubectl-client-side-apply" using v1: .data.k`; err == nil || err.Error() != want {
@@ -385,10 +385,10 @@ func TestRefusals(t *testing.T) {
 func TestTwice(t *testing.T) {
 	r := newRig(t, "configmaps")
 	patch := fieldmanager.Patch{Data: []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c, namespace: d}\ndata:\n  k: \"1\"\n  k: \"2\"\n")}
-	const said = "error converting YAML to JSON: yaml: unmarshal errors:\n  line 6: key \"k\" already set in map"
-	for mode, want := range map[string]string{"Ignore": "", "Warn": said, "": said, "Strict": "error strict decoding patch: " + said} {
+	const duplicateKey = "error converting YAML to JSON: yaml: unmarshal errors:\n  line 6: key \"k\" already set in map"
+	for mode, want := range map[string]string{"Ignore": "", "Warn": duplicateKey, "": duplicateKey, "Strict": "error strict decoding patch: " + duplicateKey} {
 		patch.FieldValidation = mode
-		_, warnings, err := r.fields.Apply(fieldmanager.Door{Kind: r.kind, Manager: "m"}, nil, patch)
+		_, warnings, err := r.fields.Apply(fieldmanager.Write{Kind: r.kind, Manager: "m"}, nil, patch)
 		got := strings.Join(warnings, "")
 		if err != nil {
 			got = err.Error()

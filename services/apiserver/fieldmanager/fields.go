@@ -9,32 +9,32 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// resets are the fields that a door leaves as they are, whatever is sent, so that whoever
-// goes through it never comes to own them (upstream's GetResetFields).
-func (f *Fields) resets(door Door) map[fieldpath.APIVersion]fieldpath.Filter {
+// resetFields returns the fields that a write leaves unchanged whatever is sent. A manager that
+// sends them does not come to own them (upstream's GetResetFields).
+func (f *Fields) resetFields(write Write) map[fieldpath.APIVersion]fieldpath.Filter {
 	left := fieldpath.NewSet()
 	switch {
-	case door.Subresource == "status":
+	case write.Subresource == "status":
 		left.Insert(fieldpath.MakePathOrDie("spec"))
 		left.Insert(fieldpath.MakePathOrDie("metadata", "deletionTimestamp"))
 		left.Insert(fieldpath.MakePathOrDie("metadata", "ownerReferences"))
-		if door.Kind.Custom { // of which a status update changes nothing but the status
+		if write.Kind.Custom { // of which a status update changes nothing but the status
 			left.Insert(fieldpath.MakePathOrDie("metadata"))
 		}
-	case f.hasStatus(door.Kind):
+	case f.hasStatusSubresource(write.Kind):
 		left.Insert(fieldpath.MakePathOrDie("status"))
 	default:
 		return nil
 	}
 	byVersion := map[fieldpath.APIVersion]*fieldpath.Set{}
-	for _, version := range f.versionsOf(door.Kind) {
+	for _, version := range f.versionsOf(write.Kind) {
 		byVersion[fieldpath.APIVersion(version.String())] = left
 	}
 	return fieldpath.NewExcludeFilterSetMap(byVersion)
 }
 
-// hasStatus reports whether a kind's status has a door of its own.
-func (f *Fields) hasStatus(kind kinds.Kind) bool {
+// hasStatusSubresource reports whether a kind's status is written through a subresource.
+func (f *Fields) hasStatusSubresource(kind kinds.Kind) bool {
 	if !kind.Custom {
 		obj, err := kinds.New(kind.GroupVersionKind)
 		return err == nil && reflect.ValueOf(obj).Elem().FieldByName("Status").IsValid()
@@ -51,7 +51,7 @@ func (f *Fields) hasStatus(kind kinds.Kind) bool {
 	return false
 }
 
-// versionsOf are the versions in which objects of a kind may have been applied.
+// versionsOf returns the versions in which objects of a kind may have been applied.
 func (f *Fields) versionsOf(kind kinds.Kind) []schema.GroupVersion {
 	found := []schema.GroupVersion{kind.GroupVersion()}
 	if kind.Custom {

@@ -21,10 +21,10 @@ func FuzzApply(f *testing.F) {
 		r := newRig(t, "deployments.apps")
 		r.fields = fields
 		r.must(r.apply("first", deployment))
-		door := fieldmanager.Door{Kind: r.kind, Manager: "second"}
-		said := fieldmanager.Patch{Data: patch, Force: force, FieldValidation: []string{"", "Ignore", "Warn", "Strict"}[validation%4]}
+		write := fieldmanager.Write{Kind: r.kind, Manager: "second"}
+		applied := fieldmanager.Patch{Data: patch, Force: force, FieldValidation: []string{"", "Ignore", "Warn", "Strict"}[validation%4]}
 		before := encoded(t, r.obj)
-		merged, warnings, err := r.fields.Apply(door, r.obj, said)
+		merged, warnings, err := r.fields.Apply(write, r.obj, applied)
 		if encoded(t, r.obj) != before {
 			t.Fatal("the object that there is was changed")
 		}
@@ -52,11 +52,11 @@ func FuzzApply(f *testing.F) {
 			t.Errorf("%q: owned by %q", patch, r.owners())
 		}
 		after := encoded(t, r.obj)
-		again, _, err := r.fields.Apply(door, r.obj, said)
+		again, _, err := r.fields.Apply(write, r.obj, applied)
 		if err != nil {
 			t.Fatalf("%q: applied, and again: %v", patch, err)
 		}
-		fieldmanager.Settle(again, r.obj, r.now)
+		fieldmanager.StampTimes(again, r.obj, r.now)
 		if encoded(t, again) != after {
 			t.Errorf("%q: applied %s, and again %s", patch, after, encoded(t, again))
 		}

@@ -2,9 +2,8 @@ package fieldmanager
 
 import "github.com/podfall/podfall/proto"
 
-// NameOf is what managedFields call a process of podfall's own that does not say whose its
-// writes are.
-func NameOf(identity proto.Identity) string {
+// DefaultManager returns the field manager's name for a podfall process that does not name one.
+func DefaultManager(identity proto.Identity) string {
 	if _, isNode := identity.NodeName(); isNode {
 		return "kubelet"
 	}

@@ -14,27 +14,26 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// Scaled is the outcome of an apply to a Scale.
+// Scaled is the result of an apply to a Scale.
 type Scaled struct {
 	Scale *autoscalingv1.Scale
-	// ManagedFields are those of the object that is scaled: whoever owns the Scale's replicas
+	// ManagedFields are the entries for the scaled object: a manager that owns the Scale's replicas
 	// owns the object's.
 	ManagedFields []metav1.ManagedFieldsEntry
-	// Warnings are for the sender.
+	// Warnings are for the client.
 	Warnings []string
 }
 
-// ApplyScale is scale, which is how parent shows itself through its scale subresource, with the
-// patch merged into it. Neither is changed.
-func (f *Fields) ApplyScale(door Door, parent kinds.Object, scale *autoscalingv1.Scale, patch Patch) (Scaled, error) {
-	handler := managedfields.NewScaleHandler(parent.GetManagedFields(), door.Kind.GroupVersion(), f.replicas(door.Kind))
+// ApplyScale returns scale, the Scale of parent, with the patch merged into it. Neither is changed.
+func (f *Fields) ApplyScale(write Write, parent kinds.Object, scale *autoscalingv1.Scale, patch Patch) (Scaled, error) {
+	handler := managedfields.NewScaleHandler(parent.GetManagedFields(), write.Kind.GroupVersion(), f.replicasPaths(write.Kind))
 	live := scale.DeepCopy()
 	var err error
 	if live.ManagedFields, err = handler.ToSubresource(); err != nil {
 		return Scaled{}, apierrors.NewInternalError(err)
 	}
-	door.Kind = kinds.Kind{GroupVersionKind: autoscalingv1.SchemeGroupVersion.WithKind("Scale"), Resource: "scales", Namespaced: true}
-	merged, warnings, err := f.Apply(door, live, patch)
+	write.Kind = kinds.Kind{GroupVersionKind: autoscalingv1.SchemeGroupVersion.WithKind("Scale"), Resource: "scales", Namespaced: true}
+	merged, warnings, err := f.Apply(write, live, patch)
 	if err != nil {
 		return Scaled{}, err
 	}
@@ -49,20 +48,20 @@ func (f *Fields) ApplyScale(door Door, parent kinds.Object, scale *autoscalingv1
 	return Scaled{Scale: applied, ManagedFields: entries, Warnings: warnings}, nil
 }
 
-// replicas is where each version of a kind has its replicas.
-func (f *Fields) replicas(kind kinds.Kind) managedfields.ResourcePathMappings {
+// replicasPaths returns the path of the replicas in each version of a kind.
+func (f *Fields) replicasPaths(kind kinds.Kind) managedfields.ResourcePathMappings {
 	paths := managedfields.ResourcePathMappings{}
 	for _, gv := range f.versionsOf(kind) {
 		paths[gv.String()] = fieldpath.MakePathOrDie("spec", "replicas")
 		if kind.Custom {
-			paths[gv.String()] = f.customReplicas(kind, gv)
+			paths[gv.String()] = f.customReplicasPath(kind, gv)
 		}
 	}
 	return paths
 }
 
-// customReplicas is nil for a version without a scale.
-func (f *Fields) customReplicas(kind kinds.Kind, gv schema.GroupVersion) fieldpath.Path {
+// customReplicasPath returns nil for a version without a scale.
+func (f *Fields) customReplicasPath(kind kinds.Kind, gv schema.GroupVersion) fieldpath.Path {
 	crd := f.converters.crd(kind.GroupResource())
 	if crd == nil {
 		return nil

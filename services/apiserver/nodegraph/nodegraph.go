@@ -1,6 +1,6 @@
-// Package nodegraph knows which objects a node may read because pods that are bound to it
-// refer to them: what upstream's node authorizer keeps in its graph. It follows the pods
-// of the store, so that asking it costs no search.
+// Package nodegraph knows which objects a node may read because pods that are bound to the node
+// refer to them. Upstream's node authorizer keeps the same graph. The package follows the pods in
+// the store, so a lookup needs no search.
 package nodegraph
 
 import (
@@ -12,20 +12,21 @@ import (
 	"github.com/podfall/podfall/services/apiserver/store"
 )
 
-// Graph is safe for concurrent use. The zero Graph, and nil, know of no pod.
+// Graph counts references from nodes to objects. It is safe for concurrent use. The zero Graph, and
+// nil, have none.
 type Graph struct {
 	mu sync.RWMutex
-	// edges count the pods of a node that refer to an object.
+	// edges counts the pods of a node that refer to an object.
 	edges map[edge]int
 }
 
-// edge leads from a node to an object; namespace is the pods'.
+// edge leads from a node to an object; namespace is that of the pods.
 type edge struct {
 	node, namespace string
 	to              podrefs.Reference
 }
 
-// Load takes all pods of a snapshot, before the first commit.
+// Load adds all pods of a snapshot. Call it before the first commit.
 func (g *Graph) Load(snapshot *store.Snapshot) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -35,10 +36,10 @@ func (g *Graph) Load(snapshot *store.Snapshot) {
 	}
 }
 
-// OnCommit is told of every committed batch by the store's writer, before any watch is.
+// OnCommit follows every committed batch; the store's writer calls it, before any watch is served.
 func (g *Graph) OnCommit(events []store.Event) {
 	for _, event := range events {
-		if event.Record.Key.Resource != "pods" || same(event) {
+		if event.Record.Key.Resource != "pods" || keepsReferences(event) {
 			continue
 		}
 		g.mu.Lock()
@@ -50,9 +51,9 @@ func (g *Graph) OnCommit(events []store.Event) {
 	}
 }
 
-// same reports whether a change leaves a pod's references as they were: the spec of a
-// bound pod changes little.
-func same(event store.Event) bool {
+// keepsReferences reports whether a change leaves a pod's references unchanged: the spec of a bound
+// pod changes little.
+func keepsReferences(event store.Event) bool {
 	if event.Type != store.Modified || event.Previous == nil {
 		return false
 	}
@@ -62,8 +63,8 @@ func same(event store.Event) bool {
 		len(before.Spec.EphemeralContainers) == len(after.Spec.EphemeralContainers)
 }
 
-// add counts a pod's references. A mirror pod has none: a node makes it itself, and would
-// choose what it may read.
+// add adds by to the count of each reference of a pod. A mirror pod has none: a node creates it
+// itself, and would choose what it may read.
 func (g *Graph) add(record *store.Record, by int) {
 	if record == nil {
 		return
@@ -78,7 +79,7 @@ func (g *Graph) add(record *store.Record, by int) {
 	if g.edges == nil {
 		g.edges = map[edge]int{}
 	}
-	for _, ref := range podrefs.Of(pod) {
+	for _, ref := range podrefs.List(pod) {
 		e := edge{pod.Spec.NodeName, pod.Namespace, ref}
 		if g.edges[e] += by; g.edges[e] <= 0 {
 			delete(g.edges, e)
@@ -86,8 +87,8 @@ func (g *Graph) add(record *store.Record, by int) {
 	}
 }
 
-// Refers reports whether a pod that is bound to the node refers to the object. The
-// resource is one of podrefs.
+// Refers reports whether a pod that is bound to the node refers to the object. The resource is one
+// of podrefs.
 func (g *Graph) Refers(node, resource, namespace, name string) bool {
 	if g == nil {
 		return false

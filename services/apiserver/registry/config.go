@@ -14,13 +14,13 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// maxConfig is how many bytes the values of a ConfigMap or a Secret may have together.
-const maxConfig = 1 << 20
+// maxConfigSize is the largest total size of the values of a ConfigMap or a Secret, in bytes.
+const maxConfigSize = 1 << 20
 
-// fixedWhenImmutable is upstream's word for what an immutable object does not change.
+// fixedWhenImmutable is upstream's message for a changed field of an immutable object.
 const fixedWhenImmutable = "field is immutable when `immutable` is set"
 
-// configMapRules are those of ConfigMaps.
+// configMapRules returns the rules of ConfigMaps.
 func configMapRules() rules[*corev1.ConfigMap] {
 	return rules[*corev1.ConfigMap]{
 		validate: func(m *corev1.ConfigMap) field.ErrorList {
@@ -37,8 +37,8 @@ func configMapRules() rules[*corev1.ConfigMap] {
 				f.invalid(field.NewPath("binaryData").Key(key), key, validation.IsConfigMapKey(key)...)
 				size += len(m.BinaryData[key])
 			}
-			if size > maxConfig {
-				f.add(field.TooLong(field.NewPath(""), "" /*unused*/, maxConfig))
+			if size > maxConfigSize {
+				f.add(field.TooLong(field.NewPath(""), "" /*unused*/, maxConfigSize))
 			}
 			return f.errs
 		},
@@ -47,27 +47,27 @@ func configMapRules() rules[*corev1.ConfigMap] {
 			if old.Immutable == nil || !*old.Immutable {
 				return nil
 			}
-			f.staysImmutable(m.Immutable)
-			f.fixed("data", m.Data, old.Data)
-			f.fixed("binaryData", m.BinaryData, old.BinaryData)
+			f.checkStaysImmutable(m.Immutable)
+			f.checkUnchanged("data", m.Data, old.Data)
+			f.checkUnchanged("binaryData", m.BinaryData, old.BinaryData)
 			return f.errs
 		},
 	}
 }
 
-func (f *findings) staysImmutable(immutable *bool) {
+func (f *findings) checkStaysImmutable(immutable *bool) {
 	if immutable == nil || !*immutable {
 		f.forbidden(field.NewPath("immutable"), fixedWhenImmutable)
 	}
 }
 
-func (f *findings) fixed(name string, now, was any) {
+func (f *findings) checkUnchanged(name string, now, was any) {
 	if !kinds.Equal(now, was) {
 		f.forbidden(field.NewPath(name), fixedWhenImmutable)
 	}
 }
 
-// secretRules are those of Secrets.
+// secretRules returns the rules of Secrets.
 func secretRules() rules[*corev1.Secret] {
 	return rules[*corev1.Secret]{
 		defaults: func(s *corev1.Secret) {
@@ -84,17 +84,17 @@ func secretRules() rules[*corev1.Secret] {
 		validate: validateSecret,
 		validateUpdate: func(s, old *corev1.Secret) field.ErrorList {
 			f := &findings{}
-			f.immutable(s.Type, old.Type, field.NewPath("type"))
+			f.checkImmutable(s.Type, old.Type, field.NewPath("type"))
 			if old.Immutable != nil && *old.Immutable {
-				f.staysImmutable(s.Immutable)
-				f.fixed("data", s.Data, old.Data)
+				f.checkStaysImmutable(s.Immutable)
+				f.checkUnchanged("data", s.Data, old.Data)
 			}
 			return f.errs
 		},
 	}
 }
 
-// validateSecret requires the keys that go with a Secret's type.
+// validateSecret requires the keys that belong to a Secret's type.
 func validateSecret(s *corev1.Secret) field.ErrorList {
 	f := &findings{}
 	at := field.NewPath("data")
@@ -103,8 +103,8 @@ func validateSecret(s *corev1.Secret) field.ErrorList {
 		f.invalid(at.Key(key), key, validation.IsConfigMapKey(key)...)
 		size += len(s.Data[key])
 	}
-	if size > maxConfig {
-		f.add(field.TooLong(at, "" /*unused*/, maxConfig))
+	if size > maxConfigSize {
+		f.add(field.TooLong(at, "" /*unused*/, maxConfigSize))
 	}
 	switch s.Type {
 	case corev1.SecretTypeServiceAccountToken:
@@ -112,9 +112,9 @@ func validateSecret(s *corev1.Secret) field.ErrorList {
 			f.required(field.NewPath("metadata", "annotations").Key(corev1.ServiceAccountNameKey), "")
 		}
 	case corev1.SecretTypeDockercfg:
-		f.jsonKey(s, corev1.DockerConfigKey)
+		f.checkJSONKey(s, corev1.DockerConfigKey)
 	case corev1.SecretTypeDockerConfigJson:
-		f.jsonKey(s, corev1.DockerConfigJsonKey)
+		f.checkJSONKey(s, corev1.DockerConfigJsonKey)
 	case corev1.SecretTypeBasicAuth:
 		_, user := s.Data[corev1.BasicAuthUsernameKey]
 		_, password := s.Data[corev1.BasicAuthPasswordKey]
@@ -137,8 +137,8 @@ func validateSecret(s *corev1.Secret) field.ErrorList {
 	return f.errs
 }
 
-// jsonKey requires a key whose value is JSON.
-func (f *findings) jsonKey(s *corev1.Secret, key string) {
+// checkJSONKey requires a key with a JSON value.
+func (f *findings) checkJSONKey(s *corev1.Secret, key string) {
 	at := field.NewPath("data").Key(key)
 	data, there := s.Data[key]
 	if !there {
@@ -157,7 +157,7 @@ const (
 	nodeCritical    = "system-node-critical"
 )
 
-// SystemPriorityClasses are those that every cluster has.
+// SystemPriorityClasses returns the priority classes that every cluster has.
 func SystemPriorityClasses() []*schedulingv1.PriorityClass {
 	cluster, node := &schedulingv1.PriorityClass{}, &schedulingv1.PriorityClass{}
 	cluster.Name, cluster.Value = clusterCritical, 2*maxUserPriority
@@ -167,7 +167,7 @@ func SystemPriorityClasses() []*schedulingv1.PriorityClass {
 	return []*schedulingv1.PriorityClass{cluster, node}
 }
 
-// priorityClassRules are those of PriorityClasses.
+// priorityClassRules returns the rules of PriorityClasses.
 func priorityClassRules() rules[*schedulingv1.PriorityClass] {
 	return rules[*schedulingv1.PriorityClass]{
 		defaults: func(c *schedulingv1.PriorityClass) { fillPointer(&c.PreemptionPolicy, corev1.PreemptLowerPriority) },
@@ -177,19 +177,19 @@ func priorityClassRules() rules[*schedulingv1.PriorityClass] {
 			if c.Value != old.Value {
 				f.forbidden(field.NewPath("value"), "may not be changed in an update.")
 			}
-			f.immutable(c.PreemptionPolicy, old.PreemptionPolicy, field.NewPath("preemptionPolicy"))
+			f.checkImmutable(c.PreemptionPolicy, old.PreemptionPolicy, field.NewPath("preemptionPolicy"))
 			return f.errs
 		},
 	}
 }
 
-// validatePriorityClass keeps the names and the priorities of the system's own classes.
+// validatePriorityClass reserves the names and the priorities of the system's classes.
 func validatePriorityClass(c *schedulingv1.PriorityClass) field.ErrorList {
 	f := &findings{}
 	name := field.NewPath("metadata", "name")
 	const prefix = "system-"
 	if len(c.Name) >= len(prefix) && c.Name[:len(prefix)] == prefix {
-		if wrong := unlikeSystemClass(c); wrong != "" {
+		if wrong := systemClassDiff(c); wrong != "" {
 			f.forbidden(name, fmt.Sprintf(
 				"priority class names with 'system-' prefix are reserved for system use only. error: %s", wrong))
 		}
@@ -197,13 +197,13 @@ func validatePriorityClass(c *schedulingv1.PriorityClass) field.ErrorList {
 		f.forbidden(field.NewPath("value"), fmt.Sprintf("maximum allowed value of a user defined priority is %d", maxUserPriority))
 	}
 	if policy := c.PreemptionPolicy; policy != nil {
-		oneOf(f, field.NewPath("preemptionPolicy"), *policy, corev1.PreemptLowerPriority, corev1.PreemptNever)
+		checkOneOf(f, field.NewPath("preemptionPolicy"), *policy, corev1.PreemptLowerPriority, corev1.PreemptNever)
 	}
 	return f.errs
 }
 
-// unlikeSystemClass says how a class differs from the system's of that name.
-func unlikeSystemClass(c *schedulingv1.PriorityClass) string {
+// systemClassDiff says how a class differs from the system class of that name; "" if it does not.
+func systemClassDiff(c *schedulingv1.PriorityClass) string {
 	for _, known := range SystemPriorityClasses() {
 		switch {
 		case c.Name != known.Name:

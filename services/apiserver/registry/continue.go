@@ -12,22 +12,22 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// Continue says where a list in pages goes on (WCH-05).
+// Continue says where the next page of a list begins (WCH-05).
 type Continue struct {
-	// Revision is that of the first page, at which every page is read; -1 means the
-	// newest, for a list that no longer has to be consistent.
+	// Revision is that of the first page, at which every page is read. AnyRevision means the
+	// newest, for a list that need not be consistent.
 	Revision int64
-	// After is the last object that has been read, as "namespace/name", or "/name" for
-	// a cluster-scoped kind.
+	// After is the last object of the previous page, as "namespace/name", or "/name" for a
+	// cluster-scoped kind.
 	After string
 }
 
-// AnyRevision in a [Continue] gives up consistency for going on at all.
+// AnyRevision in a [Continue] continues at the newest revision, without consistency.
 const AnyRevision = -1
 
-// token is a Continue as clients see it: JSON in URL-safe base64, whose fields are
-// upstream's. The start key is relative to what is listed and ends in a zero byte, so that
-// it sorts right after the last object read.
+// token is a Continue as clients see it: JSON in URL-safe base64, with upstream's fields. The start
+// key is relative to the listed namespace and ends in a zero byte, so that it sorts right after the
+// last object read.
 type token struct {
 	Version  string `json:"v"`
 	Revision int64  `json:"rv"`
@@ -39,7 +39,7 @@ const (
 	tokenEnd     = "\x00"
 )
 
-// EncodeContinue is c as the token of a list of kind in namespace ("" for all).
+// EncodeContinue returns c as the token of a list of kind in namespace ("" for all).
 func EncodeContinue(kind kinds.Kind, namespace string, c Continue) string {
 	start := c.After
 	if namespace != "" || !kind.Namespaced {
@@ -52,27 +52,27 @@ func EncodeContinue(kind kinds.Kind, namespace string, c Continue) string {
 	return base64.RawURLEncoding.EncodeToString(data)
 }
 
-// DecodeContinue reads the token of a list of kind in namespace. The error is a 400. A
-// token is no secret and no promise: it names nothing outside of what is listed.
+// DecodeContinue reads the token of a list of kind in namespace. The error is a 400. A token comes
+// from the client, so it is checked to name nothing outside of the listed namespace.
 func DecodeContinue(kind kinds.Kind, namespace, continued string) (Continue, error) {
 	data, err := base64.RawURLEncoding.DecodeString(continued)
 	if err != nil {
-		return Continue{}, badToken(": %v", err)
+		return Continue{}, invalidToken(": %v", err)
 	}
 	var t token
 	if err := json.Unmarshal(data, &t); err != nil {
-		return Continue{}, badToken(": %v", err)
+		return Continue{}, invalidToken(": %v", err)
 	}
 	start := strings.TrimPrefix(strings.TrimSuffix(t.Start, tokenEnd), "/")
 	switch {
 	case t.Version != tokenVersion:
-		return Continue{}, badToken(": server does not recognize this encoded version %s", t.Version)
+		return Continue{}, invalidToken(": server does not recognize this encoded version %s", t.Version)
 	case t.Revision == 0 || t.Revision < AnyRevision:
-		return Continue{}, badToken(": incorrect encoded start resourceVersion (version meta.k8s.io/v1)")
+		return Continue{}, invalidToken(": incorrect encoded start resourceVersion (version meta.k8s.io/v1)")
 	case start == "":
-		return Continue{}, badToken(": encoded start key empty (version meta.k8s.io/v1)")
+		return Continue{}, invalidToken(": encoded start key empty (version meta.k8s.io/v1)")
 	case strings.Contains(start, tokenEnd) || path.Clean("/"+start) != "/"+start:
-		return Continue{}, badToken(": %s", t.Start)
+		return Continue{}, invalidToken(": %s", t.Start)
 	}
 	parts := strings.Count(start, "/") + 1
 	switch {
@@ -83,9 +83,9 @@ func DecodeContinue(kind kinds.Kind, namespace, continued string) (Continue, err
 	case !kind.Namespaced && parts == 1:
 		return Continue{Revision: t.Revision, After: "/" + start}, nil
 	}
-	return Continue{}, badToken(": %s", t.Start)
+	return Continue{}, invalidToken(": %s", t.Start)
 }
 
-func badToken(format string, args ...any) error {
+func invalidToken(format string, args ...any) error {
 	return apierrors.NewBadRequest("invalid continue token: continue key is not valid" + fmt.Sprintf(format, args...))
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// cronJobRules are those of CronJobs.
+// cronJobRules returns the rules of CronJobs.
 func cronJobRules() rules[*batchv1.CronJob] {
 	return rules[*batchv1.CronJob]{
 		defaults: func(job *batchv1.CronJob) {
@@ -26,30 +26,31 @@ func cronJobRules() rules[*batchv1.CronJob] {
 	}
 }
 
-// maxCronJobName leaves room for what the names of its Jobs end in.
+// maxCronJobName leaves room for the suffix in the names of its Jobs.
 const maxCronJobName = 52
 
-// validateCronJob is what is wrong with a CronJob that follows old, which is empty for a new one.
+// validateCronJob returns what is wrong with a CronJob that replaces old; old is empty for a new
+// one.
 func validateCronJob(job, old *batchv1.CronJob) field.ErrorList {
 	f := &findings{}
 	at, spec := field.NewPath("spec"), &job.Spec
 	if spec.Schedule == "" {
 		f.required(at.Child("schedule"), "")
 	} else {
-		f.schedule(at.Child("schedule"), spec.Schedule)
+		f.checkSchedule(at.Child("schedule"), spec.Schedule)
 	}
-	notNegatives(f, at, namedNumber[int64]{"startingDeadlineSeconds", spec.StartingDeadlineSeconds})
+	checkNotNegatives(f, at, namedNumber[int64]{"startingDeadlineSeconds", spec.StartingDeadlineSeconds})
 	if !kinds.Equal(spec.TimeZone, old.Spec.TimeZone) { // of what was there before there may be no zone any more
-		f.timeZone(at.Child("timeZone"), spec.TimeZone)
+		f.checkTimeZone(at.Child("timeZone"), spec.TimeZone)
 	}
-	oneOf(f, at.Child("concurrencyPolicy"), spec.ConcurrencyPolicy,
+	checkOneOf(f, at.Child("concurrencyPolicy"), spec.ConcurrencyPolicy,
 		batchv1.AllowConcurrent, batchv1.ForbidConcurrent, batchv1.ReplaceConcurrent)
 	template := at.Child("jobTemplate", "spec")
-	f.jobSpec(template, &spec.JobTemplate.Spec)
+	f.checkJobSpec(template, &spec.JobTemplate.Spec)
 	if manual := spec.JobTemplate.Spec.ManualSelector; manual != nil && *manual {
 		f.add(field.NotSupported(template.Child("manualSelector"), *manual, []string{"nil", "false"}))
 	}
-	notNegatives(f, at, namedNumber[int32]{"successfulJobsHistoryLimit", spec.SuccessfulJobsHistoryLimit},
+	checkNotNegatives(f, at, namedNumber[int32]{"successfulJobsHistoryLimit", spec.SuccessfulJobsHistoryLimit},
 		namedNumber[int32]{"failedJobsHistoryLimit", spec.FailedJobsHistoryLimit})
 	if len(job.Name) > maxCronJobName {
 		f.invalid(field.NewPath("metadata").Child("name"), job.Name, "must be no more than 52 characters")
@@ -57,9 +58,9 @@ func validateCronJob(job, old *batchv1.CronJob) field.ErrorList {
 	return f.errs
 }
 
-// schedule checks when a CronJob is due (validateScheduleFormat). What names a zone is not
-// read: cron.ParseStandard panics for some of it.
-func (f *findings) schedule(at *field.Path, schedule string) {
+// checkSchedule checks a cron schedule (validateScheduleFormat). Time zones are refused before
+// parsing, because cron.ParseStandard panics for some.
+func (f *findings) checkSchedule(at *field.Path, schedule string) {
 	if strings.Contains(schedule, "TZ") {
 		f.invalid(at, schedule, "cannot use TZ or CRON_TZ in schedule, use timeZone field instead")
 		return
@@ -69,11 +70,11 @@ func (f *findings) schedule(at *field.Path, schedule string) {
 	}
 }
 
-// zonePart is one part of a time zone's name, in which slashes divide parts.
+// zonePart matches a part of a time zone's name, between slashes.
 var zonePart = regexp.MustCompile(`^[A-Za-z._0-9+][-A-Za-z._0-9+]{0,13}$`)
 
-// timeZone checks a zone's name, and that there is one (validateTimeZone).
-func (f *findings) timeZone(at *field.Path, named *string) {
+// checkTimeZone checks a zone's name, and that the zone exists (validateTimeZone).
+func (f *findings) checkTimeZone(at *field.Path, named *string) {
 	if named == nil {
 		return
 	}

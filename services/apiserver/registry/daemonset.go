@@ -12,7 +12,7 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// daemonSetRules are those of DaemonSets.
+// daemonSetRules returns the rules of DaemonSets.
 func daemonSetRules() rules[*appsv1.DaemonSet] {
 	return rules[*appsv1.DaemonSet]{
 		defaults: defaultDaemonSet,
@@ -33,8 +33,8 @@ func daemonSetRules() rules[*appsv1.DaemonSet] {
 	}
 }
 
-// setTemplateGeneration keeps the count of a DaemonSet's templates in the annotation that
-// is left of it.
+// setTemplateGeneration sets the count of a DaemonSet's templates, in the annotation that has
+// replaced the field.
 func setTemplateGeneration(ds *appsv1.DaemonSet, count int64) {
 	if ds.Annotations == nil {
 		ds.Annotations = map[string]string{}
@@ -56,23 +56,23 @@ func defaultDaemonSet(ds *appsv1.DaemonSet) {
 func validateDaemonSet(ds *appsv1.DaemonSet) field.ErrorList {
 	f := &findings{}
 	at, spec := field.NewPath("spec"), &ds.Spec
-	f.selector(at.Child("selector"), spec.Selector)
+	f.checkSelector(at.Child("selector"), spec.Selector)
 	templateAt := at.Child("template")
 	if selector, err := metav1.LabelSelectorAsSelector(spec.Selector); err == nil {
-		f.templateSelected(templateAt, &spec.Template, selector)
+		f.checkTemplateSelected(templateAt, &spec.Template, selector)
 	}
-	if spec.Selector != nil && emptySelector(spec.Selector) {
+	if spec.Selector != nil && isEmptySelector(spec.Selector) {
 		f.invalid(at.Child("selector"), spec.Selector, "empty selector is invalid for daemonset")
 	}
-	f.template(templateAt, &spec.Template)
-	f.templateForEver(templateAt, &spec.Template, "DaemonSet")
-	notNegatives(f, at, number("minReadySeconds", spec.MinReadySeconds))
-	f.daemonSetUpdateStrategy(at.Child("updateStrategy"), &spec.UpdateStrategy)
-	notNegatives(f, at, namedNumber[int32]{"revisionHistoryLimit", spec.RevisionHistoryLimit})
+	f.checkTemplate(templateAt, &spec.Template)
+	f.checkRestartAlways(templateAt, &spec.Template, "DaemonSet")
+	checkNotNegatives(f, at, number("minReadySeconds", spec.MinReadySeconds))
+	f.checkDaemonSetUpdateStrategy(at.Child("updateStrategy"), &spec.UpdateStrategy)
+	checkNotNegatives(f, at, namedNumber[int32]{"revisionHistoryLimit", spec.RevisionHistoryLimit})
 	return f.errs
 }
 
-func (f *findings) daemonSetUpdateStrategy(at *field.Path, strategy *appsv1.DaemonSetUpdateStrategy) {
+func (f *findings) checkDaemonSetUpdateStrategy(at *field.Path, strategy *appsv1.DaemonSetUpdateStrategy) {
 	rolling := at.Child("rollingUpdate")
 	switch strategy.Type {
 	case appsv1.OnDeleteDaemonSetStrategyType:
@@ -82,10 +82,10 @@ func (f *findings) daemonSetUpdateStrategy(at *field.Path, strategy *appsv1.Daem
 			return
 		}
 		unavailable, surge := strategy.RollingUpdate.MaxUnavailable, strategy.RollingUpdate.MaxSurge
-		f.intOrPercent(rolling.Child("maxUnavailable"), *unavailable)
-		f.atMostAll(rolling.Child("maxUnavailable"), *unavailable)
-		f.intOrPercent(rolling.Child("maxSurge"), *surge)
-		f.atMostAll(rolling.Child("maxSurge"), *surge)
+		f.checkIntOrPercent(rolling.Child("maxUnavailable"), *unavailable)
+		f.checkAtMost100(rolling.Child("maxUnavailable"), *unavailable)
+		f.checkIntOrPercent(rolling.Child("maxSurge"), *surge)
+		f.checkAtMost100(rolling.Child("maxSurge"), *surge)
 		switch {
 		case !isZero(unavailable) && !isZero(surge):
 			f.invalid(rolling.Child("maxSurge"), *surge, "may not be set when maxUnavailable is non-zero")
@@ -102,12 +102,12 @@ func (f *findings) daemonSetUpdateStrategy(at *field.Path, strategy *appsv1.Daem
 func validateDaemonSetStatus(ds, old *appsv1.DaemonSet) field.ErrorList {
 	f := &findings{}
 	at, status := field.NewPath("status"), &ds.Status
-	notNegatives(f, at,
+	checkNotNegatives(f, at,
 		number("currentNumberScheduled", status.CurrentNumberScheduled), number("numberMisscheduled", status.NumberMisscheduled),
 		number("desiredNumberScheduled", status.DesiredNumberScheduled), number("numberReady", status.NumberReady))
-	notNegatives(f, at, number("observedGeneration", status.ObservedGeneration))
-	notNegatives(f, at, number("updatedNumberScheduled", status.UpdatedNumberScheduled),
+	checkNotNegatives(f, at, number("observedGeneration", status.ObservedGeneration))
+	checkNotNegatives(f, at, number("updatedNumberScheduled", status.UpdatedNumberScheduled),
 		number("numberAvailable", status.NumberAvailable), number("numberUnavailable", status.NumberUnavailable))
-	f.collisions(at, status.CollisionCount, old.Status.CollisionCount)
+	f.checkCollisionCount(at, status.CollisionCount, old.Status.CollisionCount)
 	return f.errs
 }

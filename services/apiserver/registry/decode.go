@@ -19,22 +19,21 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// FieldValidation says what happens to fields of a body that its kind does not have, or
-// has twice: Ignore, Warn or Strict of metav1. Empty means Warn.
+// FieldValidation says what happens to fields of a body that are unknown or duplicate: Ignore, Warn
+// or Strict of metav1. Empty means Warn.
 type FieldValidation = string
 
 // The limits of what comes from outside.
 const (
-	// MaxBody is the greatest size of a body or a patch in bytes.
+	// MaxBody is the largest size of a body or a patch in bytes.
 	MaxBody = 3 << 20
-	// maxDepth is how deep JSON may be nested. No kind needs a quarter of it.
+	// maxDepth is the deepest nesting of JSON. No kind needs a quarter of it.
 	maxDepth = 256
 )
 
-// DecodeBody reads an object of kind from a request's body, in any version that is served,
-// into the preferred one. The strings are warnings for the sender. The error is a 400, a
-// 413 for a body above [MaxBody], or a 415 for a content type that is neither JSON
-// nor YAML nor Kubernetes' protobuf.
+// DecodeBody reads an object of kind from a request's body, in any served version, into the
+// preferred one. The strings are warnings for the client. The error is a 400, a 413 for a body
+// above [MaxBody], or a 415 for a content type other than JSON, YAML and Kubernetes' protobuf.
 func DecodeBody(
 	kind kinds.Kind, contentType string, body []byte, fieldValidation FieldValidation,
 ) (kinds.Object, []string, error) {
@@ -49,7 +48,7 @@ func DecodeBody(
 	decoded, gvk, err := decoder.Decode(body, &defaults, nil)
 	var warnings []string
 	if strict, ok := runtime.AsStrictDecodingError(err); ok && decoded != nil && fieldValidation != metav1.FieldValidationStrict {
-		warnings, err = sentences(strict.Errors()), nil
+		warnings, err = errorTexts(strict.Errors()), nil
 	}
 	if err != nil {
 		return nil, nil, undecodable(kind, gvk, body, err)
@@ -64,15 +63,15 @@ func DecodeBody(
 			"the API version in the data (%s) does not match the expected API version (%s)",
 			gvk.GroupVersion(), kind.GroupVersion()))
 	}
-	obj, lost, err := preferred(obj, *gvk)
+	obj, lost, err := toStored(obj, *gvk)
 	if err != nil {
 		return nil, nil, undecodable(kind, gvk, body, err)
 	}
 	return obj, append(warnings, lost...), nil
 }
 
-// internalPackage is where upstream keeps its own form of a group's kinds, which its message
-// names.
+// internalPackage returns the name of upstream's package with the internal form of a group's kinds,
+// which its message contains.
 func internalPackage(group string) string {
 	switch group {
 	case "":
@@ -84,8 +83,9 @@ func internalPackage(group string) string {
 	return name
 }
 
-// preferred is obj in the version that is stored, and warnings of what that lost.
-func preferred(obj kinds.Object, gvk schema.GroupVersionKind) (kinds.Object, []string, error) {
+// toStored converts obj to the stored version. The strings are warnings about fields that were
+// lost.
+func toStored(obj kinds.Object, gvk schema.GroupVersionKind) (kinds.Object, []string, error) {
 	obj.GetObjectKind().SetGroupVersionKind(gvk)
 	stored, ok := kinds.ByResource(resourceOf(gvk))
 	if !ok {
@@ -103,7 +103,7 @@ func resourceOf(gvk schema.GroupVersionKind) string {
 	return kind.GroupResource().String()
 }
 
-// decoderFor picks the decoder of a content type.
+// decoderFor returns the decoder for a content type.
 func decoderFor(contentType string, body []byte, fieldValidation FieldValidation) (runtime.Decoder, error) {
 	scheme := kinds.Scheme()
 	switch mediaType(contentType) {
@@ -126,10 +126,10 @@ func decoderFor(contentType string, body []byte, fieldValidation FieldValidation
 	case kinds.ContentTypeProtobuf:
 		return protobuf.NewSerializer(scheme, scheme), nil
 	}
-	return nil, unsupported(kinds.ContentTypeJSON, runtime.ContentTypeYAML, kinds.ContentTypeProtobuf)
+	return nil, unsupportedMediaType(kinds.ContentTypeJSON, runtime.ContentTypeYAML, kinds.ContentTypeProtobuf)
 }
 
-// mediaType is a content type without its parameters. Most come without any.
+// mediaType returns a content type without its parameters. Most have none.
 func mediaType(contentType string) string {
 	switch contentType {
 	case "", kinds.ContentTypeJSON, runtime.ContentTypeYAML, kinds.ContentTypeProtobuf:
@@ -141,7 +141,7 @@ func mediaType(contentType string) string {
 	return contentType
 }
 
-// undecodable words what is wrong with a body as upstream does.
+// undecodable returns the 400 for a body, in upstream's words.
 func undecodable(kind kinds.Kind, gvk *schema.GroupVersionKind, body []byte, err error) error {
 	if gvk != nil && gvk.Kind != "" {
 		if runtime.IsNotRegisteredError(err) {
@@ -154,7 +154,7 @@ func undecodable(kind kinds.Kind, gvk *schema.GroupVersionKind, body []byte, err
 		kind.Kind, err, excerpt(body)))
 }
 
-// excerpt is the beginning of a body, in hexadecimal unless it looks like JSON.
+// excerpt returns the beginning of a body, in hexadecimal unless it looks like JSON.
 func excerpt(body []byte) string {
 	const length = 30
 	if len(body) == 0 {
@@ -179,8 +179,8 @@ func checkSize(body []byte) error {
 
 var errTooDeep = errors.New("JSON is nested more than 256 levels deep")
 
-// checkDepth refuses deep nesting before any parser recurses into it. It need not know
-// whether data is JSON: it counts brackets outside of strings.
+// checkDepth refuses deep nesting before any parser recurses into it. It works on any data, because
+// it only counts brackets outside of strings.
 func checkDepth(data []byte) error {
 	depth, quoted := 0, false
 	for i := 0; i < len(data); i++ {
@@ -201,12 +201,12 @@ func checkDepth(data []byte) error {
 	return nil
 }
 
-func unsupported(accepted ...string) error {
-	return plainError(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType,
+func unsupportedMediaType(accepted ...string) error {
+	return newStatusError(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType,
 		"the body of the request was in an unknown format - accepted media types include: "+strings.Join(accepted, ", "))
 }
 
-func sentences(errs []error) []string {
+func errorTexts(errs []error) []string {
 	texts := make([]string, len(errs))
 	for i, err := range errs {
 		texts[i] = err.Error()

@@ -9,12 +9,14 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// deploymentStrategy is the strategy of Deployments. Their generation counts changes of
-// the annotations too, and a status leaves the labels alone.
-type deploymentStrategy struct{ ruled[*appsv1.Deployment] }
+// deploymentStrategy is the strategy of Deployments. Their generation also counts changes of
+// annotations, and a status update leaves the labels unchanged.
+type deploymentStrategy struct {
+	ruleStrategy[*appsv1.Deployment]
+}
 
 func newDeploymentStrategy(common generic) deploymentStrategy {
-	return deploymentStrategy{ruled[*appsv1.Deployment]{common, rules[*appsv1.Deployment]{
+	return deploymentStrategy{ruleStrategy[*appsv1.Deployment]{common, rules[*appsv1.Deployment]{
 		defaults: defaultDeployment,
 		validate: validateDeployment,
 		validateUpdate: func(obj, old *appsv1.Deployment) field.ErrorList {
@@ -25,7 +27,7 @@ func newDeploymentStrategy(common generic) deploymentStrategy {
 }
 
 func (s deploymentStrategy) PrepareForUpdate(obj, old kinds.Object, subresource string) {
-	s.ruled.PrepareForUpdate(obj, old, subresource)
+	s.ruleStrategy.PrepareForUpdate(obj, old, subresource)
 	switch {
 	case subresource == statusSubresource:
 		obj.SetLabels(old.GetLabels())
@@ -50,10 +52,10 @@ func defaultDeployment(d *appsv1.Deployment) {
 func validateDeployment(d *appsv1.Deployment) field.ErrorList {
 	f := &findings{}
 	at, spec := field.NewPath("spec"), &d.Spec
-	notNegatives(f, at, namedNumber[int32]{"replicas", spec.Replicas})
-	f.selectedTemplate(at, spec.Selector, &spec.Template)
-	f.deploymentStrategy(at.Child("strategy"), &spec.Strategy)
-	notNegatives(f, at, number("minReadySeconds", spec.MinReadySeconds),
+	checkNotNegatives(f, at, namedNumber[int32]{"replicas", spec.Replicas})
+	f.checkSelectorAndTemplate(at, spec.Selector, &spec.Template)
+	f.checkDeploymentStrategy(at.Child("strategy"), &spec.Strategy)
+	checkNotNegatives(f, at, number("minReadySeconds", spec.MinReadySeconds),
 		namedNumber[int32]{"revisionHistoryLimit", spec.RevisionHistoryLimit},
 		namedNumber[int32]{"progressDeadlineSeconds", spec.ProgressDeadlineSeconds})
 	if deadline := spec.ProgressDeadlineSeconds; deadline != nil && *deadline <= spec.MinReadySeconds {
@@ -62,7 +64,7 @@ func validateDeployment(d *appsv1.Deployment) field.ErrorList {
 	return f.errs
 }
 
-func (f *findings) deploymentStrategy(at *field.Path, strategy *appsv1.DeploymentStrategy) {
+func (f *findings) checkDeploymentStrategy(at *field.Path, strategy *appsv1.DeploymentStrategy) {
 	rolling := at.Child("rollingUpdate")
 	switch strategy.Type {
 	case appsv1.RecreateDeploymentStrategyType:
@@ -75,12 +77,12 @@ func (f *findings) deploymentStrategy(at *field.Path, strategy *appsv1.Deploymen
 			return
 		}
 		unavailable, surge := strategy.RollingUpdate.MaxUnavailable, strategy.RollingUpdate.MaxSurge
-		f.intOrPercent(rolling.Child("maxUnavailable"), *unavailable)
-		f.intOrPercent(rolling.Child("maxSurge"), *surge)
+		f.checkIntOrPercent(rolling.Child("maxUnavailable"), *unavailable)
+		f.checkIntOrPercent(rolling.Child("maxSurge"), *surge)
 		if isZero(unavailable) && isZero(surge) {
 			f.invalid(rolling.Child("maxUnavailable"), *unavailable, "may not be 0 when `maxSurge` is 0")
 		}
-		f.atMostAll(rolling.Child("maxUnavailable"), *unavailable)
+		f.checkAtMost100(rolling.Child("maxUnavailable"), *unavailable)
 	default:
 		f.add(field.NotSupported(at.Child("type"), strategy.Type, []appsv1.DeploymentStrategyType{
 			appsv1.RecreateDeploymentStrategyType, appsv1.RollingUpdateDeploymentStrategyType,
@@ -91,22 +93,22 @@ func (f *findings) deploymentStrategy(at *field.Path, strategy *appsv1.Deploymen
 func validateDeploymentStatus(d, old *appsv1.Deployment) field.ErrorList {
 	f := &findings{}
 	at, status := field.NewPath("status"), &d.Status
-	notNegatives(f, at, number("observedGeneration", status.ObservedGeneration))
-	notNegatives(f, at,
+	checkNotNegatives(f, at, number("observedGeneration", status.ObservedGeneration))
+	checkNotNegatives(f, at,
 		number("replicas", status.Replicas), number("updatedReplicas", status.UpdatedReplicas),
 		number("readyReplicas", status.ReadyReplicas), number("availableReplicas", status.AvailableReplicas),
 		number("unavailableReplicas", status.UnavailableReplicas),
 		namedNumber[int32]{"terminatingReplicas", status.TerminatingReplicas},
 		namedNumber[int32]{"collisionCount", status.CollisionCount})
-	f.atMost(at, status.Replicas, "status.replicas", number("updatedReplicas", status.UpdatedReplicas),
+	f.checkAtMost(at, status.Replicas, "status.replicas", number("updatedReplicas", status.UpdatedReplicas),
 		number("readyReplicas", status.ReadyReplicas), number("availableReplicas", status.AvailableReplicas))
-	f.atMost(at, status.ReadyReplicas, "readyReplicas", number("availableReplicas", status.AvailableReplicas))
-	f.collisions(at, status.CollisionCount, old.Status.CollisionCount)
+	f.checkAtMost(at, status.ReadyReplicas, "readyReplicas", number("availableReplicas", status.AvailableReplicas))
+	f.checkCollisionCount(at, status.CollisionCount, old.Status.CollisionCount)
 	return f.errs
 }
 
-// collisions lets the count of name collisions grow.
-func (f *findings) collisions(at *field.Path, now, was *int32) {
+// checkCollisionCount refuses a smaller count of name collisions.
+func (f *findings) checkCollisionCount(at *field.Path, now, was *int32) {
 	var count int32
 	if now != nil {
 		count = *now

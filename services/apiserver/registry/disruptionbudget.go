@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// disruptionBudgetRules are those of PodDisruptionBudgets.
+// disruptionBudgetRules returns the rules of PodDisruptionBudgets.
 func disruptionBudgetRules() rules[*policyv1.PodDisruptionBudget] {
 	return rules[*policyv1.PodDisruptionBudget]{
 		validate:       validateDisruptionBudget,
@@ -26,13 +26,13 @@ func validateDisruptionBudget(budget *policyv1.PodDisruptionBudget) field.ErrorL
 		value *intstr.IntOrString
 	}{{"minAvailable", spec.MinAvailable}, {"maxUnavailable", spec.MaxUnavailable}} {
 		if limit.value != nil {
-			f.intOrPercent(at.Child(limit.name), *limit.value)
-			f.atMostAll(at.Child(limit.name), *limit.value)
+			f.checkIntOrPercent(at.Child(limit.name), *limit.value)
+			f.checkAtMost100(at.Child(limit.name), *limit.value)
 		}
 	}
-	f.selector(at.Child("selector"), spec.Selector)
+	f.checkSelector(at.Child("selector"), spec.Selector)
 	if policy := spec.UnhealthyPodEvictionPolicy; policy != nil {
-		oneOf(f, at.Child("unhealthyPodEvictionPolicy"), *policy, policyv1.AlwaysAllow, policyv1.IfHealthyBudget)
+		checkOneOf(f, at.Child("unhealthyPodEvictionPolicy"), *policy, policyv1.AlwaysAllow, policyv1.IfHealthyBudget)
 	}
 	return f.errs
 }
@@ -41,7 +41,7 @@ func validateDisruptionBudgetStatus(budget, _ *policyv1.PodDisruptionBudget) fie
 	f := &findings{}
 	at, status := field.NewPath("status"), &budget.Status
 	f.add(unversioned.ValidateConditions(status.Conditions, at.Child("conditions"))...)
-	notNegatives(f, at, number("disruptionsAllowed", status.DisruptionsAllowed), number("currentHealthy", status.CurrentHealthy),
+	checkNotNegatives(f, at, number("disruptionsAllowed", status.DisruptionsAllowed), number("currentHealthy", status.CurrentHealthy),
 		number("desiredHealthy", status.DesiredHealthy), number("expectedPods", status.ExpectedPods))
 	return f.errs
 }

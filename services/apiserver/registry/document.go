@@ -13,9 +13,9 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// PatchDocument applies a JSON patch or a merge patch to an object in JSON, and returns what
-// strict decoding says of the patch itself. Its errors are those of [ApplyPatch]; 415 is for
-// a patch of another type.
+// PatchDocument applies a JSON patch or a merge patch to an object in JSON, and returns the errors
+// of strict decoding of the patch itself. Its errors are those of [ApplyPatch]; 415 is for a patch
+// of another type.
 func PatchDocument(document []byte, patchType types.PatchType, patch []byte) (patched []byte, unknown []error, err error) {
 	if err := checkSize(patch); err != nil {
 		return nil, nil, err
@@ -29,9 +29,9 @@ func PatchDocument(document []byte, patchType types.PatchType, patch []byte) (pa
 	case types.MergePatchType:
 		patched, unknown, err = applyMerge(document, patch)
 	case types.StrategicMergePatchType, types.ApplyYAMLPatchType, types.ApplyCBORPatchType:
-		return nil, nil, unsupported(string(types.JSONPatchType), string(types.MergePatchType), string(types.ApplyYAMLPatchType))
+		return nil, nil, unsupportedMediaType(string(types.JSONPatchType), string(types.MergePatchType), string(types.ApplyYAMLPatchType))
 	default:
-		return nil, nil, unsupported(string(types.JSONPatchType), string(types.MergePatchType), string(types.ApplyYAMLPatchType))
+		return nil, nil, unsupportedMediaType(string(types.JSONPatchType), string(types.MergePatchType), string(types.ApplyYAMLPatchType))
 	}
 	if err != nil {
 		return nil, nil, err
@@ -39,7 +39,7 @@ func PatchDocument(document []byte, patchType types.PatchType, patch []byte) (pa
 	return patched, unknown, checkSize(patched)
 }
 
-// CheckJSON refuses a body that is too large or nested too deeply to be parsed: 413, 400.
+// CheckJSON refuses a body that is too large (413) or nested too deeply (400) to be parsed.
 func CheckJSON(body []byte) error {
 	if err := checkSize(body); err != nil {
 		return err
@@ -50,8 +50,8 @@ func CheckJSON(body []byte) error {
 	return nil
 }
 
-// CheckYAML refuses a body that would become too large with its aliases written out: 413; 400
-// for one with aliases that is no YAML.
+// CheckYAML refuses a body that would be too large once its aliases are expanded (413), and one
+// with aliases that is no YAML (400).
 func CheckYAML(body []byte) error {
 	switch err := aliases.Check(body, MaxBody); {
 	case errors.Is(err, aliases.ErrTooLarge):
@@ -62,20 +62,21 @@ func CheckYAML(body []byte) error {
 	return nil
 }
 
-// Undecodable is the 400 for a body that is not an object of kind; gvk is what it calls
-// itself, nil when that cannot be told.
-func Undecodable(kind kinds.Kind, gvk *schema.GroupVersionKind, body []byte, err error) error {
+// NewUndecodable returns the 400 for a body that is not an object of kind. gvk is what the body
+// calls itself; nil if unknown.
+func NewUndecodable(kind kinds.Kind, gvk *schema.GroupVersionKind, body []byte, err error) error {
 	return undecodable(kind, gvk, body, err)
 }
 
-// Unfit is the 422 for a patch after which the object, shown as text, is not one of its
+// NewInvalidPatch returns the 422 for a patch whose result, shown as text, is not an object of its
 // kind.
-func Unfit(shown string, err error) error { return unfit(shown, err) }
+func NewInvalidPatch(shown string, err error) error { return invalidPatch(shown, err) }
 
-// UnsupportedMedia is the 415 that names what would be accepted.
-func UnsupportedMedia(accepted ...string) error { return unsupported(accepted...) }
+// NewUnsupportedMediaType returns the 415 that names the accepted types.
+func NewUnsupportedMediaType(accepted ...string) error { return unsupportedMediaType(accepted...) }
 
-// FinalizerNames is everything wrong with the names of an object's finalizers (API-48).
-func FinalizerNames(obj kinds.Object) field.ErrorList {
-	return finalizerNames(obj, field.NewPath("metadata"))
+// ValidateFinalizerNames returns everything that is wrong with the names of an object's finalizers
+// (API-48).
+func ValidateFinalizerNames(obj kinds.Object) field.ErrorList {
+	return validateFinalizerNames(obj, field.NewPath("metadata"))
 }

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// endpointsRules are those of Endpoints.
+// endpointsRules returns the rules of Endpoints.
 func endpointsRules() rules[*corev1.Endpoints] { //nolint:staticcheck // deprecated, and still served
 	return rules[*corev1.Endpoints]{ //nolint:staticcheck // as above
 		defaults: func(e *corev1.Endpoints) { //nolint:staticcheck // as above
@@ -23,14 +23,14 @@ func endpointsRules() rules[*corev1.Endpoints] { //nolint:staticcheck // depreca
 		validate: func(e *corev1.Endpoints) field.ErrorList { //nolint:staticcheck // as above
 			f := &findings{}
 			for i := range e.Subsets {
-				f.subset(field.NewPath("subsets").Index(i), &e.Subsets[i])
+				f.checkSubset(field.NewPath("subsets").Index(i), &e.Subsets[i])
 			}
 			return f.errs
 		},
 	}
 }
 
-func (f *findings) subset(at *field.Path, subset *corev1.EndpointSubset) { //nolint:staticcheck // as above
+func (f *findings) checkSubset(at *field.Path, subset *corev1.EndpointSubset) { //nolint:staticcheck // as above
 	if len(subset.Addresses) == 0 && len(subset.NotReadyAddresses) == 0 {
 		f.required(at, "must specify `addresses` or `notReadyAddresses`")
 	}
@@ -42,7 +42,7 @@ func (f *findings) subset(at *field.Path, subset *corev1.EndpointSubset) { //nol
 			item := at.Child(list.name).Index(i)
 			f.add(validation.IsValidIPForLegacyField(item.Child("ip"), address.IP, false, nil)...)
 			if address.Hostname != "" {
-				f.label(item.Child("hostname"), address.Hostname)
+				f.checkLabel(item.Child("hostname"), address.Hostname)
 			}
 		}
 	}
@@ -51,10 +51,10 @@ func (f *findings) subset(at *field.Path, subset *corev1.EndpointSubset) { //nol
 		if port.Name == "" && len(subset.Ports) > 1 {
 			f.required(item.Child("name"), "")
 		} else if port.Name != "" {
-			f.label(item.Child("name"), port.Name)
+			f.checkLabel(item.Child("name"), port.Name)
 		}
 		f.invalid(item.Child("port"), port.Port, validation.IsValidPortNum(int(port.Port))...)
-		oneOf(f, item.Child("protocol"), port.Protocol, corev1.ProtocolSCTP, corev1.ProtocolTCP, corev1.ProtocolUDP)
+		checkOneOf(f, item.Child("protocol"), port.Protocol, corev1.ProtocolSCTP, corev1.ProtocolTCP, corev1.ProtocolUDP)
 	}
 }
 
@@ -65,7 +65,7 @@ const (
 	maxPorts     = 20000
 )
 
-// endpointSliceRules are those of EndpointSlices.
+// endpointSliceRules returns the rules of EndpointSlices.
 func endpointSliceRules() rules[*discoveryv1.EndpointSlice] {
 	return rules[*discoveryv1.EndpointSlice]{
 		defaults: func(slice *discoveryv1.EndpointSlice) {
@@ -77,7 +77,7 @@ func endpointSliceRules() rules[*discoveryv1.EndpointSlice] {
 		validate: validateEndpointSlice,
 		validateUpdate: func(slice, old *discoveryv1.EndpointSlice) field.ErrorList {
 			f := &findings{}
-			f.immutable(slice.AddressType, old.AddressType, field.NewPath("addressType"))
+			f.checkImmutable(slice.AddressType, old.AddressType, field.NewPath("addressType"))
 			return f.errs
 		},
 	}
@@ -85,7 +85,7 @@ func endpointSliceRules() rules[*discoveryv1.EndpointSlice] {
 
 func validateEndpointSlice(slice *discoveryv1.EndpointSlice) field.ErrorList {
 	f := &findings{}
-	oneOf(f, field.NewPath("addressType"), slice.AddressType,
+	checkOneOf(f, field.NewPath("addressType"), slice.AddressType,
 		discoveryv1.AddressTypeFQDN, discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6)
 	at := field.NewPath("endpoints")
 	if len(slice.Endpoints) > maxEndpoints {
@@ -93,7 +93,7 @@ func validateEndpointSlice(slice *discoveryv1.EndpointSlice) field.ErrorList {
 		return f.errs
 	}
 	for i := range slice.Endpoints {
-		f.endpoint(at.Index(i), &slice.Endpoints[i], slice.AddressType)
+		f.checkEndpoint(at.Index(i), &slice.Endpoints[i], slice.AddressType)
 	}
 	ports := field.NewPath("ports")
 	if len(slice.Ports) > maxPorts {
@@ -106,7 +106,7 @@ func validateEndpointSlice(slice *discoveryv1.EndpointSlice) field.ErrorList {
 		if *port.Name != "" {
 			f.invalid(item.Child("name"), *port.Name, validation.IsDNS1123Label(*port.Name)...)
 		}
-		f.unique(names, *port.Name, item.Child("name"))
+		f.checkUnique(names, *port.Name, item.Child("name"))
 		protocols := []corev1.Protocol{corev1.ProtocolSCTP, corev1.ProtocolTCP, corev1.ProtocolUDP}
 		if !slices.Contains(protocols, *port.Protocol) {
 			f.add(field.NotSupported(item.Child("protocol"), *port.Protocol, protocols))
@@ -118,7 +118,7 @@ func validateEndpointSlice(slice *discoveryv1.EndpointSlice) field.ErrorList {
 	return f.errs
 }
 
-func (f *findings) endpoint(at *field.Path, endpoint *discoveryv1.Endpoint, family discoveryv1.AddressType) {
+func (f *findings) checkEndpoint(at *field.Path, endpoint *discoveryv1.Endpoint, family discoveryv1.AddressType) {
 	addresses := at.Child("addresses")
 	switch n := len(endpoint.Addresses); {
 	case n == 0:
@@ -142,6 +142,6 @@ func (f *findings) endpoint(at *field.Path, endpoint *discoveryv1.Endpoint, fami
 		f.invalid(at.Child("nodeName"), *endpoint.NodeName, validation.IsDNS1123Subdomain(*endpoint.NodeName)...)
 	}
 	if endpoint.Hostname != nil && *endpoint.Hostname != "" {
-		f.label(at.Child("hostname"), *endpoint.Hostname)
+		f.checkLabel(at.Child("hostname"), *endpoint.Hostname)
 	}
 }

@@ -12,9 +12,8 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// eventStrategy is the strategy of Events of both groups. Events say that something
-// happened to another object; upstream checks little about them, so that no component
-// stumbles over its own reports.
+// eventStrategy is the strategy of Events of both groups. Upstream checks little about them, so
+// that no component fails because of its own events.
 type eventStrategy struct{ generic }
 
 func (eventStrategy) PrepareForCreate(kinds.Object, time.Time) {}
@@ -37,8 +36,8 @@ const (
 	maxNote     = 1024
 )
 
-// validateEvent is what is wrong with an Event besides its metadata. An eventTime tells the
-// new Events from the old, of which only the namespaces must agree.
+// validateEvent returns what is wrong with an Event besides its metadata. Events without an
+// eventTime are old ones; for these only the namespaces must match.
 func validateEvent(obj kinds.Object) field.ErrorList {
 	event, controller := coreEvent(obj)
 	f := &findings{}
@@ -56,27 +55,28 @@ func validateEvent(obj kinds.Object) field.ErrorList {
 		event.Namespace != metav1.NamespaceDefault && event.Namespace != metav1.NamespaceSystem {
 		f.invalid(about, "", mismatch)
 	}
-	f.notEmpty(controller, event.ReportingController)
-	f.qualifiedName(controller, event.ReportingController)
-	f.text(field.NewPath("reportingInstance"), event.ReportingInstance, maxInstance)
-	f.text(field.NewPath("action"), event.Action, maxAction)
-	f.text(field.NewPath("reason"), event.Reason, maxReason)
+	f.checkNotEmpty(controller, event.ReportingController)
+	f.checkQualifiedName(controller, event.ReportingController)
+	f.checkText(field.NewPath("reportingInstance"), event.ReportingInstance, maxInstance)
+	f.checkText(field.NewPath("action"), event.Action, maxAction)
+	f.checkText(field.NewPath("reason"), event.Reason, maxReason)
 	if len(event.Message) > maxNote {
 		f.invalid(field.NewPath("message"), "", "can have at most 1024 characters")
 	}
 	return f.errs
 }
 
-// text requires a text of at most limit characters, all of whose limits are the same.
-func (f *findings) text(at *field.Path, value string, limit int) {
-	f.notEmpty(at, value)
+// checkText requires a text of at most limit characters. The message names 128, the limit of every
+// field that is checked.
+func (f *findings) checkText(at *field.Path, value string, limit int) {
+	f.checkNotEmpty(at, value)
 	if len(value) > limit {
 		f.invalid(at, "", "can have at most 128 characters")
 	}
 }
 
-// coreEvent is an Event of either group as one of the core group, and what its group calls
-// the field with the name of the reporter.
+// coreEvent returns an Event of either group as one of the core group, and the path of the
+// reporter's name in its own group.
 func coreEvent(obj kinds.Object) (*corev1.Event, *field.Path) {
 	event, ok := obj.(*eventsv1.Event)
 	if !ok {

@@ -16,10 +16,9 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// selectable lists, by group resource, the fields that can be selected by besides
-// metadata.name and metadata.namespace (API-72). Kinds that are missing here have no
-// others.
-func selectable(resource string) []string {
+// selectableFields returns the fields of a group resource that can be selected by, besides
+// metadata.name and metadata.namespace (API-72).
+func selectableFields(resource string) []string {
 	switch resource {
 	case "pods":
 		return []string{
@@ -54,8 +53,8 @@ func selectable(resource string) []string {
 	return nil
 }
 
-// fieldName is the name that [Strategy.Fields] has for a field: pods once had another name
-// for their node, and the newer Events have others for most of their fields.
+// fieldName returns the name that [Strategy.Fields] uses for a field. Pods had another name for
+// their node, and newer Events have others for most of their fields.
 func fieldName(kind kinds.Kind, name string) string {
 	newer := kind.GroupKind() == schema.GroupKind{Group: "events.k8s.io", Kind: "Event"}
 	switch {
@@ -69,9 +68,9 @@ func fieldName(kind kinds.Kind, name string) string {
 	return name
 }
 
-// checkField says in upstream's words that a kind cannot be selected by a field.
-func checkField(kind kinds.Kind, name string) error {
-	known := selectable(kind.GroupResource().String())
+// checkSelectable says in upstream's words if a kind cannot be selected by a field.
+func checkSelectable(kind kinds.Kind, name string) error {
+	known := selectableFields(kind.GroupResource().String())
 	switch {
 	case kind.Custom && slices.Contains(kind.Selectable, name):
 		return nil
@@ -89,9 +88,9 @@ func checkField(kind kinds.Kind, name string) error {
 	return fmt.Errorf("field label not supported: %s", name)
 }
 
-// addFields adds the values that checkField allows for the kinds without a strategy of
-// their own.
-func addFields(set fields.Set, obj kinds.Object) {
+// addSelectable adds the values of selectable fields, for the kinds without a strategy of their
+// own.
+func addSelectable(set fields.Set, obj kinds.Object) {
 	switch o := obj.(type) {
 	case *corev1.Secret:
 		set["type"] = string(o.Type)

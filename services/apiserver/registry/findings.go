@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// findings collects what is wrong with an object, in the order in which it is found: the
-// order of the causes in the answer.
+// findings collects what is wrong with an object. Its order is the order of the causes in the
+// answer.
 type findings struct {
 	errs field.ErrorList
 }
@@ -30,42 +30,42 @@ func (f *findings) required(at *field.Path, detail string) { f.add(field.Require
 
 func (f *findings) forbidden(at *field.Path, detail string) { f.add(field.Forbidden(at, detail)) }
 
-// notEmpty requires a text, and reports whether it is there.
-func (f *findings) notEmpty(at *field.Path, value string) bool {
+// checkNotEmpty requires a text, and reports whether there is one.
+func (f *findings) checkNotEmpty(at *field.Path, value string) bool {
 	if value == "" {
 		f.required(at, "")
 	}
 	return value != ""
 }
 
-// label requires a DNS label.
-func (f *findings) label(at *field.Path, value string) {
-	if f.notEmpty(at, value) {
+// checkLabel requires a DNS label.
+func (f *findings) checkLabel(at *field.Path, value string) {
+	if f.checkNotEmpty(at, value) {
 		f.invalid(at, value, validation.IsDNS1123Label(value)...)
 	}
 }
 
-// notNegative requires a number from 0 on.
-func (f *findings) notNegative(at *field.Path, value int64) {
+// checkNotNegative requires a number from 0 on.
+func (f *findings) checkNotNegative(at *field.Path, value int64) {
 	if value < 0 {
 		f.invalid(at, value, "must be greater than or equal to 0")
 	}
 }
 
-// quantity requires an amount from 0 on.
-func (f *findings) quantity(at *field.Path, value resource.Quantity) {
+// checkQuantity requires a quantity from 0 on.
+func (f *findings) checkQuantity(at *field.Path, value resource.Quantity) {
 	if value.Sign() < 0 {
 		f.invalid(at, value.String(), "must be greater than or equal to 0")
 	}
 }
 
-// qualifiedName requires a name as labels and conditions have it, with or without a domain.
-func (f *findings) qualifiedName(at *field.Path, value string) {
+// checkQualifiedName requires a name as labels and conditions have it, with or without a domain.
+func (f *findings) checkQualifiedName(at *field.Path, value string) {
 	f.invalid(at, value, validation.IsQualifiedName(value)...)
 }
 
-// port requires the number or the name of a port.
-func (f *findings) port(at *field.Path, port intstr.IntOrString) {
+// checkPort requires the number or the name of a port.
+func (f *findings) checkPort(at *field.Path, port intstr.IntOrString) {
 	if port.Type == intstr.String {
 		f.invalid(at, port.StrVal, validation.IsValidPortName(port.StrVal)...)
 		return
@@ -73,39 +73,39 @@ func (f *findings) port(at *field.Path, port intstr.IntOrString) {
 	f.invalid(at, port.IntValue(), validation.IsValidPortNum(port.IntValue())...)
 }
 
-// fileMode requires the permission bits of a file.
-func (f *findings) fileMode(at *field.Path, mode *int32) {
+// checkFileMode requires the permission bits of a file.
+func (f *findings) checkFileMode(at *field.Path, mode *int32) {
 	if mode != nil && (*mode < 0 || *mode > 0o777) {
 		f.invalid(at, *mode, "must be a number between 0 and 0777 (octal), both inclusive")
 	}
 }
 
-// noWayUp refuses a path that climbs.
-func (f *findings) noWayUp(at *field.Path, value string) {
+// checkNoDotDot refuses a path with a ".." element.
+func (f *findings) checkNoDotDot(at *field.Path, value string) {
 	if slices.Contains(strings.Split(value, "/"), "..") {
 		f.invalid(at, value, "must not contain '..'")
 	}
 }
 
-// pathInside requires a relative path that does not climb.
-func (f *findings) pathInside(at *field.Path, value string) {
+// checkRelativePath requires a relative path without a ".." element.
+func (f *findings) checkRelativePath(at *field.Path, value string) {
 	if path.IsAbs(value) {
 		f.invalid(at, value, "must be a relative path")
 	}
-	f.noWayUp(at, value)
+	f.checkNoDotDot(at, value)
 }
 
-// fileInside requires a relative path whose first element does not begin with two dots,
-// which are the names that the kubelet keeps for itself.
-func (f *findings) fileInside(at *field.Path, value string) {
-	f.pathInside(at, value)
+// checkFilePath requires a relative path whose first element does not begin with two dots. The
+// kubelet uses such names itself.
+func (f *findings) checkFilePath(at *field.Path, value string) {
+	f.checkRelativePath(at, value)
 	if strings.HasPrefix(value, "..") && !strings.HasPrefix(value, "../") {
 		f.invalid(at, value, "must not start with '..'")
 	}
 }
 
-// oneOf requires one of a few values, which the message lists in order.
-func oneOf[T ~string](f *findings, at *field.Path, value T, supported ...T) {
+// checkOneOf requires one of a few values, which the message lists in order.
+func checkOneOf[T ~string](f *findings, at *field.Path, value T, supported ...T) {
 	switch {
 	case slices.Contains(supported, value):
 	case value == "":
@@ -115,22 +115,22 @@ func oneOf[T ~string](f *findings, at *field.Path, value T, supported ...T) {
 	}
 }
 
-// sources counts how many of several exclusive fields are set.
-type sources struct {
-	found   *findings
-	count   int
-	tooMany string
+// exclusiveFields counts how many of several exclusive fields are set.
+type exclusiveFields struct {
+	findings *findings
+	count    int
+	tooMany  string
 }
 
-// one notes that the field at a path is set, and checks it unless it is one too many.
-func (s *sources) one(at *field.Path, check func(at *field.Path)) {
+// add counts a field that is set, and checks it unless another one is set already.
+func (s *exclusiveFields) add(at *field.Path, check func(at *field.Path)) {
 	if s.count > 0 {
-		s.found.forbidden(at, s.tooMany)
+		s.findings.forbidden(at, s.tooMany)
 		return
 	}
 	s.count++
 	check(at)
 }
 
-// unchecked is for fields whose content is not looked at.
-func unchecked(*field.Path) {}
+// noCheck is for fields whose content is not validated.
+func noCheck(*field.Path) {}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -44,7 +45,7 @@ func kindOf(t testing.TB, alias string) kinds.Kind {
 	return kind
 }
 
-// latest is the behaviour of the newest release.
+// latest returns the behaviour of the newest release.
 func latest(t testing.TB) proto.Compat {
 	t.Helper()
 	compat, err := proto.CompatFor("")
@@ -54,7 +55,7 @@ func latest(t testing.TB) proto.Compat {
 	return compat
 }
 
-// strategy is the strategy of a kind in the newest release.
+// strategy returns the strategy of a kind in the newest release.
 func strategy(t testing.TB, alias string) registry.Strategy {
 	t.Helper()
 	return registry.For(kindOf(t, alias), latest(t))
@@ -70,7 +71,7 @@ func decode(t testing.TB, alias, document string) kinds.Object {
 	return obj
 }
 
-// stored is a document as the store would keep it at revision 7.
+// stored returns a document as the store would keep it at revision 7.
 func stored(t testing.TB, alias, document string) kinds.Object {
 	t.Helper()
 	obj := decode(t, alias, document)
@@ -87,7 +88,7 @@ func complete(t testing.TB, kind kinds.Kind, obj kinds.Object) {
 	t.Helper()
 	create := admission.Attributes{Identity: proto.APIServer, Verb: proto.VerbCreate, Kind: kind}
 	plugins := []string{admission.Priority, admission.DefaultTolerationSeconds}
-	if err := admission.Complete(plugins, create, obj, noClasses{}); err != nil {
+	if err := admission.SetDefaults(plugins, create, obj, noClasses{}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -95,17 +96,19 @@ func complete(t testing.TB, kind kinds.Kind, obj kinds.Object) {
 // noClasses is a cluster without classes of its own.
 type noClasses struct{}
 
-func (noClasses) PriorityClasses() []*schedulingv1.PriorityClass { return nil }
-func (noClasses) StorageClasses() []*storagev1.StorageClass      { return nil }
+func (noClasses) PriorityClasses() []*schedulingv1.PriorityClass    { return nil }
+func (noClasses) StorageClasses() []*storagev1.StorageClass         { return nil }
+func (noClasses) RuntimeClasses() []*nodev1.RuntimeClass            { return nil }
+func (noClasses) ServiceAccount(_, _ string) *corev1.ServiceAccount { return nil }
 
 // storedPod is the usual Pod, changed.
 func storedPod(t testing.TB, changes ...string) *corev1.Pod {
 	t.Helper()
-	return is[*corev1.Pod](t, stored(t, "pods", changed(t, podJSON, changes...)))
+	return asType[*corev1.Pod](t, stored(t, "pods", changed(t, podJSON, changes...)))
 }
 
-// is gives obj the type that it has.
-func is[T kinds.Object](t failer, obj kinds.Object) T {
+// asType returns obj as a T.
+func asType[T kinds.Object](t failer, obj kinds.Object) T {
 	t.Helper()
 	typed, ok := obj.(T)
 	if !ok {
@@ -163,7 +166,7 @@ func changed(t failer, document string, changes ...string) string {
 		if !ok {
 			t.Fatalf("change %q: want pointer = value", change)
 		}
-		parsed := any(gone{})
+		parsed := any(removed{})
 		if value != "gone" {
 			if err := json.Unmarshal([]byte(value), &parsed); err != nil {
 				t.Fatalf("change %q: %v", change, err)
@@ -178,8 +181,8 @@ func changed(t failer, document string, changes ...string) string {
 	return string(out)
 }
 
-// gone is the value that removes.
-type gone struct{}
+// removed is the value that removes a member.
+type removed struct{}
 
 func set(node any, path []string, value any) any {
 	if len(path) == 0 {
@@ -199,15 +202,15 @@ func set(node any, path []string, value any) any {
 		object = map[string]any{}
 	}
 	object[key] = set(object[key], path[1:], value)
-	if object[key] == any(gone{}) {
+	if object[key] == any(removed{}) {
 		delete(object, key)
 	}
 	return object
 }
 
-// cases runs a file of cases: a name, lines of changes, four dashes, what comes out. With
-// -rewrite it writes what comes out instead of comparing.
-func cases(t *testing.T, file string, run func(t *testing.T, changes []string) string) {
+// runCases runs a file of cases: a name, lines of changes, four dashes, the result. With -rewrite
+// it writes the results instead of comparing.
+func runCases(t *testing.T, file string, run func(t *testing.T, changes []string) string) {
 	t.Helper()
 	data, err := os.ReadFile(file)
 	if err != nil {

@@ -11,17 +11,17 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// generic is the strategy of every kind without one of its own, and the ground that the
-// others stand on. It knows a kind by the fields of its Go struct: the object itself and
-// its Status are written through different doors, and where upstream counts generations
-// a change of anything but metadata and status is the next one. It validates metadata and
-// nothing else: a Deployment without containers is accepted.
+// generic is the strategy of every kind without one of its own, and the base of the other
+// strategies. It knows a kind by the fields of its Go struct. The object itself and its status are
+// written separately. In kinds with generations, a change of anything but metadata and status
+// raises the generation. It validates metadata only: a kind without rules is otherwise stored as
+// sent.
 type generic struct {
 	kind kinds.Kind
 }
 
 func (s generic) PrepareForCreate(obj kinds.Object, _ time.Time) {
-	if status := member(obj, "Status"); status.IsValid() && status.CanSet() {
+	if status := structField(obj, "Status"); status.IsValid() && status.CanSet() {
 		status.SetZero()
 	}
 	switch o := obj.(type) {
@@ -43,8 +43,8 @@ func (s generic) PrepareForUpdate(obj, old kinds.Object, subresource string) {
 		keepAllButStatus(obj, old)
 		return
 	}
-	if status := member(obj, "Status"); status.IsValid() {
-		status.Set(member(old, "Status"))
+	if status := structField(obj, "Status"); status.IsValid() {
+		status.Set(structField(old, "Status"))
 	}
 	defaultTemplates(obj)
 	if countsGeneration(s.kind) && contentChanged(obj, old) {
@@ -53,7 +53,7 @@ func (s generic) PrepareForUpdate(obj, old kinds.Object, subresource string) {
 }
 
 func (s generic) ValidateUpdate(obj, old kinds.Object, _ string) field.ErrorList {
-	return kindMetaUpdate(obj, old)
+	return validateKindMetaUpdate(obj, old)
 }
 
 func (generic) Warnings(obj kinds.Object) []string { return templateWarnings(obj) }
@@ -63,14 +63,14 @@ func (s generic) Fields(obj kinds.Object) fields.Set {
 	if s.kind.Namespaced {
 		set["metadata.namespace"] = obj.GetNamespace()
 	}
-	addFields(set, obj)
+	addSelectable(set, obj)
 	return set
 }
 
 func (generic) Graceful(kinds.Object, *int64) (int64, bool) { return 0, false }
 
-// keepAllButStatus leaves of obj its status, and of its metadata what a status update may
-// change: labels, annotations and finalizers pass, owners and the deletion do not.
+// keepAllButStatus takes everything but the status from old, except the metadata that a status
+// update may change: labels, annotations and finalizers. Owners and the deletion may not change.
 func keepAllButStatus(obj, old kinds.Object) {
 	into, from := reflect.ValueOf(obj).Elem(), reflect.ValueOf(old).Elem()
 	for i := range into.NumField() {
@@ -94,13 +94,13 @@ func contentChanged(obj, old kinds.Object) bool {
 	return false
 }
 
-// isContent is about the fields of an object's Go struct: true for all but metadata and status.
+// isContent reports whether a field of an object's Go struct is neither metadata nor status.
 func isContent(name string) bool {
 	return name != "TypeMeta" && name != "ObjectMeta" && name != "Status"
 }
 
-// emptied is an object of obj's Go type with nothing in it.
-func emptied(obj kinds.Object) kinds.Object {
+// newLike returns an empty object of obj's Go type.
+func newLike(obj kinds.Object) kinds.Object {
 	empty, ok := reflect.TypeAssert[kinds.Object](reflect.New(reflect.TypeOf(obj).Elem()))
 	if !ok {
 		panic("an object's Go type is that of no object") // a mistake in a Go type
@@ -108,7 +108,7 @@ func emptied(obj kinds.Object) kinds.Object {
 	return empty
 }
 
-// copyOf is a deep copy of obj.
+// copyOf returns a deep copy of obj.
 func copyOf[T kinds.Object](obj T) T {
 	copied, ok := obj.DeepCopyObject().(T)
 	if !ok {

@@ -18,7 +18,7 @@ const (
 	legacyJobName       = "job-name"
 )
 
-// jobRules are those of Jobs.
+// jobRules returns the rules of Jobs.
 func jobRules() rules[*batchv1.Job] {
 	return rules[*batchv1.Job]{
 		defaults:       defaultJob,
@@ -40,7 +40,7 @@ func defaultJob(job *batchv1.Job) {
 		fillPointer(&spec.BackoffLimit, math.MaxInt32)
 	}
 	fillPointer(&spec.BackoffLimit, 6)
-	labelAsPods(job)
+	copyPodLabels(job)
 	fillPointer(&spec.CompletionMode, batchv1.NonIndexedCompletion)
 	fillPointer(&spec.Suspend, false)
 	if spec.PodFailurePolicy != nil {
@@ -55,15 +55,15 @@ func defaultJob(job *batchv1.Job) {
 	fillPointer(&spec.PodReplacementPolicy, batchv1.TerminatingOrFailed)
 }
 
-// labelAsPods gives a Job without labels those of its Pods.
-func labelAsPods(job *batchv1.Job) {
+// copyPodLabels gives a Job without labels those of its Pods.
+func copyPodLabels(job *batchv1.Job) {
 	if len(job.Labels) == 0 && len(job.Spec.Template.Labels) > 0 {
 		job.Labels = labels.Merge(job.Spec.Template.Labels, nil)
 	}
 }
 
-// selectOwnPods makes a Job find its own Pods by its UID, unless it says how it finds them.
-// A selector or a label that says something else stays, to be refused.
+// selectOwnPods generates the labels and the selector by which a Job finds its Pods by UID, unless
+// manualSelector is set. Labels and selectors of the client stay, to be validated.
 func selectOwnPods(job *batchv1.Job) {
 	if job.Spec.ManualSelector != nil && *job.Spec.ManualSelector {
 		return
@@ -76,7 +76,7 @@ func selectOwnPods(job *batchv1.Job) {
 		legacyJobName: job.Name, batchv1.JobNameLabel: job.Name,
 		legacyControllerUID: string(job.UID), batchv1.ControllerUidLabel: string(job.UID),
 	} {
-		if _, said := template.Labels[label]; !said {
+		if _, exists := template.Labels[label]; !exists {
 			template.Labels[label] = value
 		}
 	}
@@ -84,30 +84,31 @@ func selectOwnPods(job *batchv1.Job) {
 	if job.Spec.Selector.MatchLabels == nil {
 		job.Spec.Selector.MatchLabels = map[string]string{}
 	}
-	if _, said := job.Spec.Selector.MatchLabels[batchv1.ControllerUidLabel]; !said {
+	if _, exists := job.Spec.Selector.MatchLabels[batchv1.ControllerUidLabel]; !exists {
 		job.Spec.Selector.MatchLabels[batchv1.ControllerUidLabel] = string(job.UID)
 	}
-	labelAsPods(job)
+	copyPodLabels(job)
 }
 
 func validateJob(job *batchv1.Job) field.ErrorList {
 	f := &findings{}
 	at, spec := field.NewPath("spec"), &job.Spec
-	f.ownPods(job, at)
-	f.jobSpec(at, spec)
+	f.checkGeneratedLabels(job, at)
+	f.checkJobSpec(at, spec)
 	if spec.Selector == nil {
 		f.required(at.Child("selector"), "")
 		return f.errs
 	}
-	f.selector(at.Child("selector"), spec.Selector)
+	f.checkSelector(at.Child("selector"), spec.Selector)
 	if selector, err := metav1.LabelSelectorAsSelector(spec.Selector); err == nil {
-		f.templateSelected(at.Child("template"), &spec.Template, selector)
+		f.checkTemplateSelected(at.Child("template"), &spec.Template, selector)
 	}
 	return f.errs
 }
 
-// ownPods refuses what contradicts the labels that the server gives a Job's Pods.
-func (f *findings) ownPods(job *batchv1.Job, at *field.Path) {
+// checkGeneratedLabels refuses labels and selectors that contradict those that the server
+// generates.
+func (f *findings) checkGeneratedLabels(job *batchv1.Job, at *field.Path) {
 	if manual := job.Spec.ManualSelector; manual != nil && *manual {
 		return
 	}
@@ -127,23 +128,23 @@ func (f *findings) ownPods(job *batchv1.Job, at *field.Path) {
 	}
 }
 
-// jobSpec is what Jobs and the templates of CronJobs have in common.
-func (f *findings) jobSpec(at *field.Path, spec *batchv1.JobSpec) {
-	notNegatives(f, at, namedNumber[int32]{"parallelism", spec.Parallelism}, namedNumber[int32]{"completions", spec.Completions})
-	notNegatives(f, at, namedNumber[int64]{"activeDeadlineSeconds", spec.ActiveDeadlineSeconds})
-	notNegatives(f, at, namedNumber[int32]{"backoffLimit", spec.BackoffLimit},
+// checkJobSpec checks what Jobs and the templates of CronJobs have in common.
+func (f *findings) checkJobSpec(at *field.Path, spec *batchv1.JobSpec) {
+	checkNotNegatives(f, at, namedNumber[int32]{"parallelism", spec.Parallelism}, namedNumber[int32]{"completions", spec.Completions})
+	checkNotNegatives(f, at, namedNumber[int64]{"activeDeadlineSeconds", spec.ActiveDeadlineSeconds})
+	checkNotNegatives(f, at, namedNumber[int32]{"backoffLimit", spec.BackoffLimit},
 		namedNumber[int32]{"ttlSecondsAfterFinished", spec.TTLSecondsAfterFinished},
 		namedNumber[int32]{"backoffLimitPerIndex", spec.BackoffLimitPerIndex},
 		namedNumber[int32]{"maxFailedIndexes", spec.MaxFailedIndexes})
 	if mode := spec.CompletionMode; mode != nil {
-		oneOf(f, at.Child("completionMode"), *mode, batchv1.IndexedCompletion, batchv1.NonIndexedCompletion)
+		checkOneOf(f, at.Child("completionMode"), *mode, batchv1.IndexedCompletion, batchv1.NonIndexedCompletion)
 	}
-	f.indexedJob(at, spec)
-	f.managedBy(at.Child("managedBy"), spec.ManagedBy)
-	f.failurePolicy(at.Child("podFailurePolicy"), spec)
-	f.replacementPolicy(at.Child("podReplacementPolicy"), spec)
+	f.checkIndexedJob(at, spec)
+	f.checkManagedBy(at.Child("managedBy"), spec.ManagedBy)
+	f.checkFailurePolicy(at.Child("podFailurePolicy"), spec)
+	f.checkReplacementPolicy(at.Child("podReplacementPolicy"), spec)
 	templateAt := at.Child("template")
-	f.template(templateAt, &spec.Template)
+	f.checkTemplate(templateAt, &spec.Template)
 	restart := templateAt.Child("spec", "restartPolicy")
 	switch policy := spec.Template.Spec.RestartPolicy; policy {
 	case corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever:
@@ -157,17 +158,17 @@ func (f *findings) jobSpec(at *field.Path, spec *batchv1.JobSpec) {
 	}
 }
 
-// validateJobUpdate keeps what the Pods that exist were made from. A suspended Job that has
-// not begun may still be told where to run.
+// validateJobUpdate refuses changes of what the existing Pods were made from. A suspended Job that
+// has not started may change its scheduling.
 func validateJobUpdate(job, old *batchv1.Job) field.ErrorList {
 	f := &findings{}
 	at, spec, was := field.NewPath("spec"), &job.Spec, &old.Spec
 	elastic := was.CompletionMode != nil && *was.CompletionMode == batchv1.IndexedCompletion &&
 		spec.Completions != nil && spec.Parallelism != nil && *spec.Completions == *spec.Parallelism
 	if !elastic {
-		f.immutable(spec.Completions, was.Completions, at.Child("completions"))
+		f.checkImmutable(spec.Completions, was.Completions, at.Child("completions"))
 	}
-	f.immutable(spec.Selector, was.Selector, at.Child("selector"))
+	f.checkImmutable(spec.Selector, was.Selector, at.Child("selector"))
 	template := was.Template.DeepCopy()
 	if was.Suspend != nil && *was.Suspend && old.Status.StartTime == nil {
 		now := spec.Template.DeepCopy()
@@ -175,16 +176,16 @@ func validateJobUpdate(job, old *batchv1.Job) field.ErrorList {
 		template.Spec.Tolerations, template.Spec.SchedulingGates = now.Spec.Tolerations, now.Spec.SchedulingGates
 		template.Annotations, template.Labels = now.Annotations, now.Labels
 	}
-	f.immutable(spec.Template, *template, at.Child("template"))
-	f.immutable(spec.CompletionMode, was.CompletionMode, at.Child("completionMode"))
-	f.immutable(spec.PodFailurePolicy, was.PodFailurePolicy, at.Child("podFailurePolicy"))
-	f.immutable(spec.BackoffLimitPerIndex, was.BackoffLimitPerIndex, at.Child("backoffLimitPerIndex"))
-	f.immutable(spec.ManagedBy, was.ManagedBy, at.Child("managedBy"))
-	f.immutable(spec.SuccessPolicy, was.SuccessPolicy, at.Child("successPolicy"))
+	f.checkImmutable(spec.Template, *template, at.Child("template"))
+	f.checkImmutable(spec.CompletionMode, was.CompletionMode, at.Child("completionMode"))
+	f.checkImmutable(spec.PodFailurePolicy, was.PodFailurePolicy, at.Child("podFailurePolicy"))
+	f.checkImmutable(spec.BackoffLimitPerIndex, was.BackoffLimitPerIndex, at.Child("backoffLimitPerIndex"))
+	f.checkImmutable(spec.ManagedBy, was.ManagedBy, at.Child("managedBy"))
+	f.checkImmutable(spec.SuccessPolicy, was.SuccessPolicy, at.Child("successPolicy"))
 	return f.errs
 }
 
-// immutable refuses a field that changes.
-func (f *findings) immutable(now, was any, at *field.Path) {
+// checkImmutable refuses a changed field.
+func (f *findings) checkImmutable(now, was any, at *field.Path) {
 	f.add(validation.ValidateImmutableField(now, was, at)...)
 }

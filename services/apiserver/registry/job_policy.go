@@ -25,8 +25,9 @@ const (
 
 const needsIndexed = "requires indexed completion mode"
 
-// indexedJob is what only Jobs with completion indexes may ask for, and how much of it.
-func (f *findings) indexedJob(at *field.Path, spec *batchv1.JobSpec) {
+// checkIndexedJob checks the fields that only Jobs with completion indexes may have, and their
+// limits.
+func (f *findings) checkIndexedJob(at *field.Path, spec *batchv1.JobSpec) {
 	if spec.CompletionMode == nil || *spec.CompletionMode != batchv1.IndexedCompletion {
 		for _, n := range []namedNumber[int32]{{"backoffLimitPerIndex", spec.BackoffLimitPerIndex}, {"maxFailedIndexes", spec.MaxFailedIndexes}} {
 			if n.value != nil {
@@ -42,9 +43,9 @@ func (f *findings) indexedJob(at *field.Path, spec *batchv1.JobSpec) {
 		f.required(at.Child("completions"), "when completion mode is Indexed")
 		return
 	}
-	f.noMore(at.Child("parallelism"), spec.Parallelism, maxIndexes, "100000 when completion mode is Indexed")
-	f.noMore(at.Child("maxFailedIndexes"), spec.MaxFailedIndexes, *spec.Completions, "completions")
-	f.noMore(at.Child("maxFailedIndexes"), spec.MaxFailedIndexes, maxIndexes, "100000")
+	f.checkMax(at.Child("parallelism"), spec.Parallelism, maxIndexes, "100000 when completion mode is Indexed")
+	f.checkMax(at.Child("maxFailedIndexes"), spec.MaxFailedIndexes, *spec.Completions, "completions")
+	f.checkMax(at.Child("maxFailedIndexes"), spec.MaxFailedIndexes, maxIndexes, "100000")
 	switch {
 	case spec.MaxFailedIndexes != nil && spec.BackoffLimitPerIndex == nil:
 		f.required(at.Child("backoffLimitPerIndex"), "when maxFailedIndexes is specified")
@@ -53,23 +54,23 @@ func (f *findings) indexedJob(at *field.Path, spec *batchv1.JobSpec) {
 		if spec.MaxFailedIndexes == nil {
 			f.required(at.Child("maxFailedIndexes"), "when completions is above 100000")
 		}
-		f.noMore(at.Child("parallelism"), spec.Parallelism, maxIndexesAtOnce, of)
-		f.noMore(at.Child("maxFailedIndexes"), spec.MaxFailedIndexes, maxIndexesAtOnce, of)
+		f.checkMax(at.Child("parallelism"), spec.Parallelism, maxIndexesAtOnce, of)
+		f.checkMax(at.Child("maxFailedIndexes"), spec.MaxFailedIndexes, maxIndexesAtOnce, of)
 	}
 	if spec.SuccessPolicy != nil {
-		f.successPolicy(at.Child("successPolicy"), spec.SuccessPolicy.Rules, *spec.Completions)
+		f.checkSuccessPolicy(at.Child("successPolicy"), spec.SuccessPolicy.Rules, *spec.Completions)
 	}
 }
 
-// noMore refuses a number beyond a limit, which the message tells in the words of.
-func (f *findings) noMore(at *field.Path, value *int32, limit int32, of string) {
+// checkMax refuses a number above a limit, which the message names as of.
+func (f *findings) checkMax(at *field.Path, value *int32, limit int32, of string) {
 	if value != nil && *value > limit {
 		f.invalid(at, *value, "must be less than or equal to "+of)
 	}
 }
 
-// managedBy requires a name like "example.com/controller".
-func (f *findings) managedBy(at *field.Path, name *string) {
+// checkManagedBy requires a name like "example.com/controller".
+func (f *findings) checkManagedBy(at *field.Path, name *string) {
 	if name == nil {
 		return
 	}
@@ -79,19 +80,19 @@ func (f *findings) managedBy(at *field.Path, name *string) {
 	}
 }
 
-// replacementPolicy is one of the policies there are; a podFailurePolicy leaves only one.
-func (f *findings) replacementPolicy(at *field.Path, spec *batchv1.JobSpec) {
+// checkReplacementPolicy requires a known policy. With a podFailurePolicy only Failed is allowed.
+func (f *findings) checkReplacementPolicy(at *field.Path, spec *batchv1.JobSpec) {
 	switch policy := spec.PodReplacementPolicy; {
 	case policy == nil:
 	case spec.PodFailurePolicy != nil:
-		oneOf(f, at, *policy, batchv1.Failed)
+		checkOneOf(f, at, *policy, batchv1.Failed)
 	default:
-		oneOf(f, at, *policy, batchv1.Failed, batchv1.TerminatingOrFailed)
+		checkOneOf(f, at, *policy, batchv1.Failed, batchv1.TerminatingOrFailed)
 	}
 }
 
-// failurePolicy is what a Job says of Pods that fail.
-func (f *findings) failurePolicy(at *field.Path, spec *batchv1.JobSpec) {
+// checkFailurePolicy checks the rules for failed Pods.
+func (f *findings) checkFailurePolicy(at *field.Path, spec *batchv1.JobSpec) {
 	if spec.PodFailurePolicy == nil {
 		return
 	}
@@ -101,7 +102,7 @@ func (f *findings) failurePolicy(at *field.Path, spec *batchv1.JobSpec) {
 	names := containerNames(&spec.Template.Spec)
 	for i := range spec.PodFailurePolicy.Rules {
 		at, rule := at.Child("rules").Index(i), &spec.PodFailurePolicy.Rules[i]
-		oneOf(f, at.Child("action"), rule.Action, batchv1.PodFailurePolicyActionCount, batchv1.PodFailurePolicyActionFailIndex,
+		checkOneOf(f, at.Child("action"), rule.Action, batchv1.PodFailurePolicyActionCount, batchv1.PodFailurePolicyActionFailIndex,
 			batchv1.PodFailurePolicyActionFailJob, batchv1.PodFailurePolicyActionIgnore)
 		if rule.Action == batchv1.PodFailurePolicyActionFailIndex && spec.BackoffLimitPerIndex == nil {
 			f.invalid(at.Child("action"), rule.Action, "requires the backoffLimitPerIndex to be set")
@@ -112,15 +113,15 @@ func (f *findings) failurePolicy(at *field.Path, spec *batchv1.JobSpec) {
 		case rule.OnExitCodes == nil && len(rule.OnPodConditions) == 0:
 			f.invalid(at, field.OmitValueType{}, "specifying one of OnExitCodes and OnPodConditions is required")
 		case rule.OnExitCodes != nil:
-			f.exitCodes(at.Child("onExitCodes"), rule.OnExitCodes, names)
+			f.checkExitCodes(at.Child("onExitCodes"), rule.OnExitCodes, names)
 		}
-		f.conditionPatterns(at.Child("onPodConditions"), rule.OnPodConditions)
+		f.checkConditionPatterns(at.Child("onPodConditions"), rule.OnPodConditions)
 	}
 }
 
-// exitCodes requires exit codes that a failed container of the Pod can have, in order.
-func (f *findings) exitCodes(at *field.Path, codes *batchv1.PodFailurePolicyOnExitCodesRequirement, names []string) {
-	oneOf(f, at.Child("operator"), codes.Operator, batchv1.PodFailurePolicyOnExitCodesOpIn, batchv1.PodFailurePolicyOnExitCodesOpNotIn)
+// checkExitCodes requires possible exit codes of a failed container, in order.
+func (f *findings) checkExitCodes(at *field.Path, codes *batchv1.PodFailurePolicyOnExitCodesRequirement, names []string) {
+	checkOneOf(f, at.Child("operator"), codes.Operator, batchv1.PodFailurePolicyOnExitCodesOpIn, batchv1.PodFailurePolicyOnExitCodesOpNotIn)
 	if name := codes.ContainerName; name != nil && !slices.Contains(names, *name) {
 		f.invalid(at.Child("containerName"), *name, "must be one of the container or initContainer names in the pod template")
 	}
@@ -143,18 +144,18 @@ func (f *findings) exitCodes(at *field.Path, codes *batchv1.PodFailurePolicyOnEx
 	}
 }
 
-func (f *findings) conditionPatterns(at *field.Path, patterns []batchv1.PodFailurePolicyOnPodConditionsPattern) {
+func (f *findings) checkConditionPatterns(at *field.Path, patterns []batchv1.PodFailurePolicyOnPodConditionsPattern) {
 	if len(patterns) > maxJobRules {
 		f.add(field.TooMany(at, len(patterns), maxJobRules))
 	}
 	for i, pattern := range patterns {
-		f.qualifiedName(at.Index(i).Child("type"), string(pattern.Type))
-		oneOf(f, at.Index(i).Child("status"), pattern.Status, corev1.ConditionFalse, corev1.ConditionTrue, corev1.ConditionUnknown)
+		f.checkQualifiedName(at.Index(i).Child("type"), string(pattern.Type))
+		checkOneOf(f, at.Index(i).Child("status"), pattern.Status, corev1.ConditionFalse, corev1.ConditionTrue, corev1.ConditionUnknown)
 	}
 }
 
-// successPolicy requires rules that can be satisfied by a Job of so many completions.
-func (f *findings) successPolicy(at *field.Path, rules []batchv1.SuccessPolicyRule, completions int32) {
+// checkSuccessPolicy requires rules that a Job of so many completions can satisfy.
+func (f *findings) checkSuccessPolicy(at *field.Path, rules []batchv1.SuccessPolicyRule, completions int32) {
 	switch {
 	case len(rules) == 0:
 		f.required(at.Child("rules"), "at least one rules must be specified when the successPolicy is specified")
@@ -175,19 +176,19 @@ func (f *findings) successPolicy(at *field.Path, rules []batchv1.SuccessPolicyRu
 				f.add(field.TooLong(at.Child("succeededIndexes"), *text, maxIndexesText))
 			}
 		}
-		notNegatives(f, at, namedNumber[int32]{"succeededCount", rule.SucceededCount})
-		f.noMore(at.Child("succeededCount"), rule.SucceededCount, completions, fmt.Sprintf("%d (the number of specified completions)", completions))
+		checkNotNegatives(f, at, namedNumber[int32]{"succeededCount", rule.SucceededCount})
+		f.checkMax(at.Child("succeededCount"), rule.SucceededCount, completions, fmt.Sprintf("%d (the number of specified completions)", completions))
 		if rule.SucceededIndexes != nil {
-			f.noMore(at.Child("succeededCount"), rule.SucceededCount, total,
+			f.checkMax(at.Child("succeededCount"), rule.SucceededCount, total,
 				fmt.Sprintf("%d (the number of indexes in the specified succeededIndexes field)", total))
 		}
 	}
 }
 
-// indexSpan is some indexes of a Job, one after another.
+// indexSpan is a range of a Job's indexes, both ends included.
 type indexSpan struct{ first, last int32 }
 
-// countIndexes is how many indexes "1,3-5" is.
+// countIndexes returns the number of indexes in a text such as "1,3-5".
 func countIndexes(text string, limit int32) (int32, error) {
 	spans, err := parseSpans(text, limit)
 	total := int32(0)
@@ -197,8 +198,8 @@ func countIndexes(text string, limit int32) (int32, error) {
 	return total, err
 }
 
-// parseSpans reads "1,3-5": indexes rise, and stay below the limit. Of what is wrong there is
-// nothing.
+// parseSpans reads a text such as "1,3-5". Indexes must rise and stay below the limit. With an
+// error it returns no spans.
 func parseSpans(text string, limit int32) ([]indexSpan, error) {
 	var spans []indexSpan
 	last := int32(-1)
@@ -231,8 +232,8 @@ func parseSpans(text string, limit int32) ([]indexSpan, error) {
 	return spans, nil
 }
 
-// firstInBoth is the least index that two lists have.
-func firstInBoth(these, those []indexSpan) (index int32, both bool) {
+// firstCommonIndex returns the lowest index that is in both lists.
+func firstCommonIndex(these, those []indexSpan) (index int32, both bool) {
 	for len(these) > 0 && len(those) > 0 {
 		first := max(these[0].first, those[0].first)
 		switch {

@@ -12,9 +12,9 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// jobStatusUpdate is a status of a Job that shall follow another. Most of what may be wrong with
-// it is asked only when what it is about changes, so that a status which has become wrong with the
-// spec can be mended bit by bit (ValidateJobUpdateStatus, getStatusValidationOptions).
+// jobStatusUpdate is an update of a Job's status. Most checks apply only if the field that they are
+// about changes, so that an invalid status can be repaired step by step (ValidateJobUpdateStatus,
+// getStatusValidationOptions).
 type jobStatusUpdate struct {
 	*findings
 
@@ -24,45 +24,47 @@ type jobStatusUpdate struct {
 
 func validateJobStatus(job, old *batchv1.Job) field.ErrorList {
 	u := jobStatusUpdate{&findings{}, job, old, field.NewPath("status")}
-	u.numbers()
-	u.uncounted()
-	u.conditions()
-	u.times()
-	u.finished()
-	u.indexes()
-	u.ready()
-	u.monotonic()
+	u.checkCounts()
+	u.checkUncounted()
+	u.checkConditions()
+	u.checkTimes()
+	u.checkFinished()
+	u.checkIndexes()
+	u.checkReady()
+	u.checkMonotonic()
 	return u.errs
 }
 
-// jobIs reports whether a condition of a Job is true.
-func jobIs(job *batchv1.Job, kind batchv1.JobConditionType) bool {
+// hasJobCondition reports whether a condition of a Job is true.
+func hasJobCondition(job *batchv1.Job, kind batchv1.JobConditionType) bool {
 	return slices.ContainsFunc(job.Status.Conditions, func(c batchv1.JobCondition) bool {
 		return c.Type == kind && c.Status == corev1.ConditionTrue
 	})
 }
 
-func finishedJob(job *batchv1.Job) bool {
-	return jobIs(job, batchv1.JobComplete) || jobIs(job, batchv1.JobFailed)
+func isJobFinished(job *batchv1.Job) bool {
+	return hasJobCondition(job, batchv1.JobComplete) || hasJobCondition(job, batchv1.JobFailed)
 }
 
-// turns reports whether a condition becomes true, or stops to be.
-func (u jobStatusUpdate) turns(conditions ...batchv1.JobConditionType) bool {
-	return slices.ContainsFunc(conditions, func(kind batchv1.JobConditionType) bool { return jobIs(u.job, kind) != jobIs(u.old, kind) })
+// changes reports whether any of the conditions becomes true, or stops being true.
+func (u jobStatusUpdate) changes(conditions ...batchv1.JobConditionType) bool {
+	return slices.ContainsFunc(conditions, func(kind batchv1.JobConditionType) bool {
+		return hasJobCondition(u.job, kind) != hasJobCondition(u.old, kind)
+	})
 }
 
-func (u jobStatusUpdate) condition(message string) {
+func (u jobStatusUpdate) invalidConditions(message string) {
 	u.invalid(u.at.Child("conditions"), field.OmitValueType{}, message)
 }
 
-func (u jobStatusUpdate) numbers() {
+func (u jobStatusUpdate) checkCounts() {
 	status := &u.job.Status
-	notNegatives(u.findings, u.at, number("active", status.Active), number("succeeded", status.Succeeded), number("failed", status.Failed),
+	checkNotNegatives(u.findings, u.at, number("active", status.Active), number("succeeded", status.Succeeded), number("failed", status.Failed),
 		namedNumber[int32]{"ready", status.Ready}, namedNumber[int32]{"terminating", status.Terminating})
 }
 
-// uncounted names each pod once.
-func (u jobStatusUpdate) uncounted() {
+// checkUncounted requires each pod to be named once.
+func (u jobStatusUpdate) checkUncounted() {
 	waiting := u.job.Status.UncountedTerminatedPods
 	if waiting == nil {
 		return
@@ -84,48 +86,49 @@ func (u jobStatusUpdate) uncounted() {
 	}
 }
 
-// conditions hold the way to an end: what announces it stays, and no Job ends both ways.
-func (u jobStatusUpdate) conditions() {
+// checkConditions requires the order of conditions before an end: announcing conditions stay, and
+// no Job is both complete and failed.
+func (u jobStatusUpdate) checkConditions() {
 	const complete, failed, fails, succeeds = batchv1.JobComplete, batchv1.JobFailed, batchv1.JobFailureTarget, batchv1.JobSuccessCriteriaMet
 	job, old := u.job, u.old
 	for _, rule := range []struct {
 		wrong   bool
 		message string
 	}{
-		{u.turns(complete, failed) && jobIs(job, complete) && jobIs(job, failed), "cannot set Complete=True and Failed=true conditions"},
-		{u.turns(complete, fails) && jobIs(job, complete) && jobIs(job, fails), "cannot set Complete=True and FailureTarget=true conditions"},
-		{u.turns(failed, fails) && jobIs(job, failed) && !jobIs(job, fails), "cannot set Failed=True condition without the FailureTarget=true condition"},
+		{u.changes(complete, failed) && hasJobCondition(job, complete) && hasJobCondition(job, failed), "cannot set Complete=True and Failed=true conditions"},
+		{u.changes(complete, fails) && hasJobCondition(job, complete) && hasJobCondition(job, fails), "cannot set Complete=True and FailureTarget=true conditions"},
+		{u.changes(failed, fails) && hasJobCondition(job, failed) && !hasJobCondition(job, fails), "cannot set Failed=True condition without the FailureTarget=true condition"},
 		{
-			u.turns(complete, succeeds) && jobIs(job, complete) && !jobIs(job, succeeds),
+			u.changes(complete, succeeds) && hasJobCondition(job, complete) && !hasJobCondition(job, succeeds),
 			"cannot set Complete=True condition without the SuccessCriteriaMet=true condition",
 		},
-		{jobIs(job, succeeds) && jobIs(job, failed), "cannot set SuccessCriteriaMet=True and Failed=true conditions"},
-		{jobIs(job, succeeds) && jobIs(job, fails), "cannot set SuccessCriteriaMet=True and FailureTarget=true conditions"},
+		{hasJobCondition(job, succeeds) && hasJobCondition(job, failed), "cannot set SuccessCriteriaMet=True and Failed=true conditions"},
+		{hasJobCondition(job, succeeds) && hasJobCondition(job, fails), "cannot set SuccessCriteriaMet=True and FailureTarget=true conditions"},
 		{
-			job.Spec.SuccessPolicy != nil && jobIs(job, complete) && !jobIs(job, succeeds),
+			job.Spec.SuccessPolicy != nil && hasJobCondition(job, complete) && !hasJobCondition(job, succeeds),
 			"cannot set Complete=True for Job with SuccessPolicy unless SuccessCriteriaMet=True",
 		},
-		{jobIs(old, failed) && !jobIs(job, failed), "cannot disable the terminal Failed=True condition"},
-		{jobIs(old, complete) && !jobIs(job, complete), "cannot disable the terminal Complete=True condition"},
-		{jobIs(old, fails) && !jobIs(job, fails), "cannot disable the terminal FailureTarget=True condition"},
-		{jobIs(old, succeeds) && !jobIs(job, succeeds), "cannot disable the SuccessCriteriaMet=True condition"},
+		{hasJobCondition(old, failed) && !hasJobCondition(job, failed), "cannot disable the terminal Failed=True condition"},
+		{hasJobCondition(old, complete) && !hasJobCondition(job, complete), "cannot disable the terminal Complete=True condition"},
+		{hasJobCondition(old, fails) && !hasJobCondition(job, fails), "cannot disable the terminal FailureTarget=True condition"},
+		{hasJobCondition(old, succeeds) && !hasJobCondition(job, succeeds), "cannot disable the SuccessCriteriaMet=True condition"},
 		{
-			jobIs(old, complete) && !jobIs(old, succeeds) && jobIs(job, succeeds),
+			hasJobCondition(old, complete) && !hasJobCondition(old, succeeds) && hasJobCondition(job, succeeds),
 			"cannot set SuccessCriteriaMet=True for Job already has Complete=true conditions",
 		},
 	} {
 		if rule.wrong {
-			u.condition(rule.message)
+			u.invalidConditions(rule.message)
 		}
 	}
 }
 
-// times are those of the Job's beginning and end.
-func (u jobStatusUpdate) times() {
+// checkTimes checks startTime and completionTime.
+func (u jobStatusUpdate) checkTimes() {
 	now, was := &u.job.Status, &u.old.Status
 	starts, completes := !kinds.Equal(now.StartTime, was.StartTime), !kinds.Equal(now.CompletionTime, was.CompletionTime)
-	at, complete := u.at.Child("completionTime"), jobIs(u.job, batchv1.JobComplete)
-	if completes || u.turns(batchv1.JobComplete) {
+	at, complete := u.at.Child("completionTime"), hasJobCondition(u.job, batchv1.JobComplete)
+	if completes || u.changes(batchv1.JobComplete) {
 		switch {
 		case now.CompletionTime != nil && !complete:
 			u.invalid(at, now.CompletionTime, "cannot set completionTime when there is no Complete=True condition")
@@ -139,26 +142,26 @@ func (u jobStatusUpdate) times() {
 	if completes && now.CompletionTime != nil && was.CompletionTime != nil {
 		u.invalid(at, now.CompletionTime, "completionTime cannot be mutated")
 	}
-	resumes := jobIs(u.old, batchv1.JobSuspended) && !jobIs(u.job, batchv1.JobSuspended)
-	if starts && was.StartTime != nil && !u.suspended() && !resumes {
+	resumes := hasJobCondition(u.old, batchv1.JobSuspended) && !hasJobCondition(u.job, batchv1.JobSuspended)
+	if starts && was.StartTime != nil && !u.isSuspended() && !resumes {
 		u.required(u.at.Child("startTime"), "startTime cannot be removed for unsuspended job")
 	}
 }
 
-// suspended reports whether the Job is to have no pods for now.
-func (u jobStatusUpdate) suspended() bool { return u.job.Spec.Suspend != nil && *u.job.Spec.Suspend }
+// isSuspended reports whether the Job is to have no pods for now.
+func (u jobStatusUpdate) isSuspended() bool { return u.job.Spec.Suspend != nil && *u.job.Spec.Suspend }
 
-// finished has nothing left to do for a Job that is over.
-func (u jobStatusUpdate) finished() {
+// checkFinished requires a finished Job to have no active, terminating or uncounted Pods.
+func (u jobStatusUpdate) checkFinished() {
 	now, was := &u.job.Status, &u.old.Status
-	if !finishedJob(u.job) {
+	if !isJobFinished(u.job) {
 		return
 	}
-	ends := !finishedJob(u.old)
+	ends := !isJobFinished(u.old)
 	if (ends || now.Active != was.Active) && now.Active > 0 {
 		u.invalid(u.at.Child("active"), now.Active, "active>0 is invalid for finished job")
 	}
-	idle := u.suspended() && u.job.Spec.Completions != nil && *u.job.Spec.Completions == 0 // it never began (kubernetes 132614)
+	idle := u.isSuspended() && u.job.Spec.Completions != nil && *u.job.Spec.Completions == 0 // it never began (kubernetes 132614)
 	if (ends || !kinds.Equal(now.StartTime, was.StartTime)) && now.StartTime == nil && !idle {
 		u.required(u.at.Child("startTime"), "startTime is required for finished job")
 	}
@@ -171,8 +174,9 @@ func (u jobStatusUpdate) finished() {
 	}
 }
 
-// indexes end once, and only a Job that has indexes lists them.
-func (u jobStatusUpdate) indexes() {
+// checkIndexes refuses an index that is both completed and failed, and indexes of a Job that has
+// none.
+func (u jobStatusUpdate) checkIndexes() {
 	now, spec := &u.job.Status, &u.job.Spec
 	done := now.CompletedIndexes != u.old.Status.CompletedIndexes
 	lost := !kinds.Equal(now.FailedIndexes, u.old.Status.FailedIndexes)
@@ -197,13 +201,13 @@ func (u jobStatusUpdate) indexes() {
 	if lost && err != nil && spec.BackoffLimitPerIndex != nil {
 		u.invalid(atLost, *now.FailedIndexes, "error parsing failedIndexes: "+err.Error())
 	}
-	if index, both := firstInBoth(succeeded, failed); both && (done || lost) {
+	if index, both := firstCommonIndex(succeeded, failed); both && (done || lost) {
 		u.invalid(atLost, *now.FailedIndexes, fmt.Sprintf("failedIndexes and completedIndexes overlap at index: %d", index))
 	}
 }
 
-// ready are some of the active ones.
-func (u jobStatusUpdate) ready() {
+// checkReady refuses more ready than active Pods.
+func (u jobStatusUpdate) checkReady() {
 	now, was := &u.job.Status, &u.old.Status
 	changes := now.Active != was.Active || !kinds.Equal(now.Ready, was.Ready)
 	if changes && now.Ready != nil && *now.Ready > now.Active {
@@ -211,8 +215,8 @@ func (u jobStatusUpdate) ready() {
 	}
 }
 
-// monotonic numbers never fall, but for the successes of a Job that can be made smaller.
-func (u jobStatusUpdate) monotonic() {
+// checkMonotonic refuses counters that decrease, except successes of an elastic indexed Job.
+func (u jobStatusUpdate) checkMonotonic() {
 	now, was, spec := &u.job.Status, &u.old.Status, &u.job.Spec
 	if now.Failed < was.Failed {
 		u.invalid(u.at.Child("failed"), now.Failed, "cannot decrease the failed counter")

@@ -14,14 +14,14 @@ import (
 	"github.com/podfall/podfall/services/apiserver/registry"
 )
 
-// blank is the least valid object of a kind, with a name that every kind accepts.
-func blank(t *testing.T, kind kinds.Kind) kinds.Object {
+// minimalObject returns the smallest valid object of a kind, with a name that every kind accepts.
+func minimalObject(t *testing.T, kind kinds.Kind) kinds.Object {
 	t.Helper()
 	obj, err := kinds.New(kind.GroupVersionKind)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := json.Unmarshal([]byte(least(kind.GroupResource().String())), obj); err != nil {
+	if err := json.Unmarshal([]byte(minimalContent(kind.GroupResource().String())), obj); err != nil {
 		t.Fatal(err)
 	}
 	obj.SetName("a")
@@ -31,9 +31,9 @@ func blank(t *testing.T, kind kinds.Kind) kinds.Object {
 	return obj
 }
 
-// least is what an object needs besides its name to be valid, as JSON; most kinds need
-// nothing.
-func least(resource string) string {
+// minimalContent returns what an object needs besides its name to be valid, as JSON; most kinds
+// need nothing.
+func minimalContent(resource string) string {
 	const containers = `"containers":[{"name":"c","image":"i:1"}]`
 	const labels = `{"app":"x"}`
 	const template = `"template":{"metadata":{"labels":` + labels + `},"spec":{` + containers + `}}`
@@ -66,7 +66,7 @@ func least(resource string) string {
 }
 
 // TestEveryKind: every kind can be created and updated, and its status only through its
-// own door.
+// own subresource.
 func TestEveryKind(t *testing.T) {
 	t.Parallel()
 	for _, kind := range kinds.All() {
@@ -74,7 +74,7 @@ func TestEveryKind(t *testing.T) {
 			continue // one without containers is refused, and it has tests of its own
 		}
 		s := registry.For(kind, latest(t))
-		obj := blank(t, kind)
+		obj := minimalObject(t, kind)
 		if event, ok := obj.(*corev1.Event); ok {
 			event.InvolvedObject.Namespace = "b"
 		}
@@ -224,7 +224,7 @@ func TestNodes(t *testing.T) {
 	t.Parallel()
 	const body = `{"apiVersion":"v1","kind":"Node","metadata":{"name":"n1"},"spec":{"podCIDR":"10.0.0.0/24","providerID":"x"},` +
 		`"status":{"capacity":{"cpu":"2","pods":"110"}}}`
-	old := is[*corev1.Node](t, stored(t, "nodes", body))
+	old := asType[*corev1.Node](t, stored(t, "nodes", body))
 	if cpu := old.Status.Allocatable["cpu"]; cpu.String() != "2" || len(old.Spec.PodCIDRs) != 1 {
 		t.Errorf("stored %s", document(t, old))
 	}
@@ -251,7 +251,7 @@ func TestNodes(t *testing.T) {
 
 func TestNamespaces(t *testing.T) {
 	t.Parallel()
-	old := is[*corev1.Namespace](t, stored(t, "namespaces",
+	old := asType[*corev1.Namespace](t, stored(t, "namespaces",
 		`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"a"},"status":{"phase":"Terminating"}}`))
 	if old.Status.Phase != corev1.NamespaceActive || !slices.Equal(old.Spec.Finalizers, []corev1.FinalizerName{"kubernetes"}) ||
 		old.Labels["kubernetes.io/metadata.name"] != "a" {
@@ -338,7 +338,7 @@ func TestMetadataOfAnyKind(t *testing.T) {
 	for _, tt := range [][2]string{
 		{"services", "1a"}, {"configmaps", "A"}, {"configmaps", "a/b"}, {"roles", "a/b"}, {"roles", ".."}, {"events", "a%b"},
 	} {
-		obj := blank(t, kindOf(t, tt[0]))
+		obj := minimalObject(t, kindOf(t, tt[0]))
 		obj.SetName(tt[1])
 		if err := registry.BeforeCreate(strategy(t, tt[0]), kindOf(t, tt[0]), obj, noon, "u"); codeOf(err) != 422 {
 			t.Errorf("T10: %s named %q: %v", tt[0], tt[1], err)

@@ -9,7 +9,7 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// leaseStrategy is the strategy of Leases, by which nodes show that they are alive.
+// leaseStrategy is the strategy of Leases, which nodes renew as a heartbeat.
 type leaseStrategy struct{ generic }
 
 func (leaseStrategy) PrepareForCreate(obj kinds.Object, _ time.Time) {
@@ -20,8 +20,7 @@ func (leaseStrategy) PrepareForUpdate(obj, _ kinds.Object, _ string) {
 	dropElection(as[*coordinationv1.Lease](obj))
 }
 
-// dropElection drops the fields of coordinated leader election, which upstream has
-// switched off.
+// dropElection drops the fields of coordinated leader election, which upstream has disabled.
 func dropElection(lease *coordinationv1.Lease) {
 	lease.Spec.Strategy = nil
 	lease.Spec.PreferredHolder = nil
@@ -32,11 +31,10 @@ func (s leaseStrategy) Validate(obj kinds.Object) field.ErrorList {
 }
 
 func (s leaseStrategy) ValidateUpdate(obj, old kinds.Object, _ string) field.ErrorList {
-	return append(kindMetaUpdate(obj, old), validateLease(as[*coordinationv1.Lease](obj))...)
+	return append(validateKindMetaUpdate(obj, old), validateLease(as[*coordinationv1.Lease](obj))...)
 }
 
-// validateLease is what is wrong with a Lease besides its metadata. The time of renewal
-// may be any.
+// validateLease returns what is wrong with a Lease besides its metadata. Any renewTime is allowed.
 func validateLease(lease *coordinationv1.Lease) field.ErrorList {
 	f := &findings{}
 	at := field.NewPath("spec")

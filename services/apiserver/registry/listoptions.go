@@ -21,38 +21,38 @@ type Match int
 const (
 	// Latest includes every write that was answered before the request.
 	Latest Match = iota
-	// Any is whatever is at hand.
+	// Any is whatever state is available.
 	Any
-	// NotOlderThan is the revision asked for, or a newer one.
+	// NotOlderThan is the requested revision, or a newer one.
 	NotOlderThan
-	// Exact is the revision asked for.
+	// Exact is the requested revision.
 	Exact
 )
 
-// ListPlan is what a list or a watch asks for, checked and taken apart.
+// ListPlan holds the checked and parsed options of a list or a watch.
 type ListPlan struct {
-	// Labels and Fields are never nil; their String is the canonical form that watch
-	// scopes are made of.
+	// Labels and Fields are never nil. Their String is the canonical form from which watch scopes
+	// are made.
 	Labels labels.Selector
 	Fields fields.Selector
 	Match  Match
-	// Revision goes with NotOlderThan and Exact.
+	// Revision belongs to NotOlderThan and Exact.
 	Revision int64
-	// After is where a list goes on, as [Continue] has it; "" from the start.
+	// After is where a list continues, as in [Continue]; "" means from the start.
 	After string
-	// Limit is the greatest number of items of a page; 0 means no limit.
+	// Limit is the largest number of items in a page; 0 means no limit.
 	Limit int64
-	// Initial asks a watch to begin with every object there is (WCH-11, WCH-12).
+	// Initial asks a watch to begin with every existing object (WCH-11, WCH-12).
 	Initial bool
-	// EndBookmark asks a watch to say with a bookmark where the initial events end.
+	// EndBookmark asks a watch to send a bookmark after the initial events.
 	EndBookmark bool
-	// Bookmarks asks a watch for bookmarks now and then.
+	// Bookmarks asks a watch for periodic bookmarks.
 	Bookmarks bool
 }
 
-// ParseListOptions checks the options of a list, of a collection's delete, or, when
-// opts.Watch is set, of a watch, in namespace ("" for all). Its errors are apierrors values:
-// 400 for what cannot be read, 422 for what contradicts itself (WCH-04).
+// ParseListOptions checks the options of a list, of a deletecollection, or, if opts.Watch is set,
+// of a watch, in namespace ("" for all). Its errors are apierrors values: 400 for unreadable
+// options, 422 for contradictory ones (WCH-04).
 func ParseListOptions(kind kinds.Kind, namespace string, opts metav1.ListOptions) (ListPlan, error) {
 	plan := ListPlan{Limit: max(opts.Limit, 0), Bookmarks: opts.AllowWatchBookmarks}
 	var err error
@@ -66,24 +66,24 @@ func ParseListOptions(kind kinds.Kind, namespace string, opts metav1.ListOptions
 		named := schema.GroupKind{Group: metav1.GroupName, Kind: "ListOptions"}
 		return plan, apierrors.NewInvalid(named, "", errs)
 	}
-	if plan.Fields, err = knownFields(kind, plan.Fields); err != nil {
+	if plan.Fields, err = checkFieldSelector(kind, plan.Fields); err != nil {
 		return plan, apierrors.NewBadRequest(err.Error())
 	}
 	if opts.Watch {
 		return plan.startWatch(kind, opts)
 	}
 	if opts.Continue != "" {
-		return plan.goOn(kind, namespace, opts)
+		return plan.continueList(kind, namespace, opts)
 	}
 	return plan.startList(opts)
 }
 
-// knownFields refuses what the kind cannot be selected by (API-72), and gives fields the
-// names that strategies have for them.
-func knownFields(kind kinds.Kind, selector fields.Selector) (fields.Selector, error) {
+// checkFieldSelector refuses fields that the kind cannot be selected by (API-72), and translates
+// field names to those of strategies.
+func checkFieldSelector(kind kinds.Kind, selector fields.Selector) (fields.Selector, error) {
 	return selector.Transform(func(name, value string) (string, string, error) {
 		name = fieldName(kind, name)
-		return name, value, checkField(kind, name)
+		return name, value, checkSelectable(kind, name)
 	})
 }
 
@@ -108,7 +108,7 @@ func (plan ListPlan) startList(opts metav1.ListOptions) (ListPlan, error) {
 	return plan, nil
 }
 
-func (plan ListPlan) goOn(kind kinds.Kind, namespace string, opts metav1.ListOptions) (ListPlan, error) {
+func (plan ListPlan) continueList(kind kinds.Kind, namespace string, opts metav1.ListOptions) (ListPlan, error) {
 	at, err := DecodeContinue(kind, namespace, opts.Continue)
 	if err != nil {
 		return plan, err
@@ -144,8 +144,8 @@ func (plan ListPlan) startWatch(kind kinds.Kind, opts metav1.ListOptions) (ListP
 	return plan, nil
 }
 
-// parseRevision reads a resourceVersion; "" is 0. Lists and watches word the error
-// differently.
+// parseRevision reads a resourceVersion; "" is 0. Lists and watches have different messages for the
+// error.
 func parseRevision(resourceVersion string) (int64, *field.Error) {
 	if resourceVersion == "" {
 		return 0, nil

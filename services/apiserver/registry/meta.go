@@ -16,20 +16,20 @@ import (
 
 // The longest name that metadata.generateName makes, and its random part.
 const (
+	// maxGeneratedName is the length of the longest name that metadata.generateName makes.
 	maxGeneratedName = 63
-	// NameSuffixLength is how many random characters [GenerateName] wants.
+	// NameSuffixLength is the number of random characters that [GenerateName] needs.
 	NameSuffixLength = 5
 )
 
-// GenerateName is the name for a metadata.generateName and a random suffix of
+// GenerateName returns the name for a metadata.generateName and a random suffix of
 // [NameSuffixLength] lower-case letters and digits.
 func GenerateName(base, suffix string) string {
 	return base[:min(len(base), maxGeneratedName-NameSuffixLength)] + suffix
 }
 
-// PrepareMetaForCreate sets the metadata that is the server's alone: it drops what the
-// client sent of it (API-56, API-57). Times are whole seconds. managedFields are for package
-// fieldmanager to judge.
+// PrepareMetaForCreate sets the metadata that only the server may set, and drops the client's
+// values (API-56, API-57). Times are whole seconds. Package fieldmanager handles managedFields.
 func PrepareMetaForCreate(obj kinds.Object, now time.Time, uid types.UID) {
 	obj.SetCreationTimestamp(metav1.Unix(now.Unix(), 0))
 	obj.SetUID(uid)
@@ -40,9 +40,9 @@ func PrepareMetaForCreate(obj kinds.Object, now time.Time, uid types.UID) {
 	obj.SetSelfLink("")
 }
 
-// PrepareMetaForUpdate puts back what no update changes: when the object was made, and
-// that and until when it is being deleted (API-56). A missing UID becomes old's; a
-// different one stays, to be refused.
+// PrepareMetaForUpdate restores the metadata that no update changes: creationTimestamp and the
+// deletion's deadline and grace (API-56). A missing UID becomes old's; a different one stays, to be
+// refused.
 func PrepareMetaForUpdate(obj, old kinds.Object) {
 	if obj.GetUID() == "" {
 		obj.SetUID(old.GetUID())
@@ -57,29 +57,30 @@ func PrepareMetaForUpdate(obj, old kinds.Object) {
 	obj.SetSelfLink("")
 }
 
-// ValidateMeta is everything wrong with the metadata of a new object. What its
-// name may look like depends on the kind.
+// ValidateMeta returns everything that is wrong with the metadata of a new object. The rules for
+// names depend on the kind.
 func ValidateMeta(kind kinds.Kind, obj kinds.Object) field.ErrorList {
 	at := field.NewPath("metadata")
-	errs := validation.ValidateObjectMetaAccessor(obj, kind.Namespaced, nameRule(kind), at)
-	return append(steady(errs), finalizerNames(obj, at)...)
+	errs := validation.ValidateObjectMetaAccessor(obj, kind.Namespaced, nameValidator(kind), at)
+	return append(sortPerField(errs), validateFinalizerNames(obj, at)...)
 }
 
-// ValidateMetaUpdate is everything that keeps the metadata of obj from following that of old:
-// identity, the deadline and the grace are fixed, and an object that is being deleted takes no
-// new finalizers (API-55, API-56).
+// ValidateMetaUpdate returns why the metadata of obj may not replace that of old. Identity,
+// deadline and grace are fixed, and an object that is being deleted takes no new finalizers
+// (API-55, API-56).
 func ValidateMetaUpdate(obj, old kinds.Object) field.ErrorList {
-	return steady(validation.ValidateObjectMetaAccessorUpdate(obj, old, field.NewPath("metadata")))
+	return sortPerField(validation.ValidateObjectMetaAccessorUpdate(obj, old, field.NewPath("metadata")))
 }
 
-// kindMetaUpdate is what each built-in kind asks of metadata: once more how it follows old's.
-func kindMetaUpdate(obj, old kinds.Object) field.ErrorList {
-	return append(ValidateMetaUpdate(obj, old), finalizerNames(obj, field.NewPath("metadata"))...)
+// validateKindMetaUpdate repeats ValidateMetaUpdate for each built-in kind, as upstream does, and
+// checks the finalizers' names.
+func validateKindMetaUpdate(obj, old kinds.Object) field.ErrorList {
+	return append(ValidateMetaUpdate(obj, old), validateFinalizerNames(obj, field.NewPath("metadata"))...)
 }
 
-// steady puts neighbours that are about one field in order, because the library finds what
-// is wrong with the keys of a map in any order.
-func steady(errs field.ErrorList) field.ErrorList {
+// sortPerField sorts neighbouring errors about the same field, because the library reports errors
+// in the keys of a map in random order.
+func sortPerField(errs field.ErrorList) field.ErrorList {
 	for from := 0; from < len(errs); {
 		to := from + 1
 		for to < len(errs) && errs[to].Field == errs[from].Field {
@@ -91,8 +92,8 @@ func steady(errs field.ErrorList) field.ErrorList {
 	return errs
 }
 
-// finalizerNames allows three names without a domain (API-48).
-func finalizerNames(obj kinds.Object, at *field.Path) field.ErrorList {
+// validateFinalizerNames allows three names without a domain (API-48).
+func validateFinalizerNames(obj kinds.Object, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, name := range obj.GetFinalizers() {
 		switch name {
@@ -107,8 +108,8 @@ func finalizerNames(obj kinds.Object, at *field.Path) field.ErrorList {
 	return errs
 }
 
-// pathSegment allows every name that is one element of a path and one token of a subject.
-func pathSegment(name string, _ bool) []string {
+// validatePathSegment allows every name that is one element of a path and one token of a subject.
+func validatePathSegment(name string, _ bool) []string {
 	if name == "." || name == ".." {
 		return []string{fmt.Sprintf("may not be '%s'", name)}
 	}
@@ -121,9 +122,9 @@ func pathSegment(name string, _ bool) []string {
 	return wrong
 }
 
-// nameRule is what the names of a kind's objects may look like. Whatever the kind, no
-// name has a slash or a percent sign, or is "." or "..".
-func nameRule(kind kinds.Kind) validation.ValidateNameFunc {
+// nameValidator returns the validation of a kind's names. No name of any kind has a slash or a
+// percent sign, or is "." or "..".
+func nameValidator(kind kinds.Kind) validation.ValidateNameFunc {
 	switch kind.GroupResource().String() {
 	case "namespaces":
 		return validation.ValidateNamespaceName
@@ -132,10 +133,10 @@ func nameRule(kind kinds.Kind) validation.ValidateNameFunc {
 	case "events", "events.events.k8s.io", "controllerrevisions.apps", "leasecandidates.coordination.k8s.io",
 		"componentstatuses", "certificatesigningrequests.certificates.k8s.io",
 		"clustertrustbundles.certificates.k8s.io", "ipaddresses.networking.k8s.io":
-		return pathSegment
+		return validatePathSegment
 	}
 	if kind.Group == "rbac.authorization.k8s.io" {
-		return pathSegment
+		return validatePathSegment
 	}
 	return validation.NameIsDNSSubdomain
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// namespaceStrategy is the strategy of Namespaces. A namespace has a second list of
-// finalizers, in its spec, which only the finalize subresource changes: while the
-// "kubernetes" one is there, things may be left inside.
+// namespaceStrategy is the strategy of Namespaces. A namespace has a second list of finalizers, in
+// its spec, which only the finalize subresource changes. While it contains "kubernetes", the
+// namespace may still have content.
 type namespaceStrategy struct{ generic }
 
 func (namespaceStrategy) PrepareForCreate(obj kinds.Object, _ time.Time) {
@@ -26,7 +26,7 @@ func (namespaceStrategy) PrepareForCreate(obj kinds.Object, _ time.Time) {
 	labelWithName(ns)
 }
 
-// labelWithName lets namespaces be selected by name where only labels are looked at.
+// labelWithName sets the label by which a namespace can be selected by name.
 func labelWithName(ns *corev1.Namespace) {
 	if ns.Name == "" {
 		return
@@ -59,7 +59,7 @@ func (s namespaceStrategy) PrepareForUpdate(obj, old kinds.Object, subresource s
 
 func (s namespaceStrategy) ValidateUpdate(obj, old kinds.Object, subresource string) field.ErrorList {
 	ns := as[*corev1.Namespace](obj)
-	f := &findings{errs: kindMetaUpdate(obj, old)}
+	f := &findings{errs: validateKindMetaUpdate(obj, old)}
 	f.add(validateNamespaceFinalizers(ns)...)
 	if subresource == "status" {
 		at := field.NewPath("status", "Phase")
@@ -78,7 +78,7 @@ func validateNamespaceFinalizers(ns *corev1.Namespace) field.ErrorList {
 	at := field.NewPath("spec", "finalizers")
 	for _, finalizer := range ns.Spec.Finalizers {
 		name := string(finalizer)
-		f.qualifiedName(at, name)
+		f.checkQualifiedName(at, name)
 		if !strings.Contains(name, "/") && finalizer != corev1.FinalizerKubernetes {
 			f.invalid(at, name, "name is neither a standard finalizer name nor is it fully qualified")
 		}

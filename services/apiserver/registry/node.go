@@ -16,15 +16,15 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// nodeStrategy is the strategy of Nodes. A Node may be created with its status: that is
-// how a kubelet registers.
+// nodeStrategy is the strategy of Nodes. A Node may be created with its status, because a kubelet
+// registers with one.
 type nodeStrategy struct{ generic }
 
 func (nodeStrategy) PrepareForCreate(obj kinds.Object, _ time.Time) {
 	defaultNode(as[*corev1.Node](obj))
 }
 
-// defaultNode lets pods have everything that a node has, unless it says what it keeps.
+// defaultNode sets allocatable to capacity, unless the node says otherwise.
 func defaultNode(node *corev1.Node) {
 	if node.Status.Allocatable == nil && node.Status.Capacity != nil {
 		node.Status.Allocatable = node.Status.Capacity.DeepCopy()
@@ -45,7 +45,7 @@ func (s nodeStrategy) PrepareForUpdate(obj, old kinds.Object, subresource string
 
 func (s nodeStrategy) ValidateUpdate(obj, old kinds.Object, _ string) field.ErrorList {
 	node, before := as[*corev1.Node](obj), as[*corev1.Node](old)
-	errs := append(kindMetaUpdate(obj, old), validateNode(node)...)
+	errs := append(validateKindMetaUpdate(obj, old), validateNode(node)...)
 	f := &findings{errs: errs}
 	seen := map[corev1.NodeAddress]bool{}
 	for i, address := range node.Status.Addresses {
@@ -74,16 +74,16 @@ func (s nodeStrategy) Fields(obj kinds.Object) fields.Set {
 	return set
 }
 
-// validateNode is what is wrong with a Node besides its metadata. Upstream looks for the
-// taints below metadata.
+// validateNode returns what is wrong with a Node besides its metadata. Upstream's path of the
+// taints is below metadata.
 func validateNode(node *corev1.Node) field.ErrorList {
 	f := &findings{}
-	f.taints(node.Spec.Taints, field.NewPath("metadata", "taints"))
+	f.checkTaints(node.Spec.Taints, field.NewPath("metadata", "taints"))
 	for _, name := range slices.Sorted(maps.Keys(node.Status.Capacity)) {
-		f.amount(name, node.Status.Capacity, field.NewPath("status", "capacity", string(name)))
+		f.checkNodeResource(name, node.Status.Capacity, field.NewPath("status", "capacity", string(name)))
 	}
 	for _, name := range slices.Sorted(maps.Keys(node.Status.Allocatable)) {
-		f.amount(name, node.Status.Allocatable, field.NewPath("status", "allocatable", string(name)))
+		f.checkNodeResource(name, node.Status.Allocatable, field.NewPath("status", "allocatable", string(name)))
 	}
 	cidrs := field.NewPath("spec", "podCIDRs")
 	for i, cidr := range node.Spec.PodCIDRs {
@@ -95,17 +95,17 @@ func validateNode(node *corev1.Node) field.ErrorList {
 	return f.errs
 }
 
-// amount is one of the resources that a node has.
-func (f *findings) amount(name corev1.ResourceName, list corev1.ResourceList, at *field.Path) {
+// checkNodeResource checks one of a node's resources.
+func (f *findings) checkNodeResource(name corev1.ResourceName, list corev1.ResourceList, at *field.Path) {
 	quantity := list[name]
-	f.quantity(at, quantity)
-	if (name == corev1.ResourcePods || !native(name)) && quantity.MilliValue()%1000 != 0 {
+	f.checkQuantity(at, quantity)
+	if (name == corev1.ResourcePods || !isNativeResource(name)) && quantity.MilliValue()%1000 != 0 {
 		f.invalid(at, quantity, "must be an integer")
 	}
 }
 
-// taints must be well formed, and unique by key and effect.
-func (f *findings) taints(taints []corev1.Taint, at *field.Path) {
+// checkTaints requires taints to be well formed, and unique by key and effect.
+func (f *findings) checkTaints(taints []corev1.Taint, at *field.Path) {
 	type identity struct {
 		key    string
 		effect corev1.TaintEffect
@@ -117,7 +117,7 @@ func (f *findings) taints(taints []corev1.Taint, at *field.Path) {
 		if wrong := validation.IsValidLabelValue(taint.Value); len(wrong) > 0 {
 			f.invalid(item.Child("value"), taint.Value, strings.Join(wrong, ";"))
 		}
-		f.taintEffect(item.Child("effect"), taint.Effect)
+		f.checkTaintEffect(item.Child("effect"), taint.Effect)
 		id := identity{taint.Key, taint.Effect}
 		if seen[id] {
 			duplicate := field.Duplicate(item, taint)

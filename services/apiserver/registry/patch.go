@@ -23,18 +23,17 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// maxOperations is how many operations a JSON patch may have.
+// maxOperations is the largest number of operations in a JSON patch.
 const maxOperations = 10000
 
-// ApplyPatch is old as a patch of a content type changes it: JSON patch, merge patch or
-// strategic merge patch. The patch is written against the version of kind; old comes, and
-// the answer goes, in the preferred one. The strings are warnings for the sender. old is
-// not changed.
+// ApplyPatch applies a JSON patch, merge patch or strategic merge patch to old and returns the
+// result. The patch is written against the version of kind. old and the result are in the preferred
+// version. The strings are warnings for the client. old is not changed.
 //
 // # Errors
 //
-// 400 when the patch cannot be read, 413 when it is too large, 415 for another type,
-// 422 when it does not fit the object.
+// 400 if the patch cannot be read, 413 if it is too large, 415 for another patch type, 422 if it
+// does not fit the object.
 func ApplyPatch(
 	kind kinds.Kind, old kinds.Object, patchType types.PatchType, patch []byte, strict FieldValidation,
 ) (kinds.Object, []string, error) {
@@ -52,62 +51,61 @@ func ApplyPatch(
 		return nil, nil, apierrors.NewBadRequest(fmt.Sprintf(
 			"a patch in %s would drop what only newer versions have: %s", kind.GroupVersion(), lost[0]))
 	}
-	patched, err := patchAs(kind, versioned, patchType, patch)
+	patched, err := applyPatchType(kind, versioned, patchType, patch)
 	if err != nil {
 		return nil, nil, err
 	}
-	warnings, err := patched.judge(strict)
+	warnings, err := patched.applyFieldValidation(strict)
 	if err != nil {
 		return nil, nil, err
 	}
-	obj, lost, err := preferred(patched.obj, kind.GroupVersionKind)
+	obj, lost, err := toStored(patched.obj, kind.GroupVersionKind)
 	if err != nil {
 		return nil, nil, apierrors.NewInternalError(err)
 	}
 	return obj, append(warnings, lost...), nil
 }
 
-// patchAs applies a patch of one of the three types.
-func patchAs(kind kinds.Kind, old kinds.Object, patchType types.PatchType, patch []byte) (patchResult, error) {
+// applyPatchType applies a patch of one of the three types.
+func applyPatchType(kind kinds.Kind, old kinds.Object, patchType types.PatchType, patch []byte) (patchResult, error) {
 	if patchType == types.StrategicMergePatchType {
 		return patchStrategic(old, patch)
 	}
 	if patchType == types.JSONPatchType || patchType == types.MergePatchType {
 		return patchJSON(kind, old, patchType, patch)
 	}
-	return patchResult{}, unsupported(
+	return patchResult{}, unsupportedMediaType(
 		string(types.JSONPatchType), string(types.MergePatchType), string(types.StrategicMergePatchType))
 }
 
-// patchResult is a patched object before it is known what its sender wants of fields that
-// the kind does not have.
+// patchResult is a patched object, and the unknown fields that were found.
 type patchResult struct {
 	obj kinds.Object
-	// shown is what upstream's message shows as the invalid value.
+	// shown is the invalid value in upstream's message.
 	shown string
-	// unknown are the fields that the patch, or the object after it, has too many.
+	// unknown has an error for each unknown field of the patch or of the patched object.
 	unknown []error
 }
 
-// judge turns unknown fields into nothing, warnings or an error.
-func (r patchResult) judge(strict FieldValidation) ([]string, error) {
+// applyFieldValidation ignores unknown fields, or returns them as warnings or as an error.
+func (r patchResult) applyFieldValidation(strict FieldValidation) ([]string, error) {
 	if len(r.unknown) == 0 || strict == metav1.FieldValidationIgnore {
 		return nil, nil
 	}
 	if strict != metav1.FieldValidationStrict {
-		return sentences(r.unknown), nil
+		return errorTexts(r.unknown), nil
 	}
-	return nil, unfit(r.shown, runtime.NewStrictDecodingError(r.unknown))
+	return nil, invalidPatch(r.shown, runtime.NewStrictDecodingError(r.unknown))
 }
 
-// unfit is the error for a patch after which the object is not one of its kind.
-func unfit(shown string, err error) error {
+// invalidPatch returns the error for a patch whose result is not an object of its kind.
+func invalidPatch(shown string, err error) error {
 	return apierrors.NewInvalid(schema.GroupKind{}, "", field.ErrorList{
 		field.Invalid(field.NewPath("patch"), shown, err.Error()),
 	})
 }
 
-// patchJSON applies the two kinds of patches that know nothing of Go types.
+// patchJSON applies a JSON patch or a merge patch.
 func patchJSON(kind kinds.Kind, old kinds.Object, patchType types.PatchType, patch []byte) (patchResult, error) {
 	document, err := stdjson.Marshal(old)
 	if err != nil {
@@ -141,23 +139,24 @@ func patchJSON(kind kinds.Kind, old kinds.Object, patchType types.PatchType, pat
 		}
 	}
 	if err != nil {
-		return patchResult{}, unfit(string(patched), err)
+		return patchResult{}, invalidPatch(string(patched), err)
 	}
 	return patchResult{obj: obj, shown: string(patched), unknown: unknown}, nil
 }
 
-// guarded turns a panic of a patch library into an error: a few patches that no check finds
-// make them stumble, such as a replacement of the whole document by nothing.
-func guarded[T any](apply func() (T, error)) (patched T, err error) {
+// recoverPatchPanic turns a panic of a patch library into an error. A few invalid patches that no
+// check finds make the libraries panic, for example one that replaces the whole document by
+// nothing.
+func recoverPatchPanic[T any](apply func() (T, error)) (patched T, err error) {
 	defer func() {
-		if stumbled := recover(); stumbled != nil {
-			err = fmt.Errorf("the patch cannot be applied: %v", stumbled)
+		if cause := recover(); cause != nil {
+			err = fmt.Errorf("the patch cannot be applied: %v", cause)
 		}
 	}()
 	return apply()
 }
 
-// operation is one step of a JSON patch, as far as strict decoding looks at it.
+// operation is one step of a JSON patch, with the fields that strict decoding knows.
 type operation struct {
 	Op    string `json:"op"`
 	Path  string `json:"path"`
@@ -184,15 +183,15 @@ func applyOperations(document, patch []byte) ([]byte, []error, error) {
 	if err != nil {
 		return nil, nil, apierrors.NewBadRequest(err.Error())
 	}
-	patched, err := guarded(func() ([]byte, error) { return parsed.Apply(document) })
+	patched, err := recoverPatchPanic(func() ([]byte, error) { return parsed.Apply(document) })
 	if err != nil {
-		return nil, nil, misfit(err)
+		return nil, nil, unprocessablePatch(err)
 	}
 	return patched, unknown, nil
 }
 
-// limitCopies bounds what copy operations add to a document. The library keeps the bound in
-// a variable, which is set once, before its first use.
+// limitCopies bounds the bytes that copy operations add to a document. The library keeps the bound
+// in a variable, which is set once, before its first use.
 //
 //nolint:gochecknoglobals // a function that runs once; nothing changes it
 var limitCopies = sync.OnceFunc(func() { jsonpatch.AccumulatedCopySizeLimit = MaxBody })
@@ -202,14 +201,14 @@ func applyMerge(document, patch []byte) ([]byte, []error, error) {
 	if err != nil {
 		return nil, nil, apierrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
 	}
-	patched, err := guarded(func() ([]byte, error) { return jsonpatch.MergePatch(document, patch) })
+	patched, err := recoverPatchPanic(func() ([]byte, error) { return jsonpatch.MergePatch(document, patch) })
 	if err != nil {
 		return nil, nil, apierrors.NewBadRequest(err.Error())
 	}
 	return patched, unknown, nil
 }
 
-// patchStrategic applies a patch that merges lists by the keys which the Go types name.
+// patchStrategic applies a patch that merges lists by the keys named in the Go types.
 func patchStrategic(old kinds.Object, patch []byte) (patchResult, error) {
 	changes := map[string]any{}
 	unknown, err := kjson.UnmarshalStrict(patch, &changes)
@@ -220,9 +219,9 @@ func patchStrategic(old kinds.Object, patch []byte) (patchResult, error) {
 	if err != nil {
 		return patchResult{}, apierrors.NewInternalError(err)
 	}
-	obj := emptied(old)
+	obj := newLike(old)
 	shown := fmt.Sprintf("%+v", changes)
-	patched, err := guarded(func() (strategicpatch.JSONMap, error) {
+	patched, err := recoverPatchPanic(func() (strategicpatch.JSONMap, error) {
 		return strategicpatch.StrategicMergeMapPatch(document, changes, obj)
 	})
 	if err != nil {
@@ -233,13 +232,13 @@ func patchStrategic(old kinds.Object, patch []byte) (patchResult, error) {
 		unknown, err = append(unknown, strict.Errors()...), nil
 	}
 	if err != nil {
-		return patchResult{}, unfit(shown, err)
+		return patchResult{}, invalidPatch(shown, err)
 	}
 	return patchResult{obj: obj, shown: shown, unknown: unknown}, nil
 }
 
-// strategicError tells a patch that is malformed from one that does not fit, and from what
-// upstream takes for a mistake of its own (its interpretStrategicMergePatchError).
+// strategicError distinguishes a malformed patch (400), one that does not fit the object (422), and
+// what upstream reports as an internal error (its interpretStrategicMergePatchError).
 func strategicError(err error) error {
 	for _, malformed := range []error{
 		mergepatch.ErrBadJSONDoc, mergepatch.ErrBadPatchFormatForPrimitiveList, mergepatch.ErrBadPatchFormatForRetainKeys,
@@ -251,14 +250,14 @@ func strategicError(err error) error {
 	}
 	for _, unlike := range []error{mergepatch.ErrNoListOfLists, mergepatch.ErrPatchContentNotMatchRetainKeys} {
 		if errors.Is(err, unlike) {
-			return misfit(err)
+			return unprocessablePatch(err)
 		}
 	}
-	return plainError(http.StatusInternalServerError, metav1.StatusReasonUnknown, err.Error())
+	return newStatusError(http.StatusInternalServerError, metav1.StatusReasonUnknown, err.Error())
 }
 
-// misfit refuses a patch that is well-formed and does not fit the object. Upstream's answer
-// does not say why.
-func misfit(why error) error {
+// unprocessablePatch returns the 422 for a well-formed patch that does not fit the object.
+// Upstream's answer does not say why.
+func unprocessablePatch(why error) error {
 	return apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", why.Error(), 0, false)
 }

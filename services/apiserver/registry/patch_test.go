@@ -53,7 +53,7 @@ func TestApplyPatch(t *testing.T) {
 			t.Errorf("%s: %q, %v", tt.name, warnings, err)
 			continue
 		}
-		if pod := is[*corev1.Pod](t, obj); !tt.want(pod) || pod.UID != "uid-1" || pod.ResourceVersion != "7" || pod.Kind != "Pod" {
+		if pod := asType[*corev1.Pod](t, obj); !tt.want(pod) || pod.UID != "uid-1" || pod.ResourceVersion != "7" || pod.Kind != "Pod" {
 			t.Errorf("%s: %s", tt.name, document(t, pod))
 		}
 		if document(t, old) != before {

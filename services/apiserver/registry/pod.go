@@ -14,9 +14,8 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// podStrategy is the strategy of Pods: defaults in pod_defaults.go, what is wrong with a
-// Pod in pod_validation.go and the files around it, what an update may change in
-// pod_update.go and pod_status.go.
+// podStrategy is the strategy of Pods: defaults in pod_defaults.go, validation in pod_validation.go
+// and the files around it, what an update may change in pod_update.go and pod_status.go.
 type podStrategy struct {
 	generic
 
@@ -26,7 +25,7 @@ type podStrategy struct {
 func (s podStrategy) PrepareForCreate(obj kinds.Object, now time.Time) {
 	pod := as[*corev1.Pod](obj)
 	defaultPod(pod)
-	admitPod(&pod.Spec)
+	admitPod(pod)
 	if s.compat.TracksGeneration {
 		pod.Generation = 1 // whatever was asked for (API-12)
 	}
@@ -70,7 +69,7 @@ func (s podStrategy) PrepareForUpdate(obj, old kinds.Object, subresource string)
 
 func (s podStrategy) ValidateUpdate(obj, old kinds.Object, subresource string) field.ErrorList {
 	pod, before := as[*corev1.Pod](obj), as[*corev1.Pod](old)
-	errs := kindMetaUpdate(pod, before)
+	errs := validateKindMetaUpdate(pod, before)
 	if subresource == "status" {
 		return append(errs, validatePodStatusUpdate(pod, before)...)
 	}
@@ -106,8 +105,8 @@ func (s podStrategy) Fields(obj kinds.Object) fields.Set {
 	}
 }
 
-// Graceful is the grace asked for, or the Pod's own. There is none where nothing can be
-// running: on no node, and after the end (API-11, API-13, API-14).
+// Graceful returns the requested grace, or the Pod's own. The grace is 0 if nothing can be running:
+// the Pod is on no node, or its phase is terminal (API-11, API-13, API-14).
 func (podStrategy) Graceful(obj kinds.Object, grace *int64) (int64, bool) {
 	pod := as[*corev1.Pod](obj)
 	var seconds int64
@@ -124,7 +123,7 @@ func (podStrategy) Graceful(obj kinds.Object, grace *int64) (int64, bool) {
 	return seconds, true
 }
 
-// as is obj as the type that the strategy is for.
+// as returns obj as the type of the strategy.
 func as[T kinds.Object](obj kinds.Object) T {
 	typed, ok := obj.(T)
 	if !ok {

@@ -10,66 +10,67 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// affinity is where a Pod wants to be, by its nodes and by its neighbours.
-func (c *podCheck) affinity(at *field.Path) {
+// checkAffinity checks node and pod affinity.
+func (c *podValidator) checkAffinity(at *field.Path) {
 	affinity := c.pod.Spec.Affinity
 	if affinity == nil {
 		return
 	}
 	if node := affinity.NodeAffinity; node != nil {
-		c.nodeAffinity(at.Child("nodeAffinity"), node)
+		c.checkNodeAffinity(at.Child("nodeAffinity"), node)
 	}
 	if pods := affinity.PodAffinity; pods != nil {
-		c.neighbours(at.Child("podAffinity"), pods.RequiredDuringSchedulingIgnoredDuringExecution,
+		c.checkPodAffinity(at.Child("podAffinity"), pods.RequiredDuringSchedulingIgnoredDuringExecution,
 			pods.PreferredDuringSchedulingIgnoredDuringExecution)
 	}
 	if pods := affinity.PodAntiAffinity; pods != nil {
-		c.neighbours(at.Child("podAntiAffinity"), pods.RequiredDuringSchedulingIgnoredDuringExecution,
+		c.checkPodAffinity(at.Child("podAntiAffinity"), pods.RequiredDuringSchedulingIgnoredDuringExecution,
 			pods.PreferredDuringSchedulingIgnoredDuringExecution)
 	}
 }
 
 // The two strengths of a wish.
 const (
-	mustBe   = "requiredDuringSchedulingIgnoredDuringExecution"
-	shouldBe = "preferredDuringSchedulingIgnoredDuringExecution"
+	// requiredAffinity and preferredAffinity are the names of the two kinds of affinity terms.
+	requiredAffinity  = "requiredDuringSchedulingIgnoredDuringExecution"
+	preferredAffinity = "preferredDuringSchedulingIgnoredDuringExecution"
 )
 
-func (f *findings) nodeAffinity(at *field.Path, affinity *corev1.NodeAffinity) {
+func (f *findings) checkNodeAffinity(at *field.Path, affinity *corev1.NodeAffinity) {
 	if selector := affinity.RequiredDuringSchedulingIgnoredDuringExecution; selector != nil {
-		terms := at.Child(mustBe, "nodeSelectorTerms")
+		terms := at.Child(requiredAffinity, "nodeSelectorTerms")
 		if len(selector.NodeSelectorTerms) == 0 {
 			f.required(terms, "must have at least one node selector term")
 		}
 		for i := range selector.NodeSelectorTerms {
-			f.nodeTerm(terms.Index(i), &selector.NodeSelectorTerms[i])
+			f.checkNodeTerm(terms.Index(i), &selector.NodeSelectorTerms[i])
 		}
 	}
 	for i, term := range affinity.PreferredDuringSchedulingIgnoredDuringExecution {
-		item := at.Child(shouldBe).Index(i)
-		f.weight(item.Child("weight"), term.Weight)
-		f.nodeTerm(item.Child("preference"), &term.Preference)
+		item := at.Child(preferredAffinity).Index(i)
+		f.checkWeight(item.Child("weight"), term.Weight)
+		f.checkNodeTerm(item.Child("preference"), &term.Preference)
 	}
 }
 
-func (f *findings) weight(at *field.Path, weight int32) {
+func (f *findings) checkWeight(at *field.Path, weight int32) {
 	if weight <= 0 || weight > 100 {
 		f.invalid(at, weight, "must be in the range 1-100")
 	}
 }
 
-func (f *findings) nodeTerm(at *field.Path, term *corev1.NodeSelectorTerm) {
+func (f *findings) checkNodeTerm(at *field.Path, term *corev1.NodeSelectorTerm) {
 	for i, expression := range term.MatchExpressions {
 		item := at.Child("matchExpressions").Index(i)
-		f.nodeExpression(item, expression)
+		f.checkNodeExpression(item, expression)
 		f.add(unversioned.ValidateLabelName(expression.Key, item.Child("key"))...)
 	}
 	for i, expression := range term.MatchFields {
-		f.nodeField(at.Child("matchFields").Index(i), expression)
+		f.checkNodeField(at.Child("matchFields").Index(i), expression)
 	}
 }
 
-func (f *findings) nodeExpression(at *field.Path, expression corev1.NodeSelectorRequirement) {
+func (f *findings) checkNodeExpression(at *field.Path, expression corev1.NodeSelectorRequirement) {
 	values := at.Child("values")
 	switch expression.Operator {
 	case corev1.NodeSelectorOpIn, corev1.NodeSelectorOpNotIn:
@@ -89,8 +90,8 @@ func (f *findings) nodeExpression(at *field.Path, expression corev1.NodeSelector
 	}
 }
 
-// nodeField is a wish about a field of the node, of which there is one: its name.
-func (f *findings) nodeField(at *field.Path, expression corev1.NodeSelectorRequirement) {
+// checkNodeField checks a term about a field of the node. Only its name can be selected by.
+func (f *findings) checkNodeField(at *field.Path, expression corev1.NodeSelectorRequirement) {
 	if operator := expression.Operator; operator != corev1.NodeSelectorOpIn && operator != corev1.NodeSelectorOpNotIn {
 		f.invalid(at.Child("operator"), operator, "not a valid selector operator")
 	} else if len(expression.Values) != 1 {
@@ -105,21 +106,21 @@ func (f *findings) nodeField(at *field.Path, expression corev1.NodeSelectorRequi
 	}
 }
 
-// neighbours are the Pods that a Pod wants to be near, or far from.
-func (f *findings) neighbours(at *field.Path, must []corev1.PodAffinityTerm, should []corev1.WeightedPodAffinityTerm) {
+// checkPodAffinity checks the terms of pod affinity or anti-affinity.
+func (f *findings) checkPodAffinity(at *field.Path, must []corev1.PodAffinityTerm, should []corev1.WeightedPodAffinityTerm) {
 	for i := range must {
-		f.neighbour(at.Child(mustBe).Index(i), &must[i])
+		f.checkPodAffinityTerm(at.Child(requiredAffinity).Index(i), &must[i])
 	}
 	for i := range should {
-		item := at.Child(shouldBe).Index(i)
-		f.weight(item.Child("weight"), should[i].Weight)
-		f.neighbour(item.Child("podAffinityTerm"), &should[i].PodAffinityTerm)
+		item := at.Child(preferredAffinity).Index(i)
+		f.checkWeight(item.Child("weight"), should[i].Weight)
+		f.checkPodAffinityTerm(item.Child("podAffinityTerm"), &should[i].PodAffinityTerm)
 	}
 }
 
-func (f *findings) neighbour(at *field.Path, term *corev1.PodAffinityTerm) {
-	f.selector(at.Child("labelSelector"), term.LabelSelector)
-	f.selector(at.Child("namespaceSelector"), term.NamespaceSelector)
+func (f *findings) checkPodAffinityTerm(at *field.Path, term *corev1.PodAffinityTerm) {
+	f.checkSelector(at.Child("labelSelector"), term.LabelSelector)
+	f.checkSelector(at.Child("namespaceSelector"), term.NamespaceSelector)
 	for _, name := range term.Namespaces {
 		f.invalid(at.Child("namespace"), name, validation.IsDNS1123Label(name)...)
 	}
@@ -129,8 +130,8 @@ func (f *findings) neighbour(at *field.Path, term *corev1.PodAffinityTerm) {
 	f.add(unversioned.ValidateLabelName(term.TopologyKey, at.Child("topologyKey"))...)
 }
 
-// spread is how evenly the Pods of a kind are to be over the nodes.
-func (c *podCheck) spread(at *field.Path) {
+// checkTopologySpread checks the topology spread constraints.
+func (c *podValidator) checkTopologySpread(at *field.Path) {
 	seen := map[[2]string]bool{}
 	for i, constraint := range c.pod.Spec.TopologySpreadConstraints {
 		item := at.Index(i)
@@ -149,12 +150,12 @@ func (c *podCheck) spread(at *field.Path) {
 			c.add(field.Duplicate(item.Child("{topologyKey, whenUnsatisfiable}"), fmt.Sprintf("{%v, %v}", key[0], key[1])))
 		}
 		seen[key] = true
-		c.minDomains(item.Child("minDomains"), constraint)
-		c.selector(item.Child("labelSelector"), constraint.LabelSelector)
+		c.checkMinDomains(item.Child("minDomains"), constraint)
+		c.checkSelector(item.Child("labelSelector"), constraint.LabelSelector)
 	}
 }
 
-func (f *findings) minDomains(at *field.Path, constraint corev1.TopologySpreadConstraint) {
+func (f *findings) checkMinDomains(at *field.Path, constraint corev1.TopologySpreadConstraint) {
 	least := constraint.MinDomains
 	if least == nil {
 		return
@@ -168,27 +169,27 @@ func (f *findings) minDomains(at *field.Path, constraint corev1.TopologySpreadCo
 	}
 }
 
-// security is as whom the processes of a Pod run, as far as numbers go.
-func (c *podCheck) security(at *field.Path) {
+// checkPodSecurity checks the user and group ids of a Pod.
+func (c *podValidator) checkPodSecurity(at *field.Path) {
 	context := c.pod.Spec.SecurityContext
 	if context == nil {
 		return
 	}
-	c.id(at.Child("fsGroup"), context.FSGroup)
-	c.id(at.Child("runAsUser"), context.RunAsUser)
-	c.id(at.Child("runAsGroup"), context.RunAsGroup)
+	c.checkID(at.Child("fsGroup"), context.FSGroup)
+	c.checkID(at.Child("runAsUser"), context.RunAsUser)
+	c.checkID(at.Child("runAsGroup"), context.RunAsGroup)
 	for i := range context.SupplementalGroups {
-		c.id(at.Child("supplementalGroups").Index(i), &context.SupplementalGroups[i])
+		c.checkID(at.Child("supplementalGroups").Index(i), &context.SupplementalGroups[i])
 	}
 }
 
-// containerSecurity is what one container may, and as whom it runs.
-func (f *findings) containerSecurity(at *field.Path, context *corev1.SecurityContext) {
+// checkContainerSecurity checks the ids and privileges of a container.
+func (f *findings) checkContainerSecurity(at *field.Path, context *corev1.SecurityContext) {
 	if context == nil {
 		return
 	}
-	f.id(at.Child("runAsUser"), context.RunAsUser)
-	f.id(at.Child("runAsGroup"), context.RunAsGroup)
+	f.checkID(at.Child("runAsUser"), context.RunAsUser)
+	f.checkID(at.Child("runAsGroup"), context.RunAsGroup)
 	escalates := context.AllowPrivilegeEscalation
 	if escalates == nil || *escalates {
 		return
@@ -201,8 +202,8 @@ func (f *findings) containerSecurity(at *field.Path, context *corev1.SecurityCon
 	}
 }
 
-// id is the number of a user or of a group.
-func (f *findings) id(at *field.Path, id *int64) {
+// checkID checks the number of a user or of a group.
+func (f *findings) checkID(at *field.Path, id *int64) {
 	if id != nil {
 		f.invalid(at, *id, validation.IsValidUserID(*id)...)
 	}

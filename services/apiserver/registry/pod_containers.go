@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// containers checks the three lists of containers. Names are unique over all of them.
-func (c *podCheck) containers(at *field.Path) {
+// checkContainers checks the three lists of containers. Names are unique over all of them.
+func (c *podValidator) checkContainers(at *field.Path) {
 	spec := &c.pod.Spec
 	taken := map[string]bool{}
 	if len(spec.Containers) == 0 {
@@ -18,36 +18,36 @@ func (c *podCheck) containers(at *field.Path) {
 	}
 	for i := range spec.Containers {
 		container, item := &spec.Containers[i], at.Child("containers").Index(i)
-		c.container(container, item)
-		c.unique(taken, container.Name, item.Child("name"))
-		c.hooksAndProbes(container, item)
-		c.restartRules(container, item)
+		c.checkContainer(container, item)
+		c.checkUnique(taken, container.Name, item.Child("name"))
+		c.checkHooksAndProbes(container, item)
+		c.checkRestartRules(container, item)
 	}
-	c.hostPorts(spec.Containers, at.Child("containers"))
+	c.checkHostPorts(spec.Containers, at.Child("containers"))
 	for i := range spec.InitContainers {
 		container, item := &spec.InitContainers[i], at.Child("initContainers").Index(i)
-		c.container(container, item)
-		c.restartRules(container, item)
+		c.checkContainer(container, item)
+		c.checkRestartRules(container, item)
 		if container.Name != "" {
-			c.unique(taken, container.Name, item.Child("name"))
+			c.checkUnique(taken, container.Name, item.Child("name"))
 		}
-		c.hostPorts(spec.InitContainers[i:i+1], at.Child("initContainers"))
+		c.checkHostPorts(spec.InitContainers[i:i+1], at.Child("initContainers"))
 		if isSidecar(container) {
-			c.hooksAndProbes(container, item)
+			c.checkHooksAndProbes(container, item)
 		} else {
-			c.noHooksOrProbes(container, item)
+			c.forbidHooksAndProbes(container, item)
 		}
 	}
 	for i := range spec.EphemeralContainers {
 		ephemeral, item := &spec.EphemeralContainers[i], at.Child("ephemeralContainers").Index(i)
 		container := corev1.Container(ephemeral.EphemeralContainerCommon)
-		c.container(&container, item)
-		c.imageSpace(item, container.Image)
+		c.checkContainer(&container, item)
+		c.checkImageSpaces(item, container.Image)
 		target := ephemeral.TargetContainerName
 		if target != "" && !taken[target] {
 			c.add(field.NotFound(item.Child("targetContainerName"), target))
 		}
-		c.unique(taken, container.Name, item.Child("name"))
+		c.checkUnique(taken, container.Name, item.Child("name"))
 	}
 }
 
@@ -56,32 +56,32 @@ func isSidecar(container *corev1.Container) bool {
 	return container.RestartPolicy != nil && *container.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }
 
-func (f *findings) unique(taken map[string]bool, name string, at *field.Path) {
+func (f *findings) checkUnique(taken map[string]bool, name string, at *field.Path) {
 	if taken[name] {
 		f.add(field.Duplicate(at, name))
 	}
 	taken[name] = true
 }
 
-// container is what all containers have in common.
-func (c *podCheck) container(container *corev1.Container, at *field.Path) {
-	c.label(at.Child("name"), container.Name)
-	c.notEmpty(at.Child("image"), container.Image)
-	oneOf(&c.findings, at.Child("terminationMessagePolicy"), container.TerminationMessagePolicy,
+// checkContainer checks what all containers have in common.
+func (c *podValidator) checkContainer(container *corev1.Container, at *field.Path) {
+	c.checkLabel(at.Child("name"), container.Name)
+	c.checkNotEmpty(at.Child("image"), container.Image)
+	checkOneOf(&c.findings, at.Child("terminationMessagePolicy"), container.TerminationMessagePolicy,
 		corev1.TerminationMessageReadFile, corev1.TerminationMessageFallbackToLogsOnError)
-	c.ports(container.Ports, at.Child("ports"))
-	c.env(container.Env, at.Child("env"))
-	c.envFrom(container.EnvFrom, at.Child("envFrom"))
-	c.mounts(container, at.Child("volumeMounts"))
-	c.devices(container, at.Child("volumeDevices"))
-	oneOf(&c.findings, at.Child("imagePullPolicy"), container.ImagePullPolicy,
+	c.checkPorts(container.Ports, at.Child("ports"))
+	c.checkEnv(container.Env, at.Child("env"))
+	c.checkEnvFrom(container.EnvFrom, at.Child("envFrom"))
+	c.checkMounts(container, at.Child("volumeMounts"))
+	c.checkDevices(container, at.Child("volumeDevices"))
+	checkOneOf(&c.findings, at.Child("imagePullPolicy"), container.ImagePullPolicy,
 		corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever)
 	c.add(validateResources(container.Resources, at.Child("resources"))...)
-	c.containerSecurity(at.Child("securityContext"), container.SecurityContext)
+	c.checkContainerSecurity(at.Child("securityContext"), container.SecurityContext)
 }
 
-// restartRules are what a single container may say about its own restarts.
-func (c *podCheck) restartRules(container *corev1.Container, at *field.Path) {
+// checkRestartRules checks a container's own restart policy and rules.
+func (c *podValidator) checkRestartRules(container *corev1.Container, at *field.Path) {
 	policy, rules := container.RestartPolicy, container.RestartPolicyRules
 	switch {
 	case policy == nil && len(rules) > 0:
@@ -107,7 +107,7 @@ func (c *podCheck) restartRules(container *corev1.Container, at *field.Path) {
 	}
 }
 
-func (c *podCheck) ports(ports []corev1.ContainerPort, at *field.Path) {
+func (c *podValidator) checkPorts(ports []corev1.ContainerPort, at *field.Path) {
 	taken := map[string]bool{}
 	for i, port := range ports {
 		item := at.Index(i)
@@ -115,7 +115,7 @@ func (c *podCheck) ports(ports []corev1.ContainerPort, at *field.Path) {
 			if wrong := validation.IsValidPortName(port.Name); len(wrong) > 0 {
 				c.invalid(item.Child("name"), port.Name, wrong...)
 			} else {
-				c.unique(taken, port.Name, item.Child("name"))
+				c.checkUnique(taken, port.Name, item.Child("name"))
 			}
 		}
 		if port.ContainerPort == 0 {
@@ -126,12 +126,12 @@ func (c *podCheck) ports(ports []corev1.ContainerPort, at *field.Path) {
 		if port.HostPort != 0 {
 			c.invalid(item.Child("hostPort"), port.HostPort, validation.IsValidPortNum(int(port.HostPort))...)
 		}
-		oneOf(&c.findings, item.Child("protocol"), port.Protocol, corev1.ProtocolSCTP, corev1.ProtocolTCP, corev1.ProtocolUDP)
+		checkOneOf(&c.findings, item.Child("protocol"), port.Protocol, corev1.ProtocolSCTP, corev1.ProtocolTCP, corev1.ProtocolUDP)
 	}
 }
 
-// hostPorts lets no two containers that run together have the same port of the node.
-func (c *podCheck) hostPorts(containers []corev1.Container, at *field.Path) {
+// checkHostPorts refuses two containers that run together and use the same port of the node.
+func (c *podValidator) checkHostPorts(containers []corev1.Container, at *field.Path) {
 	taken := map[string]bool{}
 	for i := range containers {
 		for j, port := range containers[i].Ports {
@@ -139,40 +139,40 @@ func (c *podCheck) hostPorts(containers []corev1.Container, at *field.Path) {
 				continue
 			}
 			key := fmt.Sprintf("%s/%s/%d", port.Protocol, port.HostIP, port.HostPort)
-			c.unique(taken, key, at.Index(i).Child("ports").Index(j).Child("hostPort"))
+			c.checkUnique(taken, key, at.Index(i).Child("ports").Index(j).Child("hostPort"))
 		}
 	}
 }
 
-func (c *podCheck) env(vars []corev1.EnvVar, at *field.Path) {
+func (c *podValidator) checkEnv(vars []corev1.EnvVar, at *field.Path) {
 	for i, v := range vars {
 		item := at.Index(i)
-		if c.notEmpty(item.Child("name"), v.Name) {
+		if c.checkNotEmpty(item.Child("name"), v.Name) {
 			c.invalid(item.Child("name"), v.Name, validation.IsRelaxedEnvVarName(v.Name)...)
 		}
 		if v.ValueFrom != nil {
-			c.envSource(v, item.Child("valueFrom"))
+			c.checkEnvSource(v, item.Child("valueFrom"))
 		}
 	}
 }
 
-func (c *podCheck) envSource(v corev1.EnvVar, at *field.Path) {
+func (c *podValidator) checkEnvSource(v corev1.EnvVar, at *field.Path) {
 	from, count := v.ValueFrom, 0
 	if ref := from.FieldRef; ref != nil {
 		count++
-		c.fieldRef(ref, at.Child("fieldRef"), fieldsOfEnv()...)
+		c.checkFieldRef(ref, at.Child("fieldRef"), envFields()...)
 	}
 	if ref := from.ResourceFieldRef; ref != nil {
 		count++
-		c.notEmpty(at.Child("resourceFieldRef", "resource"), ref.Resource)
+		c.checkNotEmpty(at.Child("resourceFieldRef", "resource"), ref.Resource)
 	}
 	if ref := from.ConfigMapKeyRef; ref != nil {
 		count++
-		c.keyRef(ref.Name, ref.Key, at.Child("configMapKeyRef"))
+		c.checkKeyRef(ref.Name, ref.Key, at.Child("configMapKeyRef"))
 	}
 	if ref := from.SecretKeyRef; ref != nil {
 		count++
-		c.keyRef(ref.Name, ref.Key, at.Child("secretKeyRef"))
+		c.checkKeyRef(ref.Name, ref.Key, at.Child("secretKeyRef"))
 	}
 	if from.FileKeyRef != nil {
 		count++
@@ -187,24 +187,24 @@ func (c *podCheck) envSource(v corev1.EnvVar, at *field.Path) {
 	}
 }
 
-// keyRef points at one key of a ConfigMap or a Secret.
-func (c *podCheck) keyRef(name, key string, at *field.Path) {
+// checkKeyRef checks a reference to a key of a ConfigMap or a Secret.
+func (c *podValidator) checkKeyRef(name, key string, at *field.Path) {
 	c.invalid(at.Child("name"), name, validation.IsDNS1123Subdomain(name)...)
-	if c.notEmpty(at.Child("key"), key) {
+	if c.checkNotEmpty(at.Child("key"), key) {
 		c.invalid(at.Child("key"), key, validation.IsConfigMapKey(key)...)
 	}
 }
 
-func (c *podCheck) envFrom(froms []corev1.EnvFromSource, at *field.Path) {
+func (c *podValidator) checkEnvFrom(froms []corev1.EnvFromSource, at *field.Path) {
 	for i, from := range froms {
 		item := at.Index(i)
 		if from.Prefix != "" {
 			c.invalid(item.Child("prefix"), from.Prefix, validation.IsRelaxedEnvVarName(from.Prefix)...)
 		}
-		if ref := from.ConfigMapRef; ref != nil && c.notEmpty(item.Child("configMapRef", "name"), ref.Name) {
+		if ref := from.ConfigMapRef; ref != nil && c.checkNotEmpty(item.Child("configMapRef", "name"), ref.Name) {
 			c.invalid(item.Child("configMapRef", "name"), ref.Name, validation.IsDNS1123Subdomain(ref.Name)...)
 		}
-		if ref := from.SecretRef; ref != nil && c.notEmpty(item.Child("secretRef", "name"), ref.Name) {
+		if ref := from.SecretRef; ref != nil && c.checkNotEmpty(item.Child("secretRef", "name"), ref.Name) {
 			c.invalid(item.Child("secretRef", "name"), ref.Name, validation.IsDNS1123Subdomain(ref.Name)...)
 		}
 		switch {
@@ -216,16 +216,16 @@ func (c *podCheck) envFrom(froms []corev1.EnvFromSource, at *field.Path) {
 	}
 }
 
-// mounts are the places where a container sees the Pod's volumes.
-func (c *podCheck) mounts(container *corev1.Container, at *field.Path) {
+// checkMounts checks a container's volumeMounts.
+func (c *podValidator) checkMounts(container *corev1.Container, at *field.Path) {
 	taken := map[string]bool{}
 	for i, mount := range container.VolumeMounts {
 		item := at.Index(i)
-		c.notEmpty(item.Child("name"), mount.Name)
+		c.checkNotEmpty(item.Child("name"), mount.Name)
 		if _, ok := c.volumes[mount.Name]; !ok {
 			c.add(field.NotFound(item.Child("name"), mount.Name))
 		}
-		c.notEmpty(item.Child("mountPath"), mount.MountPath)
+		c.checkNotEmpty(item.Child("mountPath"), mount.MountPath)
 		if taken[mount.MountPath] {
 			c.invalid(item.Child("mountPath"), mount.MountPath, "must be unique")
 		}
@@ -236,21 +236,21 @@ func (c *podCheck) mounts(container *corev1.Container, at *field.Path) {
 			}
 		}
 		if mount.SubPath != "" {
-			c.pathInside(at.Child("subPath"), mount.SubPath) // upstream leaves the index out
+			c.checkRelativePath(at.Child("subPath"), mount.SubPath) // upstream leaves the index out
 		}
 		if mount.SubPathExpr != "" {
 			if mount.SubPath != "" {
 				c.invalid(item.Child("subPathExpr"), mount.SubPathExpr, "subPathExpr and subPath are mutually exclusive")
 			}
-			c.pathInside(at.Child("subPathExpr"), mount.SubPathExpr)
+			c.checkRelativePath(at.Child("subPathExpr"), mount.SubPathExpr)
 		}
 		if mode := mount.MountPropagation; mode != nil {
-			c.propagation(*mode, container, at.Child("mountPropagation"))
+			c.checkPropagation(*mode, container, at.Child("mountPropagation"))
 		}
 	}
 }
 
-func (c *podCheck) propagation(mode corev1.MountPropagationMode, container *corev1.Container, at *field.Path) {
+func (c *podValidator) checkPropagation(mode corev1.MountPropagationMode, container *corev1.Container, at *field.Path) {
 	supported := []corev1.MountPropagationMode{
 		corev1.MountPropagationBidirectional, corev1.MountPropagationHostToContainer, corev1.MountPropagationNone,
 	}
@@ -264,10 +264,10 @@ func (c *podCheck) propagation(mode corev1.MountPropagationMode, container *core
 	}
 }
 
-func (c *podCheck) devices(container *corev1.Container, at *field.Path) {
+func (c *podValidator) checkDevices(container *corev1.Container, at *field.Path) {
 	for i, device := range container.VolumeDevices {
 		item := at.Index(i)
-		c.notEmpty(item.Child("name"), device.Name)
+		c.checkNotEmpty(item.Child("name"), device.Name)
 		source, ok := c.volumes[device.Name]
 		switch {
 		case !ok:
@@ -276,7 +276,7 @@ func (c *podCheck) devices(container *corev1.Container, at *field.Path) {
 			c.invalid(item.Child("name"), device.Name,
 				"can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode")
 		}
-		c.notEmpty(item.Child("devicePath"), device.DevicePath)
-		c.noWayUp(item.Child("devicePath"), device.DevicePath)
+		c.checkNotEmpty(item.Child("devicePath"), device.DevicePath)
+		c.checkNoDotDot(item.Child("devicePath"), device.DevicePath)
 	}
 }

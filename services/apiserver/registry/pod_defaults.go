@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// defaultPod fills in what a Pod leaves open: first what upstream's defaulting gives a Pod
-// and not its template, then what both get.
+// defaultPod sets a Pod's defaults: first those that upstream gives a Pod and not its template,
+// then the common ones.
 func defaultPod(pod *corev1.Pod) {
 	spec := &pod.Spec
 	// A template keeps its negative grace; a Pod never has one (API-14).
@@ -27,7 +27,7 @@ func defaultPod(pod *corev1.Pod) {
 	defaultPodSpec(spec)
 }
 
-// defaultPodSpec is what Pods and the templates of workloads have in common.
+// defaultPodSpec sets the defaults that Pods and the templates of workloads have in common.
 func defaultPodSpec(spec *corev1.PodSpec) {
 	fill(&spec.ServiceAccountName, spec.DeprecatedServiceAccount)
 	spec.DeprecatedServiceAccount = spec.ServiceAccountName
@@ -52,12 +52,15 @@ func defaultPodSpec(spec *corev1.PodSpec) {
 	roundUp(spec.Overhead)
 }
 
-// admitPod names the service account that a new Pod runs as, as upstream's admission does.
-// The token volume of the account is left out: podfall has no tokens. What else admission
-// adds is said in admission/defaults.go.
-func admitPod(spec *corev1.PodSpec) {
-	fill(&spec.ServiceAccountName, "default")
-	spec.DeprecatedServiceAccount = spec.ServiceAccountName
+// admitPod names the service account that a new Pod runs as, as upstream's admission does; a mirror pod
+// has none. The volume of the account's token is left out. The other defaults of admission are in
+// admission/defaults.go.
+func admitPod(pod *corev1.Pod) {
+	if _, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
+		return
+	}
+	fill(&pod.Spec.ServiceAccountName, "default")
+	pod.Spec.DeprecatedServiceAccount = pod.Spec.ServiceAccountName
 }
 
 func defaultContainer(c *corev1.Container) {
@@ -89,8 +92,8 @@ func defaultContainer(c *corev1.Container) {
 	}
 }
 
-// pullPolicy is Always for an image that may change under its name: one tagged latest, or
-// not tagged at all.
+// pullPolicy returns Always for an image that may change under its name: one tagged latest, or not
+// tagged at all.
 func pullPolicy(image string) corev1.PullPolicy {
 	name, _, pinned := strings.Cut(image, "@")
 	repository, tag := name, ""
@@ -130,7 +133,7 @@ func defaultFieldRef(ref *corev1.ObjectFieldSelector) {
 	}
 }
 
-// defaultRequests asks for as much as the limits allow where a container asks for nothing.
+// defaultRequests sets missing requests to the limits.
 func defaultRequests(r *corev1.ResourceRequirements) {
 	for name, limit := range r.Limits {
 		if _, asked := r.Requests[name]; asked {
@@ -149,7 +152,7 @@ func defaultHostPorts(ports []corev1.ContainerPort) {
 	}
 }
 
-// roundUp leaves no quantity finer than a thousandth.
+// roundUp rounds every quantity up to a thousandth.
 func roundUp(quantities corev1.ResourceList) {
 	for name, quantity := range quantities {
 		quantity.RoundUp(resource.Milli)
@@ -157,8 +160,8 @@ func roundUp(quantities corev1.ResourceList) {
 	}
 }
 
-// defaultVolume makes a volume without a source an emptyDir. 0644 is the mode of files
-// whose manifest names none.
+// defaultVolume makes a volume without a source an emptyDir, and sets the defaults of its source.
+// The default mode of files is 0644.
 func defaultVolume(v *corev1.Volume) {
 	const mode = int32(0o644)
 	if v.VolumeSource == (corev1.VolumeSource{}) {
@@ -206,7 +209,7 @@ func defaultDownwardFiles(files []corev1.DownwardAPIVolumeFile) {
 	}
 }
 
-// fill gives a field a value when it has none.
+// fill sets a field to value if the field is zero.
 func fill[T comparable](at *T, value T) {
 	var none T
 	if *at == none {
@@ -214,7 +217,7 @@ func fill[T comparable](at *T, value T) {
 	}
 }
 
-// fillPointer gives an optional field a value when it has none.
+// fillPointer sets an optional field to value if the field is nil.
 func fillPointer[T any](at **T, value T) {
 	if *at == nil {
 		*at = &value

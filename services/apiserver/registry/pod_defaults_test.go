@@ -22,7 +22,7 @@ import (
 // TestPodDefaults shows a small Pod as it is stored.
 func TestPodDefaults(t *testing.T) {
 	t.Parallel()
-	cases(t, "testdata/pod_defaults.txt", func(t *testing.T, changes []string) string {
+	runCases(t, "testdata/pod_defaults.txt", func(t *testing.T, changes []string) string {
 		pod := storedPod(t, changes...)
 		pod.TypeMeta, pod.CreationTimestamp = metav1.TypeMeta{}, metav1.Time{}
 		data, err := yaml.Marshal(pod)
@@ -104,7 +104,7 @@ func TestOlderReleasesCountNoGenerations(t *testing.T) {
 		t.Fatal(err)
 	}
 	s, kind := registry.For(kindOf(t, "pods"), compat), kindOf(t, "pods")
-	pod := is[*corev1.Pod](t, decode(t, "pods", podJSON))
+	pod := asType[*corev1.Pod](t, decode(t, "pods", podJSON))
 	if err := registry.BeforeCreate(s, kind, pod, noon, "u"); err != nil || pod.Generation != 0 {
 		t.Errorf("created with generation %d, %v", pod.Generation, err)
 	}
@@ -268,7 +268,7 @@ func TestPreparingTwiceChangesNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		pod.TypeMeta = is[*corev1.Pod](t, back).TypeMeta
+		pod.TypeMeta = asType[*corev1.Pod](t, back).TypeMeta
 		if !equality.Semantic.DeepEqual(pod, back) {
 			t.Fatal(cmp.Diff(pod, back))
 		}

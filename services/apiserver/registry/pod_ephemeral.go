@@ -14,18 +14,18 @@ import (
 // The subresource ephemeralcontainers adds containers to a Pod that runs, for people who
 // look into it. Nothing else of the Pod passes.
 
-// keepAllButEphemeral leaves of pod what names it and its ephemeral containers.
+// keepAllButEphemeral takes everything but the identity and the ephemeral containers from old.
 func keepAllButEphemeral(pod, old *corev1.Pod) {
-	asked := pod.Spec.EphemeralContainers
+	wanted := pod.Spec.EphemeralContainers
 	keepIdentity(pod, old)
-	pod.Spec.EphemeralContainers = asked
+	pod.Spec.EphemeralContainers = wanted
 	defaultPodSpec(&pod.Spec)
 	if !kinds.Equal(pod.Spec.EphemeralContainers, old.Spec.EphemeralContainers) {
-		countUp(pod, old)
+		raiseGeneration(pod, old)
 	}
 }
 
-// keepIdentity makes pod a copy of old, but for what its sender claims of its identity.
+// keepIdentity makes pod a copy of old, except for the identity that the client has sent.
 func keepIdentity(pod, old *corev1.Pod) {
 	named := corev1.Pod{TypeMeta: pod.TypeMeta, ObjectMeta: *old.ObjectMeta.DeepCopy()}
 	named.Name, named.Namespace, named.UID, named.ResourceVersion = pod.Name, pod.Namespace, pod.UID, pod.ResourceVersion
@@ -33,14 +33,14 @@ func keepIdentity(pod, old *corev1.Pod) {
 	*pod = named
 }
 
-// countUp counts a change of the spec, in releases that count.
-func countUp(pod, old *corev1.Pod) {
+// raiseGeneration counts a change of the spec, in releases with pod generations.
+func raiseGeneration(pod, old *corev1.Pod) {
 	if old.Generation > 0 {
 		pod.Generation = old.Generation + 1
 	}
 }
 
-// validateEphemeralUpdate lets ephemeral containers be added.
+// validateEphemeralUpdate allows ephemeral containers to be added only.
 func validateEphemeralUpdate(pod, old *corev1.Pod) field.ErrorList {
 	f := &findings{}
 	at := field.NewPath("spec", "ephemeralContainers")
@@ -58,15 +58,16 @@ func validateEphemeralUpdate(pod, old *corev1.Pod) field.ErrorList {
 		}
 	}
 	for i := range pod.Spec.EphemeralContainers {
-		for _, name := range notForEphemeral(&pod.Spec.EphemeralContainers[i]) {
+		for _, name := range forbiddenForEphemeral(&pod.Spec.EphemeralContainers[i]) {
 			f.forbidden(at.Index(i).Child(name), "cannot be set for an Ephemeral Container")
 		}
 	}
 	return f.errs
 }
 
-// notForEphemeral are the fields set that only a container with a life of its own has.
-func notForEphemeral(c *corev1.EphemeralContainer) []string {
+// forbiddenForEphemeral returns the fields that are set and that an ephemeral container may not
+// have.
+func forbiddenForEphemeral(c *corev1.EphemeralContainer) []string {
 	var names []string
 	for _, f := range []struct {
 		name string

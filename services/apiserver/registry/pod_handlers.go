@@ -10,39 +10,39 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// hooksAndProbes are what runs beside a container's own process.
-func (c *podCheck) hooksAndProbes(container *corev1.Container, at *field.Path) {
+// checkHooksAndProbes are what runs beside a container's own process.
+func (c *podValidator) checkHooksAndProbes(container *corev1.Container, at *field.Path) {
 	if hooks := container.Lifecycle; hooks != nil {
 		hooksAt := at.Child("lifecycle")
 		if hooks.PostStart != nil {
-			c.handler(hookHandler(hooks.PostStart), hooksAt.Child("postStart"))
+			c.checkHandler(hookHandler(hooks.PostStart), hooksAt.Child("postStart"))
 		}
 		if hooks.PreStop != nil {
-			c.handler(hookHandler(hooks.PreStop), hooksAt.Child("preStop"))
+			c.checkHandler(hookHandler(hooks.PreStop), hooksAt.Child("preStop"))
 		}
 		if hooks.StopSignal != nil {
-			c.stopSignal(*hooks.StopSignal, hooksAt.Child("stopSignal"))
+			c.checkStopSignal(*hooks.StopSignal, hooksAt.Child("stopSignal"))
 		}
 	}
 	if probe := container.LivenessProbe; probe != nil {
-		c.probe(probe, at.Child("livenessProbe"))
-		c.succeedsOnce(probe, at.Child("livenessProbe"))
+		c.checkProbe(probe, at.Child("livenessProbe"))
+		c.checkSuccessThreshold(probe, at.Child("livenessProbe"))
 	}
 	if probe := container.ReadinessProbe; probe != nil {
 		probeAt := at.Child("readinessProbe")
-		c.probe(probe, probeAt)
+		c.checkProbe(probe, probeAt)
 		if grace := probe.TerminationGracePeriodSeconds; grace != nil {
 			c.invalid(probeAt.Child("terminationGracePeriodSeconds"), *grace, "must not be set for readinessProbes")
 		}
 	}
 	if probe := container.StartupProbe; probe != nil {
-		c.probe(probe, at.Child("startupProbe"))
-		c.succeedsOnce(probe, at.Child("startupProbe"))
+		c.checkProbe(probe, at.Child("startupProbe"))
+		c.checkSuccessThreshold(probe, at.Child("startupProbe"))
 	}
 }
 
-// noHooksOrProbes is for init containers that run to their end.
-func (c *podCheck) noHooksOrProbes(container *corev1.Container, at *field.Path) {
+// forbidHooksAndProbes is for init containers that run to their end.
+func (c *podValidator) forbidHooksAndProbes(container *corev1.Container, at *field.Path) {
 	const detail = "may not be set for init containers without restartPolicy=Always"
 	if container.Lifecycle != nil {
 		c.forbidden(at.Child("lifecycle"), detail)
@@ -58,26 +58,26 @@ func (c *podCheck) noHooksOrProbes(container *corev1.Container, at *field.Path) 
 	}
 }
 
-func (c *podCheck) probe(probe *corev1.Probe, at *field.Path) {
-	c.handler(probeHandler(&probe.ProbeHandler), at)
-	c.notNegative(at.Child("initialDelaySeconds"), int64(probe.InitialDelaySeconds))
-	c.notNegative(at.Child("timeoutSeconds"), int64(probe.TimeoutSeconds))
-	c.notNegative(at.Child("periodSeconds"), int64(probe.PeriodSeconds))
-	c.notNegative(at.Child("successThreshold"), int64(probe.SuccessThreshold))
-	c.notNegative(at.Child("failureThreshold"), int64(probe.FailureThreshold))
+func (c *podValidator) checkProbe(probe *corev1.Probe, at *field.Path) {
+	c.checkHandler(probeHandler(&probe.ProbeHandler), at)
+	c.checkNotNegative(at.Child("initialDelaySeconds"), int64(probe.InitialDelaySeconds))
+	c.checkNotNegative(at.Child("timeoutSeconds"), int64(probe.TimeoutSeconds))
+	c.checkNotNegative(at.Child("periodSeconds"), int64(probe.PeriodSeconds))
+	c.checkNotNegative(at.Child("successThreshold"), int64(probe.SuccessThreshold))
+	c.checkNotNegative(at.Child("failureThreshold"), int64(probe.FailureThreshold))
 	if grace := probe.TerminationGracePeriodSeconds; grace != nil && *grace <= 0 {
 		c.invalid(at.Child("terminationGracePeriodSeconds"), *grace, "must be greater than 0")
 	}
 }
 
-// succeedsOnce is for probes whose first success counts.
-func (c *podCheck) succeedsOnce(probe *corev1.Probe, at *field.Path) {
+// checkSuccessThreshold requires 1, for probes whose first success counts.
+func (c *podValidator) checkSuccessThreshold(probe *corev1.Probe, at *field.Path) {
 	if probe.SuccessThreshold != 1 {
 		c.invalid(at.Child("successThreshold"), probe.SuccessThreshold, "must be 1")
 	}
 }
 
-// handler is what a hook or a probe does. Hooks have no grpc and probes no sleep.
+// handler is the action of a hook or a probe. Hooks have no grpc and probes no sleep.
 type handler struct {
 	exec  *corev1.ExecAction
 	http  *corev1.HTTPGetAction
@@ -94,44 +94,44 @@ func probeHandler(h *corev1.ProbeHandler) handler {
 	return handler{exec: h.Exec, http: h.HTTPGet, tcp: h.TCPSocket, grpc: h.GRPC}
 }
 
-// handler requires exactly one thing to do.
-func (c *podCheck) handler(h handler, at *field.Path) {
-	s := &sources{found: &c.findings, tooMany: "may not specify more than 1 handler type"}
+// checkHandler requires one action.
+func (c *podValidator) checkHandler(h handler, at *field.Path) {
+	s := &exclusiveFields{findings: &c.findings, tooMany: "may not specify more than 1 handler type"}
 	if h.exec != nil {
-		s.one(at.Child("exec"), func(at *field.Path) {
+		s.add(at.Child("exec"), func(at *field.Path) {
 			if len(h.exec.Command) == 0 {
 				c.required(at.Child("command"), "")
 			}
 		})
 	}
 	if h.http != nil {
-		s.one(at.Child("httpGet"), func(at *field.Path) { c.httpGet(h.http, at) })
+		s.add(at.Child("httpGet"), func(at *field.Path) { c.checkHTTPGet(h.http, at) })
 	}
 	if h.tcp != nil {
-		s.one(at.Child("tcpSocket"), func(at *field.Path) { c.port(at.Child("port"), h.tcp.Port) })
+		s.add(at.Child("tcpSocket"), func(at *field.Path) { c.checkPort(at.Child("port"), h.tcp.Port) })
 	}
 	if h.grpc != nil {
-		s.one(at.Child("grpc"), func(at *field.Path) { c.port(at.Child("port"), intstr.FromInt32(h.grpc.Port)) })
+		s.add(at.Child("grpc"), func(at *field.Path) { c.checkPort(at.Child("port"), intstr.FromInt32(h.grpc.Port)) })
 	}
 	if h.sleep != nil {
-		s.one(at.Child("sleep"), func(at *field.Path) { c.sleep(h.sleep.Seconds, at) })
+		s.add(at.Child("sleep"), func(at *field.Path) { c.checkSleep(h.sleep.Seconds, at) })
 	}
 	if s.count == 0 {
 		c.required(at, "must specify a handler type")
 	}
 }
 
-// sleep must fit into the grace (KBL-42).
-func (c *podCheck) sleep(seconds int64, at *field.Path) {
+// checkSleep requires the sleep to fit into the grace (KBL-42).
+func (c *podValidator) checkSleep(seconds int64, at *field.Path) {
 	grace := c.pod.Spec.TerminationGracePeriodSeconds
 	if grace != nil && (seconds < 0 || seconds > *grace) {
 		c.invalid(at, seconds, fmt.Sprintf("must be non-negative and less than terminationGracePeriodSeconds (%d)", *grace))
 	}
 }
 
-func (c *podCheck) httpGet(get *corev1.HTTPGetAction, at *field.Path) {
-	c.notEmpty(at.Child("path"), get.Path)
-	c.port(at.Child("port"), get.Port)
+func (c *podValidator) checkHTTPGet(get *corev1.HTTPGetAction, at *field.Path) {
+	c.checkNotEmpty(at.Child("path"), get.Path)
+	c.checkPort(at.Child("port"), get.Port)
 	if schemes := []corev1.URIScheme{corev1.URISchemeHTTP, corev1.URISchemeHTTPS}; !slices.Contains(schemes, get.Scheme) {
 		c.add(field.NotSupported(at.Child("scheme"), get.Scheme, schemes))
 	}
@@ -140,8 +140,8 @@ func (c *podCheck) httpGet(get *corev1.HTTPGetAction, at *field.Path) {
 	}
 }
 
-// stopSignal needs to know the operating system, because signals are not the same on all.
-func (c *podCheck) stopSignal(signal corev1.Signal, at *field.Path) {
+// checkStopSignal requires the Pod's operating system, because signals depend on it.
+func (c *podValidator) checkStopSignal(signal corev1.Signal, at *field.Path) {
 	system := c.pod.Spec.OS
 	if system == nil {
 		c.forbidden(at, "may not be set for containers with empty `spec.os.name`")
@@ -161,7 +161,7 @@ func (c *podCheck) stopSignal(signal corev1.Signal, at *field.Path) {
 	}
 }
 
-// linuxSignals are the names of signals, sorted.
+// linuxSignals returns the names of signals, sorted.
 func linuxSignals() []corev1.Signal {
 	names := []corev1.Signal{
 		"SIGABRT", "SIGALRM", "SIGBUS", "SIGCHLD", "SIGCLD", "SIGCONT", "SIGFPE", "SIGHUP", "SIGILL", "SIGINT", "SIGIO",

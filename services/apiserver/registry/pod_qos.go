@@ -2,17 +2,17 @@ package registry
 
 import corev1 "k8s.io/api/core/v1"
 
-// qosClass is how a Pod ranks when its node runs out of memory. It follows from the
-// resources: Guaranteed when every container asks for exactly its limits of CPU and memory,
-// BestEffort when none asks for anything, Burstable otherwise.
+// qosClass returns a Pod's quality of service, which ranks it when its node runs out of memory.
+// Guaranteed: every container requests its limits of CPU and memory. BestEffort: no container
+// requests anything. Burstable: otherwise.
 func qosClass(spec *corev1.PodSpec) corev1.PodQOSClass {
 	if spec.Resources != nil && (len(spec.Resources.Limits) > 0 || len(spec.Resources.Requests) > 0) {
-		return qosOf(*spec.Resources)
+		return containerQOS(*spec.Resources)
 	}
 	class := corev1.PodQOSClass("")
 	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
 		for i := range containers {
-			one := qosOf(containers[i].Resources)
+			one := containerQOS(containers[i].Resources)
 			if class != "" && one != class {
 				return corev1.PodQOSBurstable
 			}
@@ -25,7 +25,7 @@ func qosClass(spec *corev1.PodSpec) corev1.PodQOSClass {
 	return class
 }
 
-func qosOf(r corev1.ResourceRequirements) corev1.PodQOSClass {
+func containerQOS(r corev1.ResourceRequirements) corev1.PodQOSClass {
 	asks, guaranteed := false, true
 	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
 		request, limit := r.Requests[name], r.Limits[name]

@@ -11,37 +11,37 @@ import (
 
 // The subresource resize changes what the containers of a Pod that runs may use.
 
-// keepAllButResources leaves of pod what names it and the resources of its containers. A
+// keepAllButResources takes everything but the identity and the containers' resources from old. A
 // Pod with other containers stays as it is, to be refused.
 func keepAllButResources(pod, old *corev1.Pod) {
 	spec := old.Spec.DeepCopy()
-	if !resized(spec.Containers, pod.Spec.Containers) || !resized(spec.InitContainers, pod.Spec.InitContainers) {
+	if !copyResources(spec.Containers, pod.Spec.Containers) || !copyResources(spec.InitContainers, pod.Spec.InitContainers) {
 		pod.Status = *old.Status.DeepCopy()
 		return
 	}
 	keepIdentity(pod, old)
 	pod.Spec = *spec
 	if !kinds.Equal(pod.Spec, old.Spec) {
-		countUp(pod, old)
+		raiseGeneration(pod, old)
 	}
 }
 
-// resized gives containers the resources asked for; false when they are others.
-func resized(containers, asked []corev1.Container) bool {
+// copyResources gives containers the requested resources; false if the lists name other containers.
+func copyResources(containers, wanted []corev1.Container) bool {
 	named := func(a, b corev1.Container) bool { return a.Name == b.Name }
-	if !slices.EqualFunc(containers, asked, named) {
+	if !slices.EqualFunc(containers, wanted, named) {
 		return false
 	}
 	for i := range containers {
-		containers[i].Resources = *asked[i].Resources.DeepCopy()
-		containers[i].ResizePolicy = slices.Clone(asked[i].ResizePolicy)
+		containers[i].Resources = *wanted[i].Resources.DeepCopy()
+		containers[i].ResizePolicy = slices.Clone(wanted[i].ResizePolicy)
 		roundUp(containers[i].Resources.Limits)
 		roundUp(containers[i].Resources.Requests)
 	}
 	return true
 }
 
-// validateResize lets CPU and memory change within the Pod's quality of service.
+// validateResize allows CPU and memory to change within the Pod's quality of service.
 func validateResize(pod, old *corev1.Pod) field.ErrorList {
 	f := &findings{}
 	at := field.NewPath("spec")
@@ -59,7 +59,7 @@ func validateResize(pod, old *corev1.Pod) field.ErrorList {
 			break
 		}
 		for i := range list[0] {
-			keepCPUAndMemory(&list[0][i], &list[1][i])
+			restoreCPUAndMemory(&list[0][i], &list[1][i])
 		}
 	}
 	if !kinds.Equal(*rest, old.Spec) {
@@ -68,8 +68,8 @@ func validateResize(pod, old *corev1.Pod) field.ErrorList {
 	return f.errs
 }
 
-// keepCPUAndMemory puts back what a resize may change.
-func keepCPUAndMemory(now, was *corev1.Container) {
+// restoreCPUAndMemory restores what a resize may change.
+func restoreCPUAndMemory(now, was *corev1.Container) {
 	now.ResizePolicy = was.ResizePolicy
 	for _, pair := range []struct {
 		now *corev1.ResourceList

@@ -9,9 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// keepReportedStatus puts back what a status update leaves out without meaning to take it
-// away: the quality of service, the generations observed (API-73), and the second spelling
-// of the addresses.
+// keepReportedStatus restores what a status update leaves out without meaning to remove it: the
+// quality of service, the observed generations (API-73), and the second form of the addresses.
 func keepReportedStatus(status, old *corev1.PodStatus) {
 	fill(&status.QOSClass, old.QOSClass)
 	fill(&status.ObservedGeneration, old.ObservedGeneration)
@@ -31,31 +30,31 @@ func keepReportedStatus(status, old *corev1.PodStatus) {
 	}
 }
 
-// validatePodStatusUpdate is every way in which one status may not follow another (API-71).
+// validatePodStatusUpdate returns why the status of pod may not replace that of old (API-71).
 func validatePodStatusUpdate(pod, old *corev1.Pod) field.ErrorList {
 	f := &findings{}
-	f.annotationUpdate(pod.Annotations, old.Annotations, field.NewPath("metadata", "annotations"))
+	f.checkAnnotationUpdate(pod.Annotations, old.Annotations, field.NewPath("metadata", "annotations"))
 	at := field.NewPath("status")
 	for i, condition := range pod.Status.Conditions {
 		if condition.ObservedGeneration < 0 {
 			f.invalid(at.Child("conditions").Index(i).Child("observedGeneration"), condition.ObservedGeneration,
 				"must be a non-negative integer")
 		}
-		f.qualifiedName(at.Child("conditions").Index(i).Child("Type"), string(condition.Type))
+		f.checkQualifiedName(at.Child("conditions").Index(i).Child("Type"), string(condition.Type))
 	}
-	f.nomination(pod, old, at.Child("nominatedNodeName"))
+	f.checkNomination(pod, old, at.Child("nominatedNodeName"))
 	if pod.Status.ObservedGeneration < 0 {
 		f.invalid(at.Child("observedGeneration"), pod.Status.ObservedGeneration, "must be a non-negative integer")
 	}
 	f.add(validation.ValidateImmutableField(pod.Status.QOSClass, old.Status.QOSClass, at.Child("qosClass"))...)
-	f.stateTransitions(pod, old, at)
+	f.checkStateTransitions(pod, old, at)
 	for i, address := range pod.Status.PodIPs {
 		f.add(utilvalidation.IsValidIPForLegacyField(at.Child("podIPs").Index(i), address.IP, false, nil)...)
 	}
 	return f.errs
 }
 
-func (f *findings) nomination(pod, old *corev1.Pod, at *field.Path) {
+func (f *findings) checkNomination(pod, old *corev1.Pod, at *field.Path) {
 	name := pod.Status.NominatedNodeName
 	if name == "" || name == old.Status.NominatedNodeName {
 		return
@@ -66,11 +65,11 @@ func (f *findings) nomination(pod, old *corev1.Pod, at *field.Path) {
 	}
 }
 
-// stateTransitions keeps a container that has ended from running again, unless its restart
-// policy says that it should.
-func (f *findings) stateTransitions(pod, old *corev1.Pod, at *field.Path) {
+// checkStateTransitions refuses to let a terminated container run again, unless its restart policy
+// restarts it.
+func (f *findings) checkStateTransitions(pod, old *corev1.Pod, at *field.Path) {
 	spec := &old.Spec
-	if restartsAll(spec) {
+	if anyRestartsAll(spec) {
 		return
 	}
 	for _, list := range []struct {
@@ -90,7 +89,7 @@ func (f *findings) stateTransitions(pod, old *corev1.Pod, at *field.Path) {
 				return now.Name == was.Name && now.State.Terminated == nil
 			})
 			mayRestart := slices.ContainsFunc(list.containers, func(c corev1.Container) bool {
-				return c.Name == was.Name && restarts(&c, spec.RestartPolicy, was.State.Terminated.ExitCode)
+				return c.Name == was.Name && restartsAfter(&c, spec.RestartPolicy, was.State.Terminated.ExitCode)
 			})
 			if revived && !mayRestart {
 				f.forbidden(at.Child(list.name).Index(i).Child("state"), "may not be transitioned to non-terminated state")
@@ -99,8 +98,8 @@ func (f *findings) stateTransitions(pod, old *corev1.Pod, at *field.Path) {
 	}
 }
 
-// restartsAll reports whether any container's end can restart them all.
-func restartsAll(spec *corev1.PodSpec) bool {
+// anyRestartsAll reports whether the end of some container can restart all of them.
+func anyRestartsAll(spec *corev1.PodSpec) bool {
 	for _, c := range slices.Concat(spec.InitContainers, spec.Containers) {
 		for _, rule := range c.RestartPolicyRules {
 			if rule.Action == corev1.ContainerRestartRuleActionRestartAllContainers {
@@ -111,13 +110,13 @@ func restartsAll(spec *corev1.PodSpec) bool {
 	return false
 }
 
-// restarts reports whether a container that ended with a code runs again: its own rules
+// restartsAfter reports whether a container that ended with a code is restarted: its own rules
 // decide, then its own policy, then the Pod's.
-func restarts(c *corev1.Container, podPolicy corev1.RestartPolicy, code int32) bool {
+func restartsAfter(c *corev1.Container, podPolicy corev1.RestartPolicy, code int32) bool {
 	policy := podPolicy
 	if c.RestartPolicy != nil {
 		for _, rule := range c.RestartPolicyRules {
-			if rule.Action == corev1.ContainerRestartRuleActionRestart && matches(rule.ExitCodes, code) {
+			if rule.Action == corev1.ContainerRestartRuleActionRestart && matchesExitCode(rule.ExitCodes, code) {
 				return true
 			}
 		}
@@ -126,7 +125,7 @@ func restarts(c *corev1.Container, podPolicy corev1.RestartPolicy, code int32) b
 	return policy == corev1.RestartPolicyAlways || policy == corev1.RestartPolicyOnFailure && code != 0
 }
 
-func matches(codes *corev1.ContainerRestartRuleOnExitCodes, code int32) bool {
+func matchesExitCode(codes *corev1.ContainerRestartRuleOnExitCodes, code int32) bool {
 	if codes == nil {
 		return false
 	}

@@ -14,13 +14,13 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// validatePodUpdate is every way in which the spec of a Pod may not become another
-// (API-70). What may change is checked field by field; then those fields are taken from the
-// old spec, and whatever still differs may not.
+// validatePodUpdate returns why the spec of pod may not replace that of old (API-70). Fields that
+// may change are checked one by one. Then they are restored from the old spec, and any remaining
+// difference is refused.
 func validatePodUpdate(pod, old *corev1.Pod) field.ErrorList {
 	f := &findings{}
 	at := field.NewPath("spec")
-	f.annotationUpdate(pod.Annotations, old.Annotations, field.NewPath("metadata", "annotations"))
+	f.checkAnnotationUpdate(pod.Annotations, old.Annotations, field.NewPath("metadata", "annotations"))
 	for _, list := range []struct {
 		name     string
 		now, was []corev1.Container
@@ -33,32 +33,32 @@ func validatePodUpdate(pod, old *corev1.Pod) field.ErrorList {
 			return f.errs
 		}
 		for i := range list.now {
-			f.notEmpty(at.Child(list.name).Index(i).Child("image"), list.now[i].Image)
-			f.imageSpace(at.Child(list.name).Index(i), list.now[i].Image)
+			f.checkNotEmpty(at.Child(list.name).Index(i).Child("image"), list.now[i].Image)
+			f.checkImageSpaces(at.Child(list.name).Index(i), list.now[i].Image)
 		}
 	}
-	if !f.deadlineUpdate(pod.Spec.ActiveDeadlineSeconds, old.Spec.ActiveDeadlineSeconds, at.Child("activeDeadlineSeconds")) {
+	if !f.checkDeadlineUpdate(pod.Spec.ActiveDeadlineSeconds, old.Spec.ActiveDeadlineSeconds, at.Child("activeDeadlineSeconds")) {
 		return f.errs
 	}
-	f.tolerationUpdate(pod.Spec.Tolerations, old.Spec.Tolerations, at.Child("tolerations"))
-	f.gateUpdate(pod.Spec.SchedulingGates, old.Spec.SchedulingGates, at.Child("schedulingGates"))
+	f.checkTolerationUpdate(pod.Spec.Tolerations, old.Spec.Tolerations, at.Child("tolerations"))
+	f.checkGateUpdate(pod.Spec.SchedulingGates, old.Spec.SchedulingGates, at.Child("schedulingGates"))
 	if kinds.Equal(pod.Spec, old.Spec) {
 		return f.errs
 	}
-	rest := withoutChangeable(&pod.Spec, &old.Spec)
+	rest := restoreChangeable(&pod.Spec, &old.Spec)
 	if len(old.Spec.SchedulingGates) > 0 {
-		f.gatedUpdate(rest, &old.Spec, at)
+		f.checkGatedUpdate(rest, &old.Spec, at)
 	}
 	if !kinds.Equal(*rest, old.Spec) {
 		f.forbidden(at, fmt.Sprintf("pod updates may not change fields other than %s\n%v",
-			strings.Join(changeable(), ","), diff.Diff(old.Spec, *rest)))
+			strings.Join(changeableFields(), ","), diff.Diff(old.Spec, *rest)))
 	}
 	return f.errs
 }
 
-// changeable is upstream's list of what a Pod update may change. It has never mentioned the
+// changeableFields is upstream's list of what a Pod update may change. It has never mentioned the
 // scheduling gates.
-func changeable() []string {
+func changeableFields() []string {
 	return []string{
 		"`spec.containers[*].image`",
 		"`spec.initContainers[*].image`",
@@ -68,9 +68,9 @@ func changeable() []string {
 	}
 }
 
-// withoutChangeable is spec with everything that may change put back to old's. Both have
-// the same number of containers.
-func withoutChangeable(spec, old *corev1.PodSpec) *corev1.PodSpec {
+// restoreChangeable returns spec with every changeable field restored from old. Both have the same
+// number of containers.
+func restoreChangeable(spec, old *corev1.PodSpec) *corev1.PodSpec {
 	rest := spec.DeepCopy()
 	for i := range rest.Containers {
 		rest.Containers[i].Image = old.Containers[i].Image
@@ -88,8 +88,8 @@ func withoutChangeable(spec, old *corev1.PodSpec) *corev1.PodSpec {
 	return rest
 }
 
-// annotationUpdate keeps the annotation that marks a static Pod's mirror as it is.
-func (f *findings) annotationUpdate(now, was map[string]string, at *field.Path) {
+// checkAnnotationUpdate refuses a changed annotation of a static Pod's mirror.
+func (f *findings) checkAnnotationUpdate(now, was map[string]string, at *field.Path) {
 	value, marked := now[corev1.MirrorPodAnnotationKey]
 	before, wasMarked := was[corev1.MirrorPodAnnotationKey]
 	switch {
@@ -100,9 +100,9 @@ func (f *findings) annotationUpdate(now, was map[string]string, at *field.Path) 
 	}
 }
 
-// deadlineUpdate lets the deadline of the whole Pod appear and come nearer. It is false when
-// nothing else is worth looking at.
-func (f *findings) deadlineUpdate(now, was *int64, at *field.Path) bool {
+// checkDeadlineUpdate allows the Pod's active deadline to be set and to become earlier. It returns
+// false if no further check is useful.
+func (f *findings) checkDeadlineUpdate(now, was *int64, at *field.Path) bool {
 	switch {
 	case now == nil && was == nil:
 	case now == nil:
@@ -117,8 +117,8 @@ func (f *findings) deadlineUpdate(now, was *int64, at *field.Path) bool {
 	return true
 }
 
-// tolerationUpdate lets tolerations be added, and the seconds of old ones change.
-func (f *findings) tolerationUpdate(now, was []corev1.Toleration, at *field.Path) {
+// checkTolerationUpdate allows new tolerations, and changed seconds of old ones.
+func (f *findings) checkTolerationUpdate(now, was []corev1.Toleration, at *field.Path) {
 	for _, old := range was {
 		kept := slices.ContainsFunc(now, func(t corev1.Toleration) bool {
 			t.TolerationSeconds = old.TolerationSeconds
@@ -132,8 +132,8 @@ func (f *findings) tolerationUpdate(now, was []corev1.Toleration, at *field.Path
 	f.add(validateTolerations(now, at)...)
 }
 
-// gateUpdate lets scheduling gates be taken away.
-func (f *findings) gateUpdate(now, was []corev1.PodSchedulingGate, at *field.Path) {
+// checkGateUpdate allows scheduling gates to be removed only.
+func (f *findings) checkGateUpdate(now, was []corev1.PodSchedulingGate, at *field.Path) {
 	for i, gate := range now {
 		if !slices.Contains(was, gate) {
 			f.forbidden(at.Index(i).Child("name"),
@@ -142,9 +142,9 @@ func (f *findings) gateUpdate(now, was []corev1.PodSchedulingGate, at *field.Pat
 	}
 }
 
-// gatedUpdate lets a Pod that may not be scheduled yet be steered: its node selector grows.
-// Upstream lets its node affinity grow too.
-func (f *findings) gatedUpdate(rest, old *corev1.PodSpec, at *field.Path) {
+// checkGatedUpdate allows additions to the node selector of a Pod with scheduling gates. Upstream
+// allows additions to its node affinity too.
+func (f *findings) checkGatedUpdate(rest, old *corev1.PodSpec, at *field.Path) {
 	for key, value := range old.NodeSelector {
 		if now, ok := rest.NodeSelector[key]; !ok || now != value {
 			f.invalid(at.Child("nodeSelector"), rest.NodeSelector,

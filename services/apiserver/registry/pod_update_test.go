@@ -10,7 +10,7 @@ import (
 
 func TestPodUpdate(t *testing.T) {
 	t.Parallel()
-	cases(t, "testdata/pod_update.txt", func(t *testing.T, lines []string) string {
+	runCases(t, "testdata/pod_update.txt", func(t *testing.T, lines []string) string {
 		old, obj, subresource := updateCase(t, lines)
 		return causes(update(t, "pods", obj, old, subresource))
 	})
@@ -35,8 +35,8 @@ func updateCase(t *testing.T, lines []string) (old, obj *corev1.Pod, subresource
 	}
 	before := document(t, storedPod(t, create...))
 	before = changed(t, before, afterwards...)
-	old = is[*corev1.Pod](t, decode(t, "pods", before))
-	return old, is[*corev1.Pod](t, decode(t, "pods", changed(t, before, ask...))), subresource
+	old = asType[*corev1.Pod](t, decode(t, "pods", before))
+	return old, asType[*corev1.Pod](t, decode(t, "pods", changed(t, before, ask...))), subresource
 }
 
 // TestPodUpdateKeeps are the changes that are dropped without a word.

@@ -13,27 +13,27 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// podCheck is one look at a Pod, with what its parts need to know of each other.
-type podCheck struct {
+// podValidator validates one Pod, with what its parts need to know of each other.
+type podValidator struct {
 	findings
 	pod *corev1.Pod
-	// volumes are those that a container may mount.
+	// volumes are the valid volumes, which containers may mount.
 	volumes map[string]corev1.VolumeSource
 }
 
-// validatePod is everything wrong with a Pod as a whole, new or updated. Its order and its
-// texts are those of upstream's validatePodMetadataAndSpec. Left out are the fields that
-// nothing in podfall reads: most of the security contexts, resource claims and the sources
-// of volumes that need a cloud.
+// validatePod returns everything that is wrong with a Pod as a whole, new or updated. Its order and
+// its texts are those of upstream's validatePodMetadataAndSpec. It leaves out the fields that
+// nothing in podfall reads: most of the security contexts, resource claims and the sources of
+// volumes that need a cloud.
 func validatePod(kind kinds.Kind, pod *corev1.Pod) field.ErrorList {
-	c := &podCheck{pod: pod}
+	c := &podValidator{pod: pod}
 	c.add(ValidateMeta(kind, pod)...)
-	c.annotations(field.NewPath("metadata", "annotations"))
-	c.spec(field.NewPath("spec"))
+	c.checkAnnotations(field.NewPath("metadata", "annotations"))
+	c.checkSpec(field.NewPath("spec"))
 	return c.errs
 }
 
-// validateNewPod is what only a new Pod may not have.
+// validateNewPod returns what only a new Pod may not have.
 func validateNewPod(pod *corev1.Pod) field.ErrorList {
 	f := &findings{}
 	at := field.NewPath("spec")
@@ -46,72 +46,72 @@ func validateNewPod(pod *corev1.Pod) field.ErrorList {
 	return f.errs
 }
 
-func (c *podCheck) annotations(at *field.Path) {
+func (c *podValidator) checkAnnotations(at *field.Path) {
 	mirror, ok := c.pod.Annotations[corev1.MirrorPodAnnotationKey]
 	if ok && c.pod.Spec.NodeName == "" {
 		c.invalid(at.Key(corev1.MirrorPodAnnotationKey), mirror, "must set spec.nodeName if mirror pod annotation is set")
 	}
 }
 
-func (c *podCheck) spec(at *field.Path) {
-	c.sharedSpec(at)
-	c.onlyForPods(at)
+func (c *podValidator) checkSpec(at *field.Path) {
+	c.checkSharedSpec(at)
+	c.checkPodOnly(at)
 }
 
-// sharedSpec is what Pods and the templates of workloads have in common.
-func (c *podCheck) sharedSpec(at *field.Path) {
+// checkSharedSpec checks what Pods and the templates of workloads have in common.
+func (c *podValidator) checkSharedSpec(at *field.Path) {
 	spec := &c.pod.Spec
 	if spec.TerminationGracePeriodSeconds == nil {
 		c.required(at.Child("terminationGracePeriodSeconds"), "")
 	}
 	c.checkVolumes(at.Child("volumes"))
-	c.containers(at)
+	c.checkContainers(at)
 	if spec.HostNetwork {
-		c.hostNetworkPorts(at.Child("containers"))
+		c.checkHostNetworkPorts(at.Child("containers"))
 	}
-	oneOf(&c.findings, at.Child("restartPolicy"), spec.RestartPolicy,
+	checkOneOf(&c.findings, at.Child("restartPolicy"), spec.RestartPolicy,
 		corev1.RestartPolicyAlways, corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever)
-	oneOf(&c.findings, at.Child("dnsPolicy"), spec.DNSPolicy,
+	checkOneOf(&c.findings, at.Child("dnsPolicy"), spec.DNSPolicy,
 		corev1.DNSClusterFirstWithHostNet, corev1.DNSClusterFirst, corev1.DNSDefault, corev1.DNSNone)
-	c.add(steady(unversioned.ValidateLabels(spec.NodeSelector, at.Child("nodeSelector")))...)
-	c.sharing(at)
-	c.security(at.Child("securityContext"))
-	c.affinity(at.Child("affinity"))
-	c.dns(at.Child("dnsConfig"))
+	c.add(sortPerField(unversioned.ValidateLabels(spec.NodeSelector, at.Child("nodeSelector")))...)
+	c.checkProcessSharing(at)
+	c.checkPodSecurity(at.Child("securityContext"))
+	c.checkAffinity(at.Child("affinity"))
+	c.checkDNS(at.Child("dnsConfig"))
 	for i, gate := range spec.ReadinessGates {
-		c.qualifiedName(at.Child("readinessGates").Index(i).Child("conditionType"), string(gate.ConditionType))
+		c.checkQualifiedName(at.Child("readinessGates").Index(i).Child("conditionType"), string(gate.ConditionType))
 	}
-	c.schedulingGates(at.Child("schedulingGates"))
-	c.spread(at.Child("topologySpreadConstraints"))
-	c.names(at)
-	c.activeDeadline(at.Child("activeDeadlineSeconds"))
-	c.hostnames(at)
+	c.checkSchedulingGates(at.Child("schedulingGates"))
+	c.checkTopologySpread(at.Child("topologySpreadConstraints"))
+	c.checkReferences(at)
+	c.checkActiveDeadline(at.Child("activeDeadlineSeconds"))
+	c.checkHostnames(at)
 	c.add(validateTolerations(spec.Tolerations, at.Child("tolerations"))...)
-	c.classes(at)
-	c.operatingSystem(at.Child("os"))
+	c.checkClasses(at)
+	c.checkOS(at.Child("os"))
 }
 
-// onlyForPods are the rules that upstream spares the templates of workloads.
-func (c *podCheck) onlyForPods(at *field.Path) {
+// checkPodOnly checks what upstream does not check in the templates of workloads.
+func (c *podValidator) checkPodOnly(at *field.Path) {
 	spec := &c.pod.Spec
 	if grace := spec.TerminationGracePeriodSeconds; grace != nil {
-		c.notNegative(at.Child("terminationGracePeriodSeconds"), *grace)
+		c.checkNotNegative(at.Child("terminationGracePeriodSeconds"), *grace)
 	}
 	for i := range spec.Containers {
-		c.imageSpace(at.Child("containers").Index(i), spec.Containers[i].Image)
+		c.checkImageSpaces(at.Child("containers").Index(i), spec.Containers[i].Image)
 	}
 	for i := range spec.InitContainers {
-		c.imageSpace(at.Child("initContainers").Index(i), spec.InitContainers[i].Image)
+		c.checkImageSpaces(at.Child("initContainers").Index(i), spec.InitContainers[i].Image)
 	}
 }
 
-func (f *findings) imageSpace(at *field.Path, image string) {
+func (f *findings) checkImageSpaces(at *field.Path, image string) {
 	if strings.TrimSpace(image) != image {
 		f.invalid(at.Child("image"), image, "must not have leading or trailing whitespace")
 	}
 }
 
-func (c *podCheck) hostNetworkPorts(at *field.Path) {
+func (c *podValidator) checkHostNetworkPorts(at *field.Path) {
 	for i := range c.pod.Spec.Containers {
 		for j, port := range c.pod.Spec.Containers[i].Ports {
 			if port.HostPort != port.ContainerPort {
@@ -122,7 +122,7 @@ func (c *podCheck) hostNetworkPorts(at *field.Path) {
 	}
 }
 
-func (c *podCheck) sharing(at *field.Path) {
+func (c *podValidator) checkProcessSharing(at *field.Path) {
 	spec := &c.pod.Spec
 	if shared := spec.ShareProcessNamespace; shared != nil && *shared && spec.HostPID {
 		c.invalid(at.Child("shareProcessNamespace"), *shared, "ShareProcessNamespace and HostPID cannot both be enabled")
@@ -136,7 +136,7 @@ const (
 	maxSearchChars = 2048
 )
 
-func (c *podCheck) dns(at *field.Path) {
+func (c *podValidator) checkDNS(at *field.Path) {
 	config := c.pod.Spec.DNSConfig
 	if c.pod.Spec.DNSPolicy == corev1.DNSNone {
 		switch {
@@ -170,10 +170,10 @@ func (c *podCheck) dns(at *field.Path) {
 	}
 }
 
-func (c *podCheck) schedulingGates(at *field.Path) {
+func (c *podValidator) checkSchedulingGates(at *field.Path) {
 	seen := map[string]bool{}
 	for i, gate := range c.pod.Spec.SchedulingGates {
-		c.qualifiedName(at.Index(i), gate.Name)
+		c.checkQualifiedName(at.Index(i), gate.Name)
 		if seen[gate.Name] {
 			c.add(field.Duplicate(at.Index(i), gate.Name))
 		}
@@ -181,8 +181,8 @@ func (c *podCheck) schedulingGates(at *field.Path) {
 	}
 }
 
-// names are the names of other objects in the spec.
-func (c *podCheck) names(at *field.Path) {
+// checkReferences checks the names of other objects in the spec.
+func (c *podValidator) checkReferences(at *field.Path) {
 	spec := &c.pod.Spec
 	if name := spec.ServiceAccountName; name != "" {
 		c.invalid(at.Child("serviceAccountName"), name, validation.ValidateServiceAccountName(name, false)...)
@@ -192,24 +192,24 @@ func (c *podCheck) names(at *field.Path) {
 	}
 }
 
-func (c *podCheck) activeDeadline(at *field.Path) {
+func (c *podValidator) checkActiveDeadline(at *field.Path) {
 	if seconds := c.pod.Spec.ActiveDeadlineSeconds; seconds != nil && (*seconds < 1 || *seconds > math.MaxInt32) {
 		c.invalid(at, *seconds, utilvalidation.InclusiveRangeError(1, math.MaxInt32))
 	}
 }
 
-func (c *podCheck) hostnames(at *field.Path) {
+func (c *podValidator) checkHostnames(at *field.Path) {
 	spec := &c.pod.Spec
 	if spec.Hostname != "" {
-		c.label(at.Child("hostname"), spec.Hostname)
+		c.checkLabel(at.Child("hostname"), spec.Hostname)
 	}
 	if spec.Subdomain != "" {
-		c.label(at.Child("subdomain"), spec.Subdomain)
+		c.checkLabel(at.Child("subdomain"), spec.Subdomain)
 	}
 }
 
-// classes are the names and choices of priority, preemption and runtime.
-func (c *podCheck) classes(at *field.Path) {
+// checkClasses checks host aliases, priority, preemption, runtime class and overhead.
+func (c *podValidator) checkClasses(at *field.Path) {
 	spec := &c.pod.Spec
 	for i, alias := range spec.HostAliases {
 		item := at.Child("hostAliases").Index(i)
@@ -225,14 +225,14 @@ func (c *podCheck) classes(at *field.Path) {
 		c.invalid(at.Child("runtimeClassName"), *name, validation.NameIsDNSSubdomain(*name, false)...)
 	}
 	if policy := spec.PreemptionPolicy; policy != nil {
-		oneOf(&c.findings, at.Child("preemptionPolicy"), *policy, corev1.PreemptLowerPriority, corev1.PreemptNever)
+		checkOneOf(&c.findings, at.Child("preemptionPolicy"), *policy, corev1.PreemptLowerPriority, corev1.PreemptNever)
 	}
 	if spec.Overhead != nil {
 		c.add(validateResources(corev1.ResourceRequirements{Limits: spec.Overhead}, at.Child("overhead"))...)
 	}
 }
 
-func (c *podCheck) operatingSystem(at *field.Path) {
+func (c *podValidator) checkOS(at *field.Path) {
 	system := c.pod.Spec.OS
 	if system == nil {
 		return

@@ -8,7 +8,7 @@ import (
 
 func TestPodValidation(t *testing.T) {
 	t.Parallel()
-	cases(t, "testdata/pods.txt", func(t *testing.T, changes []string) string {
+	runCases(t, "testdata/pods.txt", func(t *testing.T, changes []string) string {
 		pod := decode(t, "pods", changed(t, podJSON, changes...))
 		return causes(registry.BeforeCreate(strategy(t, "pods"), kindOf(t, "pods"), pod, noon, "uid-1"))
 	})

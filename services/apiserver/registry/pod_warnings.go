@@ -13,29 +13,29 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// warnings are sentences for whoever creates an object, of upstream's, about what is rarely
-// meant; and podfall's own about what it does not do.
+// warnings are sentences for the client that creates an object: upstream's about unusual values,
+// and podfall's about what it does not do.
 type warnings []string
 
-func (w *warnings) say(at *field.Path, format string, args ...any) {
+func (w *warnings) add(at *field.Path, format string, args ...any) {
 	*w = append(*w, at.String()+": "+fmt.Sprintf(format, args...))
 }
 
-// realPrograms is the runtime class of pods whose containers are processes, which could tell
-// whose their files are; nothing in a script does.
-const realPrograms = "process"
+// processRuntimeClass is the runtime class of pods whose containers are real processes. Only these
+// can see the owner of their files.
+const processRuntimeClass = "process"
 
 func podWarnings(pod *corev1.Pod) []string {
 	var w warnings
 	if wrong := validation.IsDNS1123Label(pod.Name); len(wrong) > 0 && pod.Name != "" {
-		w.say(field.NewPath("metadata", "name"), "this is used in the Pod's hostname, which can result in surprising "+
+		w.add(field.NewPath("metadata", "name"), "this is used in the Pod's hostname, which can result in surprising "+
 			"behavior; a DNS label is recommended: %v", wrong)
 	}
-	w.spec(field.NewPath("spec"), &pod.Spec)
+	w.addSpec(field.NewPath("spec"), &pod.Spec)
 	return w
 }
 
-// templateWarnings are about the Pods that a workload will make.
+// templateWarnings returns the warnings about the Pods that a workload will create.
 func templateWarnings(obj kinds.Object) []string {
 	template := PodTemplate(obj)
 	if template == nil {
@@ -49,46 +49,46 @@ func templateWarnings(obj kinds.Object) []string {
 		at = field.NewPath("template")
 	}
 	var w warnings
-	w.spec(at.Child("spec"), &template.Spec)
+	w.addSpec(at.Child("spec"), &template.Spec)
 	return w
 }
 
-func (w *warnings) spec(at *field.Path, spec *corev1.PodSpec) {
+func (w *warnings) addSpec(at *field.Path, spec *corev1.PodSpec) {
 	for _, key := range slices.Sorted(maps.Keys(spec.NodeSelector)) {
-		if now := labelOfToday(key); now != "" {
-			w.say(at.Child("nodeSelector").Key(key), "%s", now)
+		if now := renamedLabel(key); now != "" {
+			w.add(at.Child("nodeSelector").Key(key), "%s", now)
 		}
 	}
 	for i := range spec.InitContainers {
-		w.container(at.Child("initContainers").Index(i), &spec.InitContainers[i])
+		w.addContainer(at.Child("initContainers").Index(i), &spec.InitContainers[i])
 	}
 	for i := range spec.Containers {
-		w.container(at.Child("containers").Index(i), &spec.Containers[i])
+		w.addContainer(at.Child("containers").Index(i), &spec.Containers[i])
 	}
 	if grace := spec.TerminationGracePeriodSeconds; grace != nil && *grace < 0 {
-		w.say(at.Child("terminationGracePeriodSeconds"), "must be >= 0; negative values are invalid and will be treated as 1")
+		w.add(at.Child("terminationGracePeriodSeconds"), "must be >= 0; negative values are invalid and will be treated as 1")
 	}
-	if context, class := spec.SecurityContext, spec.RuntimeClassName; context != nil && context.FSGroup != nil && class != nil && *class == realPrograms {
-		w.say(at.Child("securityContext", "fsGroup"), "podfall gives volumes to no group: their files keep the owner that they have")
+	if context, class := spec.SecurityContext, spec.RuntimeClassName; context != nil && context.FSGroup != nil && class != nil && *class == processRuntimeClass {
+		w.add(at.Child("securityContext", "fsGroup"), "podfall gives volumes to no group: their files keep the owner that they have")
 	}
 	seen := map[string]bool{}
 	for i, secret := range spec.ImagePullSecrets {
 		item := at.Child("imagePullSecrets").Index(i).Child("name")
 		switch {
 		case secret.Name == "":
-			w.say(item, "invalid empty name %q", secret.Name)
+			w.add(item, "invalid empty name %q", secret.Name)
 		case seen[secret.Name]:
-			w.say(item, "duplicate name %q", secret.Name)
+			w.add(item, "duplicate name %q", secret.Name)
 		}
 		seen[secret.Name] = true
 	}
 }
 
-func (w *warnings) container(at *field.Path, c *corev1.Container) {
+func (w *warnings) addContainer(at *field.Path, c *corev1.Container) {
 	seen := map[string]bool{}
 	for i, v := range c.Env {
 		if seen[v.Name] {
-			w.say(at.Child("env").Index(i), "hides previous definition of %q, which may be dropped when using apply", v.Name)
+			w.add(at.Child("env").Index(i), "hides previous definition of %q, which may be dropped when using apply", v.Name)
 		}
 		seen[v.Name] = true
 	}
@@ -98,16 +98,15 @@ func (w *warnings) container(at *field.Path, c *corev1.Container) {
 	}{{"limits", c.Resources.Limits}, {"requests", c.Resources.Requests}} {
 		for _, name := range []corev1.ResourceName{corev1.ResourceMemory, corev1.ResourceEphemeralStorage} {
 			if amount := list.amounts[name]; amount.MilliValue()%1000 != 0 {
-				w.say(at.Child("resources", list.name).Key(string(name)),
+				w.add(at.Child("resources", list.name).Key(string(name)),
 					"fractional byte value %q is invalid, must be an integer", amount.String())
 			}
 		}
 	}
 }
 
-// labelOfToday says what a label of a node has been called for long; "" for labels that
-// have kept their names.
-func labelOfToday(key string) string {
+// renamedLabel names the successor of a deprecated node label; "" for other labels.
+func renamedLabel(key string) string {
 	const renamed = "deprecated since v%s; use %q instead"
 	switch key {
 	case "beta.kubernetes.io/arch":

@@ -54,7 +54,7 @@ func defaultBinding(role *rbacv1.RoleRef, subjects []rbacv1.Subject) {
 	}
 }
 
-// autoscalerRules go by the use of the CPU where nothing else is said.
+// autoscalerRules sets the CPU utilization as the default metric.
 func autoscalerRules() rules[*autoscalingv2.HorizontalPodAutoscaler] {
 	return rules[*autoscalingv2.HorizontalPodAutoscaler]{defaults: func(hpa *autoscalingv2.HorizontalPodAutoscaler) {
 		const usualUtilization = 80

@@ -1,6 +1,6 @@
-// Package registry holds what the API knows of each kind: the defaults it fills in, what
-// it refuses, what an update may not change, and what can be selected by. It is pure.
-// Objects go in and objects and errors come out; the verbs read and write the store.
+// Package registry holds what the API knows of each kind: its defaults, its validation, what an
+// update may not change, and which fields can be selected by. It is pure: it takes objects and
+// returns objects and errors. The verbs read and write the store.
 //
 // A write passes through here in this order:
 //
@@ -10,8 +10,8 @@
 //	       the kind's Strategy              a file per kind, over rules.go or generic.go
 //	  -> the store
 //
-// What a list or a watch asks for is read in listoptions.go, fields.go and continue.go; how
-// kinds differ in small ways stands in traits.go.
+// Options of lists and watches are read in listoptions.go, fields.go and continue.go. Small
+// differences between kinds are in traits.go.
 package registry
 
 import (
@@ -36,41 +36,39 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// Strategy is what one kind has to say about its objects. Objects come in the kind's
-// preferred version; the methods that prepare change obj and nothing else, and old is
-// never changed: what obj takes over from it, the two share. Nothing that is done to obj
-// later may write to that, also not its encoding (the store sees to that).
+// Strategy holds the API's rules for the objects of one kind. Objects are in the kind's preferred
+// version. The methods that prepare change obj only and never old. obj then shares what it takes
+// over from old, so later changes of obj must not write to the shared parts; neither may its
+// encoding (the store ensures that).
 type Strategy interface {
-	// PrepareForCreate drops what a client may not set and fills in the defaults. Doing
-	// it twice changes nothing more.
+	// PrepareForCreate drops what a client may not set and sets the defaults. It is idempotent.
 	PrepareForCreate(obj kinds.Object, now time.Time)
-	// Validate is everything wrong with a prepared object, its metadata included.
+	// Validate returns everything that is wrong with a prepared object, its metadata included.
 	Validate(obj kinds.Object) field.ErrorList
-	// PrepareForUpdate puts back what this subresource ("" is the object itself) may not
-	// change, and fills in the defaults.
+	// PrepareForUpdate restores what an update of this subresource ("" is the object itself) may
+	// not change, and sets the defaults.
 	PrepareForUpdate(obj, old kinds.Object, subresource string)
-	// ValidateUpdate is everything that keeps a prepared object from replacing old.
+	// ValidateUpdate returns why a prepared object may not replace old.
 	ValidateUpdate(obj, old kinds.Object, subresource string) field.ErrorList
-	// Warnings are sentences for whoever creates obj.
+	// Warnings returns sentences for the client that creates obj.
 	Warnings(obj kinds.Object) []string
-	// Fields are the values that field selectors see. Every kind has metadata.name, and
-	// metadata.namespace when it has namespaces.
+	// Fields returns the values that field selectors see. Every kind has metadata.name, and
+	// metadata.namespace if it is namespaced.
 	Fields(obj kinds.Object) fields.Set
-	// Graceful is the grace in seconds of a delete that asks for grace seconds, or for
-	// none in particular when grace is nil (API-11). ok is false when the kind has no
-	// graceful deletion.
+	// Graceful returns the grace in seconds of a delete that requests grace; nil requests none in
+	// particular (API-11). ok is false if the kind has no graceful deletion.
 	Graceful(obj kinds.Object, grace *int64) (seconds int64, ok bool)
 }
 
-// Holder is a Strategy that holds its objects back when they are deleted.
-type Holder interface {
-	// PrepareForDelete is obj as its first DELETE finds it, with the finalizers that the
-	// server itself wants; obj itself when there is nothing to add. obj is not changed.
+// DeletePreparer is a Strategy that adds finalizers to its objects when they are deleted.
+type DeletePreparer interface {
+	// PrepareForDelete returns obj with the finalizers that the server adds before the first
+	// DELETE; obj itself if there are none to add. obj is not changed.
 	PrepareForDelete(obj kinds.Object, now time.Time) kinds.Object
 }
 
-// Strategies are those of all built-in kinds in the release that compat imitates, by their
-// keys in the store.
+// Strategies returns the strategies of all built-in kinds in the release that compat imitates,
+// keyed as in the store.
 func Strategies(compat proto.Compat) map[string]Strategy {
 	all := map[string]Strategy{}
 	for _, kind := range kinds.All() {
@@ -79,7 +77,7 @@ func Strategies(compat proto.Compat) map[string]Strategy {
 	return all
 }
 
-// For is the strategy of a kind in the release that compat imitates. Its result may be kept
+// For returns the strategy of a kind in the release that compat imitates. The result may be kept
 // and shared.
 func For(kind kinds.Kind, compat proto.Compat) Strategy {
 	common := generic{kind: kinds.Preferred(kind)}
@@ -109,67 +107,68 @@ func For(kind kinds.Kind, compat proto.Compat) Strategy {
 	return common
 }
 
-// workloadStrategy is the strategy of a kind that makes Pods or keeps count of them.
+// workloadStrategy returns the strategy of a kind that creates or counts Pods; nil for other kinds.
 func workloadStrategy(common generic) Strategy {
 	switch common.kind.GroupResource().String() {
 	case "replicasets.apps":
-		return ruled[*appsv1.ReplicaSet]{common, replicaSetRules()}
+		return ruleStrategy[*appsv1.ReplicaSet]{common, replicaSetRules()}
 	case "replicationcontrollers":
-		return ruled[*corev1.ReplicationController]{common, replicationControllerRules()}
+		return ruleStrategy[*corev1.ReplicationController]{common, replicationControllerRules()}
 	case "statefulsets.apps":
-		return ruled[*appsv1.StatefulSet]{common, statefulSetRules()}
+		return ruleStrategy[*appsv1.StatefulSet]{common, statefulSetRules()}
 	case "daemonsets.apps":
-		return ruled[*appsv1.DaemonSet]{common, daemonSetRules()}
+		return ruleStrategy[*appsv1.DaemonSet]{common, daemonSetRules()}
 	case "jobs.batch":
-		return ruled[*batchv1.Job]{common, jobRules()}
+		return ruleStrategy[*batchv1.Job]{common, jobRules()}
 	case "cronjobs.batch":
-		return ruled[*batchv1.CronJob]{common, cronJobRules()}
+		return ruleStrategy[*batchv1.CronJob]{common, cronJobRules()}
 	case "poddisruptionbudgets.policy":
-		return ruled[*policyv1.PodDisruptionBudget]{common, disruptionBudgetRules()}
+		return ruleStrategy[*policyv1.PodDisruptionBudget]{common, disruptionBudgetRules()}
 	}
 	return nil
 }
 
-// plainStrategy is the strategy of the other kinds with rules of their own.
+// plainStrategy returns the strategy of the other kinds with rules of their own; nil for other
+// kinds.
 func plainStrategy(common generic) Strategy {
 	switch common.kind.GroupResource().String() {
 	case "services":
-		return ruled[*corev1.Service]{common, serviceRules()}
+		return ruleStrategy[*corev1.Service]{common, serviceRules()}
 	case "endpoints":
-		return ruled[*corev1.Endpoints]{common, endpointsRules()} //nolint:staticcheck // deprecated, and still served
+		return ruleStrategy[*corev1.Endpoints]{common, endpointsRules()} //nolint:staticcheck // deprecated, and still served
 	case "endpointslices.discovery.k8s.io":
-		return ruled[*discoveryv1.EndpointSlice]{common, endpointSliceRules()}
+		return ruleStrategy[*discoveryv1.EndpointSlice]{common, endpointSliceRules()}
 	case "persistentvolumes":
-		return ruled[*corev1.PersistentVolume]{common, volumeRules()}
+		return ruleStrategy[*corev1.PersistentVolume]{common, volumeRules()}
 	case "persistentvolumeclaims":
-		return ruled[*corev1.PersistentVolumeClaim]{common, claimRules()}
+		return ruleStrategy[*corev1.PersistentVolumeClaim]{common, claimRules()}
 	case "storageclasses.storage.k8s.io":
-		return ruled[*storagev1.StorageClass]{common, storageClassRules()}
+		return ruleStrategy[*storagev1.StorageClass]{common, storageClassRules()}
 	case "configmaps":
-		return ruled[*corev1.ConfigMap]{common, configMapRules()}
+		return ruleStrategy[*corev1.ConfigMap]{common, configMapRules()}
 	case "secrets":
-		return ruled[*corev1.Secret]{common, secretRules()}
+		return ruleStrategy[*corev1.Secret]{common, secretRules()}
 	case "priorityclasses.scheduling.k8s.io":
-		return ruled[*schedulingv1.PriorityClass]{common, priorityClassRules()}
+		return ruleStrategy[*schedulingv1.PriorityClass]{common, priorityClassRules()}
 	}
 	return nil
 }
 
-// policyStrategy is the strategy of the kinds that have defaults and nothing else.
+// policyStrategy returns the strategy of the kinds that have defaults only; nil for other kinds.
 func policyStrategy(common generic) Strategy {
 	switch common.kind.GroupResource().String() {
 	case "networkpolicies.networking.k8s.io":
-		return ruled[*networkingv1.NetworkPolicy]{common, networkPolicyRules()}
+		return ruleStrategy[*networkingv1.NetworkPolicy]{common, networkPolicyRules()}
 	case "rolebindings.rbac.authorization.k8s.io":
-		return ruled[*rbacv1.RoleBinding]{common, roleBindingRules()}
+		return ruleStrategy[*rbacv1.RoleBinding]{common, roleBindingRules()}
 	case "clusterrolebindings.rbac.authorization.k8s.io":
-		return ruled[*rbacv1.ClusterRoleBinding]{common, clusterRoleBindingRules()}
+		return ruleStrategy[*rbacv1.ClusterRoleBinding]{common, clusterRoleBindingRules()}
 	case "horizontalpodautoscalers.autoscaling":
-		return ruled[*autoscalingv2.HorizontalPodAutoscaler]{common, autoscalerRules()}
+		return ruleStrategy[*autoscalingv2.HorizontalPodAutoscaler]{common, autoscalerRules()}
 	case "validatingwebhookconfigurations.admissionregistration.k8s.io":
-		return ruled[*admissionregistrationv1.ValidatingWebhookConfiguration]{common, validatingWebhookRules()}
+		return ruleStrategy[*admissionregistrationv1.ValidatingWebhookConfiguration]{common, validatingWebhookRules()}
 	case "mutatingwebhookconfigurations.admissionregistration.k8s.io":
-		return ruled[*admissionregistrationv1.MutatingWebhookConfiguration]{common, mutatingWebhookRules()}
+		return ruleStrategy[*admissionregistrationv1.MutatingWebhookConfiguration]{common, mutatingWebhookRules()}
 	}
 	return nil
 }

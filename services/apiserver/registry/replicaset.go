@@ -10,15 +10,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// replicaSetRules are those of ReplicaSets.
+// replicaSetRules returns the rules of ReplicaSets.
 func replicaSetRules() rules[*appsv1.ReplicaSet] {
 	return rules[*appsv1.ReplicaSet]{
 		defaults: func(rs *appsv1.ReplicaSet) { fillPointer(&rs.Spec.Replicas, 1) },
 		validate: func(rs *appsv1.ReplicaSet) field.ErrorList {
 			f := &findings{}
 			at := field.NewPath("spec")
-			notNegatives(f, at, namedNumber[int32]{"replicas", rs.Spec.Replicas}, number("minReadySeconds", rs.Spec.MinReadySeconds))
-			f.selectedTemplate(at, rs.Spec.Selector, &rs.Spec.Template)
+			checkNotNegatives(f, at, namedNumber[int32]{"replicas", rs.Spec.Replicas}, number("minReadySeconds", rs.Spec.MinReadySeconds))
+			f.checkSelectorAndTemplate(at, rs.Spec.Selector, &rs.Spec.Template)
 			return f.errs
 		},
 		validateUpdate: func(rs, old *appsv1.ReplicaSet) field.ErrorList {
@@ -33,7 +33,7 @@ func replicaSetRules() rules[*appsv1.ReplicaSet] {
 	}
 }
 
-// replicationControllerRules are those of ReplicationControllers, the ReplicaSets of old.
+// replicationControllerRules returns the rules of ReplicationControllers.
 func replicationControllerRules() rules[*corev1.ReplicationController] {
 	return rules[*corev1.ReplicationController]{
 		defaults: defaultReplicationController,
@@ -47,7 +47,7 @@ func replicationControllerRules() rules[*corev1.ReplicationController] {
 	}
 }
 
-// defaultReplicationController takes the labels of the Pods for those that are missing.
+// defaultReplicationController uses the Pods' labels for a missing selector and missing labels.
 func defaultReplicationController(rc *corev1.ReplicationController) {
 	if rc.Spec.Template != nil && len(rc.Spec.Template.Labels) > 0 {
 		if len(rc.Spec.Selector) == 0 {
@@ -63,21 +63,21 @@ func defaultReplicationController(rc *corev1.ReplicationController) {
 func validateReplicationController(rc *corev1.ReplicationController) field.ErrorList {
 	f := &findings{}
 	at := field.NewPath("spec")
-	notNegatives(f, at, number("minReadySeconds", rc.Spec.MinReadySeconds))
+	checkNotNegatives(f, at, number("minReadySeconds", rc.Spec.MinReadySeconds))
 	if len(rc.Spec.Selector) == 0 {
 		f.required(at.Child("selector"), "")
 	}
-	notNegatives(f, at, namedNumber[int32]{"replicas", rc.Spec.Replicas})
+	checkNotNegatives(f, at, namedNumber[int32]{"replicas", rc.Spec.Replicas})
 	templateAt := at.Child("template")
 	if rc.Spec.Template == nil {
 		f.required(templateAt, "")
 		return f.errs
 	}
 	if len(rc.Spec.Selector) > 0 {
-		f.templateSelected(templateAt, rc.Spec.Template, labels.SelectorFromSet(rc.Spec.Selector))
+		f.checkTemplateSelected(templateAt, rc.Spec.Template, labels.SelectorFromSet(rc.Spec.Selector))
 	}
-	f.template(templateAt, rc.Spec.Template)
-	f.templateForEver(templateAt, rc.Spec.Template, "ReplicationController")
+	f.checkTemplate(templateAt, rc.Spec.Template)
+	f.checkRestartAlways(templateAt, rc.Spec.Template, "ReplicationController")
 	return f.errs
 }
 
@@ -91,9 +91,9 @@ func validateReplicaCounts(c replicaCounts) field.ErrorList {
 	f := &findings{}
 	at := field.NewPath("status")
 	labelled, ready, available := number("fullyLabeledReplicas", c.labelled), number("readyReplicas", c.ready), number("availableReplicas", c.available)
-	notNegatives(f, at, number("replicas", c.replicas), labelled, ready, available)
-	notNegatives(f, at, number("observedGeneration", c.observed))
-	f.atMost(at, c.replicas, "status.replicas", labelled, ready, available)
-	f.atMost(at, c.ready, "readyReplicas", available)
+	checkNotNegatives(f, at, number("replicas", c.replicas), labelled, ready, available)
+	checkNotNegatives(f, at, number("observedGeneration", c.observed))
+	f.checkAtMost(at, c.replicas, "status.replicas", labelled, ready, available)
+	f.checkAtMost(at, c.ready, "readyReplicas", available)
 	return f.errs
 }

@@ -12,22 +12,22 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// validateResources is what is wrong with the requests and limits of a container.
+// validateResources returns what is wrong with the requests and limits of a container.
 func validateResources(r corev1.ResourceRequirements, at *field.Path) field.ErrorList {
 	f := &findings{}
 	limits, requests := at.Child("limits"), at.Child("requests")
 	for _, name := range slices.Sorted(maps.Keys(r.Limits)) {
-		f.resource(name, r.Limits[name], limits.Key(string(name)))
+		f.checkResource(name, r.Limits[name], limits.Key(string(name)))
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Requests)) {
 		request := r.Requests[name]
-		f.resource(name, request, requests.Key(string(name)))
+		f.checkResource(name, request, requests.Key(string(name)))
 		limit, limited := r.Limits[name]
 		switch {
-		case !limited && !overcommits(name):
+		case !limited && !isOvercommitable(name):
 			f.required(limits, "Limit must be set for non overcommitable resources")
 		case !limited:
-		case !overcommits(name) && request.Cmp(limit) != 0:
+		case !isOvercommitable(name) && request.Cmp(limit) != 0:
 			f.invalid(requests, request.String(), fmt.Sprintf("must be equal to %s limit of %s", name, limit.String()))
 		case request.Cmp(limit) > 0:
 			f.invalid(requests, request.String(),
@@ -37,34 +37,37 @@ func validateResources(r corev1.ResourceRequirements, at *field.Path) field.Erro
 	return f.errs
 }
 
-// resource is one amount of one resource of a container.
-func (f *findings) resource(name corev1.ResourceName, amount resource.Quantity, at *field.Path) {
+// checkResource checks the quantity of one resource of a container.
+func (f *findings) checkResource(name corev1.ResourceName, amount resource.Quantity, at *field.Path) {
 	wrong := validation.IsQualifiedName(string(name))
 	f.invalid(at, name, wrong...)
 	switch {
 	case len(wrong) > 0:
 	case !strings.Contains(string(name), "/"):
 		standard := []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage}
-		if !slices.Contains(standard, name) && !hugePages(name) {
+		if !slices.Contains(standard, name) && !isHugePages(name) {
 			f.invalid(at, name, "must be a standard resource type or fully qualified", "must be a standard resource for containers")
 		}
-	case !native(name) && strings.HasPrefix(string(name), corev1.DefaultResourceRequestsPrefix):
+	case !isNativeResource(name) && strings.HasPrefix(string(name), corev1.DefaultResourceRequestsPrefix):
 		f.invalid(at, name, "doesn't follow extended resource name standard")
 	}
-	f.quantity(at, amount)
-	if !native(name) && amount.MilliValue()%1000 != 0 {
+	f.checkQuantity(at, amount)
+	if !isNativeResource(name) && amount.MilliValue()%1000 != 0 {
 		f.invalid(at, amount, "must be an integer")
 	}
 }
 
-// native reports whether a resource is Kubernetes' own; the others are counted in wholes.
-func native(name corev1.ResourceName) bool {
+// isNativeResource reports whether a resource is Kubernetes' own. Other resources are counted in
+// whole numbers.
+func isNativeResource(name corev1.ResourceName) bool {
 	return !strings.Contains(string(name), "/") || strings.Contains(string(name), corev1.ResourceDefaultNamespacePrefix)
 }
 
-// overcommits reports whether the limits of a resource may add up to more than there is.
-func overcommits(name corev1.ResourceName) bool { return native(name) && !hugePages(name) }
+// isOvercommitable reports whether the limits of a resource may add up to more than the node has.
+func isOvercommitable(name corev1.ResourceName) bool {
+	return isNativeResource(name) && !isHugePages(name)
+}
 
-func hugePages(name corev1.ResourceName) bool {
+func isHugePages(name corev1.ResourceName) bool {
 	return strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
 }

@@ -13,33 +13,33 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// rules are what a kind adds to the generic strategy; whatever is nil adds nothing. Each
-// function may change obj only, and doing it twice changes nothing more.
+// rules are what a kind adds to the generic strategy; a nil function adds nothing. Each function
+// may change obj only, and is idempotent.
 type rules[T kinds.Object] struct {
-	// defaults fills in what was left out, of new objects and of updates.
+	// defaults sets missing fields, of new objects and of updates.
 	defaults func(obj T)
-	// create sets what only a new object gets. Its UID is known.
+	// create sets what only a new object gets. The UID is set already.
 	create func(obj T)
-	// keep takes over from old what an update does not have to repeat.
+	// keep takes over from old what an update need not repeat.
 	keep func(obj, old T)
-	// validate is what is wrong with an object besides its metadata.
+	// validate returns what is wrong with an object besides its metadata.
 	validate func(obj T) field.ErrorList
-	// validateCreate is what may not be made, besides what validate says.
+	// validateCreate returns what is wrong with a new object, besides what validate returns.
 	validateCreate func(obj T) field.ErrorList
-	// validateUpdate is what may not follow old, besides what validate says.
+	// validateUpdate returns why obj may not replace old, besides what validate returns.
 	validateUpdate func(obj, old T) field.ErrorList
-	// validateStatus is what is wrong with a status that shall follow old's.
+	// validateStatus returns why obj's status may not replace old's.
 	validateStatus func(obj, old T) field.ErrorList
 }
 
-// ruled is the strategy of a kind with rules.
-type ruled[T kinds.Object] struct {
+// ruleStrategy is the strategy of a kind with rules.
+type ruleStrategy[T kinds.Object] struct {
 	generic
 
 	rules rules[T]
 }
 
-func (s ruled[T]) PrepareForCreate(obj kinds.Object, now time.Time) {
+func (s ruleStrategy[T]) PrepareForCreate(obj kinds.Object, now time.Time) {
 	typed := as[T](obj)
 	s.generic.PrepareForCreate(obj, now)
 	if s.rules.defaults != nil {
@@ -50,7 +50,7 @@ func (s ruled[T]) PrepareForCreate(obj kinds.Object, now time.Time) {
 	}
 }
 
-func (s ruled[T]) Validate(obj kinds.Object) field.ErrorList {
+func (s ruleStrategy[T]) Validate(obj kinds.Object) field.ErrorList {
 	errs := ValidateMeta(s.kind, obj)
 	if s.rules.validate != nil {
 		errs = append(errs, s.rules.validate(as[T](obj))...)
@@ -61,7 +61,7 @@ func (s ruled[T]) Validate(obj kinds.Object) field.ErrorList {
 	return errs
 }
 
-func (s ruled[T]) PrepareForUpdate(obj, old kinds.Object, subresource string) {
+func (s ruleStrategy[T]) PrepareForUpdate(obj, old kinds.Object, subresource string) {
 	if subresource != statusSubresource {
 		typed := as[T](obj)
 		if s.rules.keep != nil {
@@ -74,8 +74,8 @@ func (s ruled[T]) PrepareForUpdate(obj, old kinds.Object, subresource string) {
 	s.generic.PrepareForUpdate(obj, old, subresource)
 }
 
-func (s ruled[T]) ValidateUpdate(obj, old kinds.Object, subresource string) field.ErrorList {
-	errs := kindMetaUpdate(obj, old)
+func (s ruleStrategy[T]) ValidateUpdate(obj, old kinds.Object, subresource string) field.ErrorList {
+	errs := validateKindMetaUpdate(obj, old)
 	now, before := as[T](obj), as[T](old)
 	if subresource == statusSubresource {
 		if s.rules.validateStatus != nil {
@@ -92,11 +92,11 @@ func (s ruled[T]) ValidateUpdate(obj, old kinds.Object, subresource string) fiel
 	return errs
 }
 
-// statusSubresource is the door to an object's status.
+// statusSubresource is the subresource that writes an object's status.
 const statusSubresource = "status"
 
-// notNegatives requires numbers from 0 on, where they are set.
-func notNegatives[T int32 | int64](f *findings, at *field.Path, named ...namedNumber[T]) {
+// checkNotNegatives requires numbers from 0 on; nil is allowed.
+func checkNotNegatives[T int32 | int64](f *findings, at *field.Path, named ...namedNumber[T]) {
 	for _, n := range named {
 		if n.value != nil && *n.value < 0 {
 			f.invalid(at.Child(n.name), *n.value, "must be greater than or equal to 0")
@@ -104,7 +104,7 @@ func notNegatives[T int32 | int64](f *findings, at *field.Path, named ...namedNu
 	}
 }
 
-// namedNumber is a field by its name; nil is not set.
+// namedNumber is a field with its name; nil means not set.
 type namedNumber[T int32 | int64] struct {
 	name  string
 	value *T
@@ -114,8 +114,8 @@ func number[T int32 | int64](name string, value T) namedNumber[T] {
 	return namedNumber[T]{name, &value}
 }
 
-// atMost refuses numbers that are greater than another, which the message names.
-func (f *findings) atMost(at *field.Path, limit int32, of string, named ...namedNumber[int32]) {
+// checkAtMost refuses numbers above limit, which the message names as of.
+func (f *findings) checkAtMost(at *field.Path, limit int32, of string, named ...namedNumber[int32]) {
 	for _, n := range named {
 		if *n.value > limit {
 			f.invalid(at.Child(n.name), *n.value, "cannot be greater than "+of)
@@ -123,32 +123,31 @@ func (f *findings) atMost(at *field.Path, limit int32, of string, named ...named
 	}
 }
 
-// selector requires a label selector that parses; what it is for decides how an empty one
-// is refused.
-func (f *findings) selector(at *field.Path, selector *metav1.LabelSelector) {
-	f.add(steady(unversioned.ValidateLabelSelector(selector, unversioned.LabelSelectorValidationOptions{}, at))...)
+// checkSelector requires a valid label selector. The caller decides about an empty one.
+func (f *findings) checkSelector(at *field.Path, selector *metav1.LabelSelector) {
+	f.add(sortPerField(unversioned.ValidateLabelSelector(selector, unversioned.LabelSelectorValidationOptions{}, at))...)
 }
 
-func emptySelector(selector *metav1.LabelSelector) bool {
+func isEmptySelector(selector *metav1.LabelSelector) bool {
 	return len(selector.MatchLabels)+len(selector.MatchExpressions) == 0
 }
 
-// intOrPercent requires a number from 0 on or a percentage.
-func (f *findings) intOrPercent(at *field.Path, value intstr.IntOrString) {
+// checkIntOrPercent requires a number from 0 on or a percentage.
+func (f *findings) checkIntOrPercent(at *field.Path, value intstr.IntOrString) {
 	switch value.Type {
 	case intstr.String:
 		for _, wrong := range validation.IsValidPercent(value.StrVal) {
 			f.invalid(at, value, wrong)
 		}
 	case intstr.Int:
-		f.notNegative(at, int64(value.IntVal))
+		f.checkNotNegative(at, int64(value.IntVal))
 	default:
 		f.invalid(at, value, "must be an integer or percentage (e.g '5%%')")
 	}
 }
 
-// atMostAll refuses a percentage above a hundred.
-func (f *findings) atMostAll(at *field.Path, value intstr.IntOrString) {
+// checkAtMost100 refuses a percentage above 100.
+func (f *findings) checkAtMost100(at *field.Path, value intstr.IntOrString) {
 	if percent, ok := percentOf(value); ok && percent > 100 {
 		f.invalid(at, value, "must not be greater than 100%")
 	}
@@ -165,7 +164,7 @@ func percentOf(value intstr.IntOrString) (int, bool) {
 	return percent, true
 }
 
-// isZero reports whether a number or a percentage amounts to nothing.
+// isZero reports whether a number or a percentage is 0 or nil.
 func isZero(value *intstr.IntOrString) bool {
 	if value == nil {
 		return true

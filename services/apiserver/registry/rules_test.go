@@ -14,9 +14,9 @@ import (
 // TestKindDefaults shows the least object of each kind as it is stored.
 func TestKindDefaults(t *testing.T) {
 	t.Parallel()
-	cases(t, "testdata/kind_defaults.txt", func(t *testing.T, lines []string) string {
+	runCases(t, "testdata/kind_defaults.txt", func(t *testing.T, lines []string) string {
 		alias, changes := lines[0], lines[1:]
-		obj := stored(t, alias, leastDocument(t, alias, changes...))
+		obj := stored(t, alias, minimalDocument(t, alias, changes...))
 		obj.SetCreationTimestamp(metav1.Time{})
 		obj.SetResourceVersion("")
 		data, err := yaml.Marshal(obj)
@@ -31,9 +31,9 @@ func TestKindDefaults(t *testing.T) {
 // the cases are those of upstream's tables, in our words.
 func TestKindValidation(t *testing.T) {
 	t.Parallel()
-	cases(t, "testdata/kind_validation.txt", func(t *testing.T, lines []string) string {
+	runCases(t, "testdata/kind_validation.txt", func(t *testing.T, lines []string) string {
 		alias, changes := lines[0], lines[1:]
-		obj := decode(t, alias, leastDocument(t, alias, changes...))
+		obj := decode(t, alias, minimalDocument(t, alias, changes...))
 		return causes(registry.BeforeCreate(strategy(t, alias), kindOf(t, alias), obj, noon, "uid-1"))
 	})
 }
@@ -43,7 +43,7 @@ func TestKindValidation(t *testing.T) {
 // it.
 func TestKindUpdates(t *testing.T) {
 	t.Parallel()
-	cases(t, "testdata/kind_updates.txt", func(t *testing.T, lines []string) string {
+	runCases(t, "testdata/kind_updates.txt", func(t *testing.T, lines []string) string {
 		alias, create, ask, subresource := lines[0], []string(nil), []string(nil), ""
 		into := &create
 		for _, line := range lines[1:] {
@@ -61,7 +61,7 @@ func TestKindUpdates(t *testing.T) {
 				i--
 			}
 		}
-		before := changed(t, document(t, stored(t, alias, leastDocument(t, alias, create...))), status...)
+		before := changed(t, document(t, stored(t, alias, minimalDocument(t, alias, create...))), status...)
 		old, obj := decode(t, alias, before), decode(t, alias, changed(t, before, ask...))
 		if err := update(t, alias, obj, old, subresource); err != nil {
 			return causes(err)
@@ -70,22 +70,22 @@ func TestKindUpdates(t *testing.T) {
 	})
 }
 
-// leastDocument is the least valid object of a kind, changed.
-func leastDocument(t testing.TB, alias string, changes ...string) string {
+// minimalDocument is the smallest valid object of a kind, changed.
+func minimalDocument(t testing.TB, alias string, changes ...string) string {
 	t.Helper()
 	kind := kindOf(t, alias)
 	place := []string{`/apiVersion = "` + kind.GroupVersion().String() + `"`, `/kind = "` + kind.Kind + `"`, `/metadata/name = "a"`}
 	if kind.Namespaced {
 		place = append(place, `/metadata/namespace = "b"`)
 	}
-	return changed(t, least(kind.GroupResource().String()), append(place, changes...)...)
+	return changed(t, minimalContent(kind.GroupResource().String()), append(place, changes...)...)
 }
 
 // TestDefaultsAreStable: preparing what is prepared changes nothing, for every kind.
 func TestDefaultsAreStable(t *testing.T) {
 	t.Parallel()
 	for _, kind := range kinds.All() {
-		obj := blank(t, kind)
+		obj := minimalObject(t, kind)
 		s := registry.For(kind, latest(t))
 		if err := registry.PrepareCreate(s, obj, noon, "u"); err != nil {
 			t.Fatal(err)
@@ -107,7 +107,7 @@ func TestTemplateWarnings(t *testing.T) {
 		"deployments": "spec.template.spec", "cronjobs": "spec.jobTemplate.spec.template.spec", "pods": "spec",
 	} {
 		pointer := "/" + strings.ReplaceAll(at, ".", "/")
-		obj := decode(t, alias, leastDocument(t, alias,
+		obj := decode(t, alias, minimalDocument(t, alias,
 			pointer+`/nodeSelector = {"beta.kubernetes.io/os":"linux"}`,
 			pointer+`/terminationGracePeriodSeconds = -1`,
 			pointer+`/containers/0/env = [{"name":"A"},{"name":"A"}]`,
@@ -120,7 +120,7 @@ func TestTemplateWarnings(t *testing.T) {
 			t.Errorf("%s:\n%s\nwant\n%s", alias, got, want)
 		}
 	}
-	if said := strategy(t, "configmaps").Warnings(decode(t, "configmaps", leastDocument(t, "configmaps"))); said != nil {
+	if said := strategy(t, "configmaps").Warnings(decode(t, "configmaps", minimalDocument(t, "configmaps"))); said != nil {
 		t.Errorf("%q", said)
 	}
 }

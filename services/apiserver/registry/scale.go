@@ -12,17 +12,17 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// Scaler knows where the objects of one kind keep their replicas. A Strategy that is one
+// Scaler knows where the objects of one kind keep their replicas. A Strategy that implements it
 // serves the subresource "scale".
 type Scaler interface {
-	// Scale is how many replicas obj has, shall have, and what selects them. The caller
-	// fills in the metadata.
+	// Scale returns the wanted and the present replicas of obj and their selector. The caller sets
+	// the metadata.
 	Scale(obj kinds.Object) (*autoscalingv1.Scale, error)
-	// SetReplicas is a copy of obj that shall have another number of replicas.
+	// SetReplicas returns a copy of obj with another number of wanted replicas.
 	SetReplicas(obj kinds.Object, replicas int32) (kinds.Object, error)
 }
 
-// ScaleOf is the Scaler of the built-in kinds.
+// ScaleOf returns the Scaler of a built-in kind.
 func ScaleOf(kind kinds.Kind) Scaler { return builtinScaler{kind} }
 
 type builtinScaler struct{ kind kinds.Kind }
@@ -48,8 +48,7 @@ func (s builtinScaler) SetReplicas(obj kinds.Object, replicas int32) (kinds.Obje
 	return scaled, nil
 }
 
-// replicas are where obj says how many it shall have, never nil, how many it has, and what
-// selects them.
+// replicas returns obj's wanted replicas, never nil, its present replicas, and their selector.
 //
 //nolint:revive // the three belong together
 func (s builtinScaler) replicas(obj kinds.Object) (spec **int32, have int32, selector string, err error) {

@@ -8,9 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// serviceRules are those of Services. The cluster is single-stack: IPv4. Addresses and node
-// ports that a Service leaves open are given out in service_address.go, which has to know
-// the other Services.
+// serviceRules returns the rules of Services. The cluster is single-stack: IPv4. Missing addresses
+// and node ports are allocated in service_address.go, which needs to know the other Services.
 func serviceRules() rules[*corev1.Service] {
 	return rules[*corev1.Service]{
 		defaults:       defaultService,
@@ -20,8 +19,8 @@ func serviceRules() rules[*corev1.Service] {
 	}
 }
 
-// defaultService is upstream's SetDefaults_Service, and what its storage adds for the
-// families of addresses.
+// defaultService is upstream's SetDefaults_Service, with the IP families that upstream's storage
+// adds.
 func defaultService(svc *corev1.Service) {
 	spec := &svc.Spec
 	fill(&spec.SessionAffinity, corev1.ServiceAffinityNone)
@@ -41,7 +40,7 @@ func defaultService(svc *corev1.Service) {
 			port.TargetPort = intstr.FromInt32(port.Port)
 		}
 	}
-	if reachable(svc) || len(spec.ExternalIPs) > 0 && spec.Type == corev1.ServiceTypeClusterIP {
+	if hasNodePorts(svc) || len(spec.ExternalIPs) > 0 && spec.Type == corev1.ServiceTypeClusterIP {
 		fill(&spec.ExternalTrafficPolicy, corev1.ServiceExternalTrafficPolicyCluster)
 	}
 	if spec.Type == corev1.ServiceTypeExternalName {
@@ -60,10 +59,10 @@ func defaultService(svc *corev1.Service) {
 	defaultFamilies(spec)
 }
 
-// defaultFamilies gives a Service the cluster's one family, and those that look after their
-// endpoints themselves, both.
+// defaultFamilies gives a Service the cluster's IP family. Headless Services without a selector get
+// both families.
 func defaultFamilies(spec *corev1.ServiceSpec) {
-	if headless(spec) && len(spec.Selector) == 0 {
+	if isHeadless(spec) && len(spec.Selector) == 0 {
 		fillPointer(&spec.IPFamilyPolicy, corev1.IPFamilyPolicyRequireDualStack)
 		if len(spec.IPFamilies) == 0 {
 			spec.IPFamilies = []corev1.IPFamily{corev1.IPv4Protocol}
@@ -83,16 +82,16 @@ func defaultFamilies(spec *corev1.ServiceSpec) {
 	}
 }
 
-// headless reports whether a Service has asked for no address.
-func headless(spec *corev1.ServiceSpec) bool { return spec.ClusterIP == corev1.ClusterIPNone }
+// isHeadless reports whether a Service has no cluster IP by request.
+func isHeadless(spec *corev1.ServiceSpec) bool { return spec.ClusterIP == corev1.ClusterIPNone }
 
-// reachable reports whether a Service can be reached from outside, by ports of the nodes.
-func reachable(svc *corev1.Service) bool {
+// hasNodePorts reports whether a Service is reachable by ports of the nodes.
+func hasNodePorts(svc *corev1.Service) bool {
 	return svc.Spec.Type == corev1.ServiceTypeNodePort || svc.Spec.Type == corev1.ServiceTypeLoadBalancer
 }
 
-// keepServiceAddresses takes over what the server has given out, where an update says
-// nothing about it. A type that needs none gives it back.
+// keepServiceAddresses takes over allocated addresses and node ports that an update leaves out. A
+// type that needs none releases them.
 func keepServiceAddresses(svc, old *corev1.Service) {
 	fill(&svc.Spec.Type, corev1.ServiceTypeClusterIP)
 	hasIP := func(s *corev1.Service) bool { return s.Spec.Type != corev1.ServiceTypeExternalName }
@@ -104,7 +103,7 @@ func keepServiceAddresses(svc, old *corev1.Service) {
 			svc.Spec.ClusterIPs = old.Spec.ClusterIPs
 		}
 	}
-	if reachable(svc) && reachable(old) {
+	if hasNodePorts(svc) && hasNodePorts(old) {
 		for i := range svc.Spec.Ports {
 			port := &svc.Spec.Ports[i]
 			was := slices.IndexFunc(old.Spec.Ports, func(p corev1.ServicePort) bool {
@@ -115,7 +114,7 @@ func keepServiceAddresses(svc, old *corev1.Service) {
 			}
 		}
 	}
-	if reachable(old) && !reachable(svc) {
+	if hasNodePorts(old) && !hasNodePorts(svc) {
 		releaseNodePorts(svc, old)
 	}
 	if !hasIP(svc) && hasIP(old) {
@@ -124,7 +123,7 @@ func keepServiceAddresses(svc, old *corev1.Service) {
 	}
 }
 
-// releaseNodePorts drops what was only given out, and not asked for.
+// releaseNodePorts drops node ports that were allocated and not requested.
 func releaseNodePorts(svc, old *corev1.Service) {
 	for i := range svc.Spec.Ports {
 		for _, was := range old.Spec.Ports {
@@ -146,7 +145,7 @@ func orTCP(protocol corev1.Protocol) corev1.Protocol {
 	return protocol
 }
 
-// validateServiceUpdate keeps a Service at its address.
+// validateServiceUpdate refuses a changed cluster IP.
 func validateServiceUpdate(svc, old *corev1.Service) field.ErrorList {
 	f := &findings{}
 	at := field.NewPath("spec", "clusterIPs")

@@ -18,7 +18,8 @@ const (
 	serviceNet      = "10.96.0.0/12"
 	serviceNetBits  = 20 // of an address that are the Service's own
 	serviceNetFirst = 10<<24 | 96<<16
-	// reservedIPs are left, at the lower end, to those who ask for an address by name.
+	// reservedIPs is the size of the lower end of the range, which is left for addresses that are
+	// requested.
 	reservedIPs   = 256
 	firstNodePort = 30000
 	lastNodePort  = 32767
@@ -26,8 +27,8 @@ const (
 	KubernetesServiceIP = "10.96.0.1"
 )
 
-// TakenAddresses are what other Services have.
-type TakenAddresses struct {
+// UsedAddresses are the addresses of other Services.
+type UsedAddresses struct {
 	IPs       map[string]bool
 	NodePorts map[NodePort]bool
 }
@@ -38,8 +39,8 @@ type NodePort struct {
 	Port     int32
 }
 
-// Take adds what a Service has.
-func (t *TakenAddresses) Take(svc *corev1.Service) {
+// Add adds the addresses of a Service.
+func (t *UsedAddresses) Add(svc *corev1.Service) {
 	if t.IPs == nil {
 		t.IPs, t.NodePorts = map[string]bool{}, map[NodePort]bool{}
 	}
@@ -53,38 +54,38 @@ func (t *TakenAddresses) Take(svc *corev1.Service) {
 	}
 }
 
-// NeedsAddresses reports whether a prepared Service has to know the others: it is to be
-// given something, or asks for something that old did not have.
+// NeedsAddresses reports whether the verbs have to look at other Services before they store svc:
+// something has to be allocated, or svc requests something that old did not have.
 func NeedsAddresses(svc, old *corev1.Service) bool {
 	if svc.Spec.Type == corev1.ServiceTypeExternalName {
 		return false
 	}
 	if old == nil || len(old.Spec.ClusterIPs) == 0 {
-		return !headless(&svc.Spec)
+		return !isHeadless(&svc.Spec)
 	}
 	had := map[NodePort]bool{}
 	for _, port := range old.Spec.Ports {
 		had[NodePort{port.Protocol, port.NodePort}] = true
 	}
 	for _, port := range svc.Spec.Ports {
-		if reachable(svc) && !had[NodePort{port.Protocol, port.NodePort}] {
+		if hasNodePorts(svc) && !had[NodePort{port.Protocol, port.NodePort}] {
 			return true
 		}
 	}
 	return false
 }
 
-// GiveAddresses gives a prepared Service the address and the node ports that it leaves
-// open, or says in an apierrors value what it asks for in vain. What it gets depends on
-// what is taken and on the Service's name and UID, and on nothing else.
-func GiveAddresses(kind kinds.Kind, svc, old *corev1.Service, taken TakenAddresses) error {
-	taken.Take(&corev1.Service{}) // so that there are maps
+// AllocateAddresses sets the missing address and node ports of a prepared Service, or returns an
+// apierrors value if a requested one is not available. The result depends only on the used
+// addresses and the Service's name and UID.
+func AllocateAddresses(kind kinds.Kind, svc, old *corev1.Service, taken UsedAddresses) error {
+	taken.Add(&corev1.Service{}) // so that there are maps
 	var errs field.ErrorList
-	if !headless(&svc.Spec) && svc.Spec.Type != corev1.ServiceTypeExternalName && (old == nil || len(old.Spec.ClusterIPs) == 0) {
-		errs = append(errs, giveIP(svc, taken)...)
+	if !isHeadless(&svc.Spec) && svc.Spec.Type != corev1.ServiceTypeExternalName && (old == nil || len(old.Spec.ClusterIPs) == 0) {
+		errs = append(errs, allocateIP(svc, taken)...)
 	}
-	if reachable(svc) && len(errs) == 0 {
-		errs = append(errs, giveNodePorts(svc, old, taken)...)
+	if hasNodePorts(svc) && len(errs) == 0 {
+		errs = append(errs, allocateNodePorts(svc, old, taken)...)
 	}
 	if len(errs) > 0 {
 		return apierrors.NewInvalid(kind.GroupKind(), svc.Name, errs)
@@ -92,7 +93,7 @@ func GiveAddresses(kind kinds.Kind, svc, old *corev1.Service, taken TakenAddress
 	return nil
 }
 
-func giveIP(svc *corev1.Service, taken TakenAddresses) field.ErrorList {
+func allocateIP(svc *corev1.Service, taken UsedAddresses) field.ErrorList {
 	at := field.NewPath("spec", "clusterIPs")
 	if svc.Spec.ClusterIP == "" {
 		ip, ok := freeIP(svc, taken)
@@ -102,25 +103,26 @@ func giveIP(svc *corev1.Service, taken TakenAddresses) field.ErrorList {
 		svc.Spec.ClusterIP, svc.Spec.ClusterIPs = ip, []string{ip}
 		return nil
 	}
-	asked := svc.Spec.ClusterIP
-	ip, err := netip.ParseAddr(asked)
+	wanted := svc.Spec.ClusterIP
+	ip, err := netip.ParseAddr(wanted)
 	switch {
 	case err != nil:
 		return nil // validation has its words for that
 	case !netip.MustParsePrefix(serviceNet).Contains(ip):
 		return field.ErrorList{field.Invalid(at, svc.Spec.ClusterIPs, fmt.Sprintf(
-			"failed to allocate IP %s: the provided IP (%s) is not in the valid range. The range of valid IPs is %s", asked, asked, serviceNet))}
-	case taken.IPs[asked]:
+			"failed to allocate IP %s: the provided IP (%s) is not in the valid range. The range of valid IPs is %s", wanted, wanted, serviceNet))}
+	case taken.IPs[wanted]:
 		return field.ErrorList{field.Invalid(at, svc.Spec.ClusterIPs, fmt.Sprintf(
-			"failed to allocate IP %s: provided IP is already allocated", asked))}
+			"failed to allocate IP %s: provided IP is already allocated", wanted))}
 	}
 	return nil
 }
 
-// freeIP is the first free address behind a place that the Service's identity picks.
-func freeIP(svc *corev1.Service, taken TakenAddresses) (string, bool) {
+// freeIP returns the first free address, starting at a position that the Service's identity
+// determines.
+func freeIP(svc *corev1.Service, taken UsedAddresses) (string, bool) {
 	const size = 1<<serviceNetBits - reservedIPs - 1 // the last is the broadcast address
-	start := identity(svc) % size
+	start := hashIdentity(svc) % size
 	for i := range uint32(size) {
 		var raw [4]byte
 		binary.BigEndian.PutUint32(raw[:], serviceNetFirst+reservedIPs+(start+i)%size)
@@ -131,7 +133,7 @@ func freeIP(svc *corev1.Service, taken TakenAddresses) (string, bool) {
 	return "", false
 }
 
-func identity(svc *corev1.Service) uint32 {
+func hashIdentity(svc *corev1.Service) uint32 {
 	hash := fnv.New32a()
 	for _, part := range []string{svc.Namespace, svc.Name, string(svc.UID)} {
 		_, _ = hash.Write([]byte(part + "\x00")) // never fails
@@ -139,7 +141,7 @@ func identity(svc *corev1.Service) uint32 {
 	return hash.Sum32()
 }
 
-func giveNodePorts(svc, old *corev1.Service, taken TakenAddresses) field.ErrorList {
+func allocateNodePorts(svc, old *corev1.Service, taken UsedAddresses) field.ErrorList {
 	had := map[NodePort]bool{}
 	if old != nil {
 		for _, port := range old.Spec.Ports {
@@ -172,19 +174,19 @@ func giveNodePorts(svc, old *corev1.Service, taken TakenAddresses) field.ErrorLi
 	return errs
 }
 
-func freeNodePort(svc *corev1.Service, index int, taken TakenAddresses) (int32, bool) {
+func freeNodePort(svc *corev1.Service, index int, taken UsedAddresses) (int32, bool) {
 	const size = lastNodePort - firstNodePort + 1
-	start := int32(identity(svc) % size)
+	start := int32(hashIdentity(svc) % size)
 	for i := range int32(size) {
 		port := firstNodePort + (start+int32(index)+i)%size
-		if !taken.NodePorts[NodePort{svc.Spec.Ports[index].Protocol, port}] && !asksFor(svc, port) {
+		if !taken.NodePorts[NodePort{svc.Spec.Ports[index].Protocol, port}] && !requestsNodePort(svc, port) {
 			return port, true
 		}
 	}
 	return 0, false
 }
 
-func asksFor(svc *corev1.Service, port int32) bool {
+func requestsNodePort(svc *corev1.Service, port int32) bool {
 	for _, p := range svc.Spec.Ports {
 		if p.NodePort == port {
 			return true

@@ -9,38 +9,38 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// validateService is what is wrong with a Service on its own, in the order and the texts of
+// validateService returns what is wrong with a Service on its own, in the order and the texts of
 // upstream's ValidateService.
 func validateService(svc *corev1.Service) field.ErrorList {
 	f := &findings{}
 	at, spec := field.NewPath("spec"), &svc.Spec
-	if len(spec.Ports) == 0 && !headless(spec) && spec.Type != corev1.ServiceTypeExternalName {
+	if len(spec.Ports) == 0 && !isHeadless(spec) && spec.Type != corev1.ServiceTypeExternalName {
 		f.required(at.Child("ports"), "")
 	}
-	f.serviceType(at, spec)
-	f.servicePorts(at.Child("ports"), spec)
-	f.add(steady(unversioned.ValidateLabels(spec.Selector, at.Child("selector")))...)
-	oneOf(f, at.Child("sessionAffinity"), spec.SessionAffinity, corev1.ServiceAffinityClientIP, corev1.ServiceAffinityNone)
+	f.checkServiceType(at, spec)
+	f.checkServicePorts(at.Child("ports"), spec)
+	f.add(sortPerField(unversioned.ValidateLabels(spec.Selector, at.Child("selector")))...)
+	checkOneOf(f, at.Child("sessionAffinity"), spec.SessionAffinity, corev1.ServiceAffinityClientIP, corev1.ServiceAffinityNone)
 	if config := spec.SessionAffinityConfig; config != nil && config.ClientIP != nil && config.ClientIP.TimeoutSeconds != nil {
 		if seconds := *config.ClientIP.TimeoutSeconds; seconds <= 0 || seconds > 86400 {
 			f.invalid(at.Child("sessionAffinityConfig", "clientIP", "timeoutSeconds"), seconds, "must be greater than 0 and less than 86400")
 		}
 	}
-	f.clusterIPs(at.Child("clusterIPs"), spec)
+	f.checkClusterIPs(at.Child("clusterIPs"), spec)
 	for i, address := range spec.ExternalIPs {
 		f.add(validation.IsValidIPForLegacyField(at.Child("externalIPs").Index(i), address, false, nil)...)
 	}
-	oneOf(f, at.Child("type"), spec.Type, corev1.ServiceTypeClusterIP, corev1.ServiceTypeExternalName,
+	checkOneOf(f, at.Child("type"), spec.Type, corev1.ServiceTypeClusterIP, corev1.ServiceTypeExternalName,
 		corev1.ServiceTypeLoadBalancer, corev1.ServiceTypeNodePort)
-	f.nodePorts(at.Child("ports"), spec)
-	f.trafficPolicies(at, spec)
+	f.checkNodePorts(at.Child("ports"), spec)
+	f.checkTrafficPolicies(at, spec)
 	return f.errs
 }
 
-func (f *findings) serviceType(at *field.Path, spec *corev1.ServiceSpec) {
+func (f *findings) checkServiceType(at *field.Path, spec *corev1.ServiceSpec) {
 	switch spec.Type {
 	case corev1.ServiceTypeNodePort, corev1.ServiceTypeLoadBalancer:
-		if headless(spec) {
+		if isHeadless(spec) {
 			f.invalid(at.Child("clusterIPs").Index(0), spec.ClusterIP,
 				fmt.Sprintf("may not be set to 'None' for %s services", spec.Type))
 		}
@@ -48,14 +48,14 @@ func (f *findings) serviceType(at *field.Path, spec *corev1.ServiceSpec) {
 		if spec.ClusterIP != "" || len(spec.ClusterIPs) > 0 {
 			f.forbidden(at.Child("clusterIPs"), "may not be set for ExternalName services")
 		}
-		if f.notEmpty(at.Child("externalName"), spec.ExternalName) {
+		if f.checkNotEmpty(at.Child("externalName"), spec.ExternalName) {
 			f.invalid(at.Child("externalName"), spec.ExternalName, validation.IsDNS1123Subdomain(spec.ExternalName)...)
 		}
 	case corev1.ServiceTypeClusterIP:
 	}
 }
 
-func (f *findings) servicePorts(at *field.Path, spec *corev1.ServiceSpec) {
+func (f *findings) checkServicePorts(at *field.Path, spec *corev1.ServiceSpec) {
 	names := map[string]bool{}
 	type place struct {
 		protocol corev1.Protocol
@@ -69,12 +69,12 @@ func (f *findings) servicePorts(at *field.Path, spec *corev1.ServiceSpec) {
 			f.required(item.Child("name"), "")
 		case port.Name != "":
 			f.invalid(item.Child("name"), port.Name, validation.IsDNS1123Label(port.Name)...)
-			f.unique(names, port.Name, item.Child("name"))
+			f.checkUnique(names, port.Name, item.Child("name"))
 		}
 		f.invalid(item.Child("port"), port.Port, validation.IsValidPortNum(int(port.Port))...)
-		oneOf(f, item.Child("protocol"), port.Protocol, corev1.ProtocolSCTP, corev1.ProtocolTCP, corev1.ProtocolUDP)
-		f.port(item.Child("targetPort"), port.TargetPort)
-		if headless(spec) && spec.Type != corev1.ServiceTypeExternalName && port.NodePort != 0 {
+		checkOneOf(f, item.Child("protocol"), port.Protocol, corev1.ProtocolSCTP, corev1.ProtocolTCP, corev1.ProtocolUDP)
+		f.checkPort(item.Child("targetPort"), port.TargetPort)
+		if isHeadless(spec) && spec.Type != corev1.ServiceTypeExternalName && port.NodePort != 0 {
 			f.invalid(item.Child("nodePort"), port.NodePort, "may not be set for headless services")
 		}
 	}
@@ -87,8 +87,8 @@ func (f *findings) servicePorts(at *field.Path, spec *corev1.ServiceSpec) {
 	}
 }
 
-// clusterIPs must be one address of the cluster's family, or none at all.
-func (f *findings) clusterIPs(at *field.Path, spec *corev1.ServiceSpec) {
+// checkClusterIPs requires one address of the cluster's family, or none.
+func (f *findings) checkClusterIPs(at *field.Path, spec *corev1.ServiceSpec) {
 	if spec.Type == corev1.ServiceTypeExternalName {
 		return
 	}
@@ -112,8 +112,8 @@ func (f *findings) clusterIPs(at *field.Path, spec *corev1.ServiceSpec) {
 	}
 }
 
-// nodePorts belong to Services that are reachable from outside, once each.
-func (f *findings) nodePorts(at *field.Path, spec *corev1.ServiceSpec) {
+// checkNodePorts refuses node ports of an internal Service, and duplicate ones.
+func (f *findings) checkNodePorts(at *field.Path, spec *corev1.ServiceSpec) {
 	type place struct {
 		protocol corev1.Protocol
 		port     int32
@@ -124,7 +124,7 @@ func (f *findings) nodePorts(at *field.Path, spec *corev1.ServiceSpec) {
 			continue
 		}
 		nodePort := at.Index(i).Child("nodePort")
-		if spec.Type == corev1.ServiceTypeClusterIP && !headless(spec) {
+		if spec.Type == corev1.ServiceTypeClusterIP && !isHeadless(spec) {
 			f.forbidden(nodePort, "may not be used when `type` is 'ClusterIP'")
 		}
 		key := place{port.Protocol, port.NodePort}
@@ -135,7 +135,7 @@ func (f *findings) nodePorts(at *field.Path, spec *corev1.ServiceSpec) {
 	}
 }
 
-func (f *findings) trafficPolicies(at *field.Path, spec *corev1.ServiceSpec) {
+func (f *findings) checkTrafficPolicies(at *field.Path, spec *corev1.ServiceSpec) {
 	external := at.Child("externalTrafficPolicy")
 	outside := spec.Type == corev1.ServiceTypeNodePort || spec.Type == corev1.ServiceTypeLoadBalancer || len(spec.ExternalIPs) > 0
 	switch policy := spec.ExternalTrafficPolicy; {
@@ -143,10 +143,10 @@ func (f *findings) trafficPolicies(at *field.Path, spec *corev1.ServiceSpec) {
 	case !outside:
 		f.invalid(external, policy, "may only be set for externally-accessible services")
 	default:
-		oneOf(f, external, policy, corev1.ServiceExternalTrafficPolicyCluster, corev1.ServiceExternalTrafficPolicyLocal)
+		checkOneOf(f, external, policy, corev1.ServiceExternalTrafficPolicyCluster, corev1.ServiceExternalTrafficPolicyLocal)
 	}
 	if policy := spec.InternalTrafficPolicy; policy != nil {
-		oneOf(f, at.Child("internalTrafficPolicy"), *policy,
+		checkOneOf(f, at.Child("internalTrafficPolicy"), *policy,
 			corev1.ServiceInternalTrafficPolicyCluster, corev1.ServiceInternalTrafficPolicyLocal)
 	}
 	if spec.Type != corev1.ServiceTypeLoadBalancer {

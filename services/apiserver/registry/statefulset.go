@@ -10,7 +10,7 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// statefulSetRules are those of StatefulSets.
+// statefulSetRules returns the rules of StatefulSets.
 func statefulSetRules() rules[*appsv1.StatefulSet] {
 	return rules[*appsv1.StatefulSet]{
 		defaults:       defaultStatefulSet,
@@ -45,8 +45,8 @@ func defaultStatefulSet(set *appsv1.StatefulSet) {
 	}
 }
 
-// validateStatefulSet looks at the labels of the template and not at its containers: their
-// volumes are still to come.
+// validateStatefulSet checks the labels of the template and not its containers, because their
+// volumes are added later.
 func validateStatefulSet(set *appsv1.StatefulSet) field.ErrorList {
 	f := &findings{}
 	at, spec := field.NewPath("spec"), &set.Spec
@@ -55,17 +55,17 @@ func validateStatefulSet(set *appsv1.StatefulSet) field.ErrorList {
 	default:
 		f.invalid(at.Child("podManagementPolicy"), policy, "must be 'OrderedReady' or 'Parallel'")
 	}
-	f.statefulSetUpdateStrategy(at.Child("updateStrategy"), &spec.UpdateStrategy)
-	f.claimRetention(at.Child("persistentVolumeClaimRetentionPolicy"), spec.PersistentVolumeClaimRetentionPolicy)
-	notNegatives(f, at, namedNumber[int32]{"replicas", spec.Replicas}, number("minReadySeconds", spec.MinReadySeconds))
+	f.checkStatefulSetUpdateStrategy(at.Child("updateStrategy"), &spec.UpdateStrategy)
+	f.checkClaimRetention(at.Child("persistentVolumeClaimRetentionPolicy"), spec.PersistentVolumeClaimRetentionPolicy)
+	checkNotNegatives(f, at, namedNumber[int32]{"replicas", spec.Replicas}, number("minReadySeconds", spec.MinReadySeconds))
 	if spec.Ordinals != nil {
-		notNegatives(f, at.Child("ordinals"), number("start", spec.Ordinals.Start))
+		checkNotNegatives(f, at.Child("ordinals"), number("start", spec.Ordinals.Start))
 	}
 	if spec.Selector == nil {
 		f.required(at.Child("selector"), "")
 	} else {
-		f.selector(at.Child("selector"), spec.Selector)
-		if emptySelector(spec.Selector) {
+		f.checkSelector(at.Child("selector"), spec.Selector)
+		if isEmptySelector(spec.Selector) {
 			f.invalid(at.Child("selector"), spec.Selector, "empty selector is invalid for statefulset")
 		}
 	}
@@ -76,14 +76,14 @@ func validateStatefulSet(set *appsv1.StatefulSet) field.ErrorList {
 	}
 	templateAt := at.Child("template")
 	if !selector.Empty() {
-		f.templateSelected(templateAt, &spec.Template, selector)
+		f.checkTemplateSelected(templateAt, &spec.Template, selector)
 	}
-	f.templateMeta(templateAt, &spec.Template)
-	f.templateForEver(templateAt, &spec.Template, "StatefulSet")
+	f.checkTemplateMeta(templateAt, &spec.Template)
+	f.checkRestartAlways(templateAt, &spec.Template, "StatefulSet")
 	return f.errs
 }
 
-func (f *findings) statefulSetUpdateStrategy(at *field.Path, strategy *appsv1.StatefulSetUpdateStrategy) {
+func (f *findings) checkStatefulSetUpdateStrategy(at *field.Path, strategy *appsv1.StatefulSetUpdateStrategy) {
 	switch strategy.Type {
 	case "":
 		f.required(at, "")
@@ -93,14 +93,14 @@ func (f *findings) statefulSetUpdateStrategy(at *field.Path, strategy *appsv1.St
 		}
 	case appsv1.RollingUpdateStatefulSetStrategyType:
 		if rolling := strategy.RollingUpdate; rolling != nil {
-			notNegatives(f, at.Child("rollingUpdate"), namedNumber[int32]{"partition", rolling.Partition})
+			checkNotNegatives(f, at.Child("rollingUpdate"), namedNumber[int32]{"partition", rolling.Partition})
 			if rolling.MaxUnavailable != nil {
 				unavailable := at.Child("rollingUpdate", "maxUnavailable")
-				f.intOrPercent(unavailable, *rolling.MaxUnavailable)
+				f.checkIntOrPercent(unavailable, *rolling.MaxUnavailable)
 				if isZero(rolling.MaxUnavailable) {
 					f.invalid(unavailable, *rolling.MaxUnavailable, "cannot be 0")
 				}
-				f.atMostAll(unavailable, *rolling.MaxUnavailable)
+				f.checkAtMost100(unavailable, *rolling.MaxUnavailable)
 			}
 		}
 	case appsv1.RecreateStatefulSetStrategyType: // behind a gate that is off
@@ -110,19 +110,19 @@ func (f *findings) statefulSetUpdateStrategy(at *field.Path, strategy *appsv1.St
 	}
 }
 
-func (f *findings) claimRetention(at *field.Path, policy *appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy) {
+func (f *findings) checkClaimRetention(at *field.Path, policy *appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy) {
 	if policy == nil {
 		return
 	}
 	supported := []appsv1.PersistentVolumeClaimRetentionPolicyType{
 		appsv1.RetainPersistentVolumeClaimRetentionPolicyType, appsv1.DeletePersistentVolumeClaimRetentionPolicyType,
 	}
-	oneOf(f, at.Child("whenDeleted"), policy.WhenDeleted, supported...)
-	oneOf(f, at.Child("whenScaled"), policy.WhenScaled, supported...)
+	checkOneOf(f, at.Child("whenDeleted"), policy.WhenDeleted, supported...)
+	checkOneOf(f, at.Child("whenScaled"), policy.WhenScaled, supported...)
 }
 
-// validateStatefulSetUpdate lets only a few fields change: the claims that exist do not
-// follow their templates.
+// validateStatefulSetUpdate allows only a few fields to change: existing claims do not follow their
+// templates.
 func validateStatefulSetUpdate(set, old *appsv1.StatefulSet) field.ErrorList {
 	rest := set.Spec.DeepCopy()
 	rest.Replicas = old.Spec.Replicas
@@ -145,10 +145,10 @@ func validateStatefulSetStatus(set, old *appsv1.StatefulSet) field.ErrorList {
 	at, status := field.NewPath("status"), &set.Status
 	ready, current := number("readyReplicas", status.ReadyReplicas), number("currentReplicas", status.CurrentReplicas)
 	updated, available := number("updatedReplicas", status.UpdatedReplicas), number("availableReplicas", status.AvailableReplicas)
-	notNegatives(f, at, number("replicas", status.Replicas), ready, current, updated, available)
-	notNegatives(f, at, number("observedGeneration", status.ObservedGeneration))
-	f.atMost(at, status.Replicas, "status.replicas", ready, current, updated, available)
-	f.atMost(at, status.ReadyReplicas, "status.readyReplicas", available)
-	f.collisions(at, status.CollisionCount, old.Status.CollisionCount)
+	checkNotNegatives(f, at, number("replicas", status.Replicas), ready, current, updated, available)
+	checkNotNegatives(f, at, number("observedGeneration", status.ObservedGeneration))
+	f.checkAtMost(at, status.Replicas, "status.replicas", ready, current, updated, available)
+	f.checkAtMost(at, status.ReadyReplicas, "status.readyReplicas", available)
+	f.checkCollisionCount(at, status.CollisionCount, old.Status.CollisionCount)
 	return f.errs
 }

@@ -13,15 +13,15 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// defaultTemplates fills in the pod templates of workloads as far as Pods and templates
-// have their defaults in common. The workloads' own defaults are theirs.
+// defaultTemplates sets the defaults that Pods and templates have in common. Each workload sets its
+// own defaults.
 func defaultTemplates(obj kinds.Object) {
 	if template := PodTemplate(obj); template != nil {
 		defaultPodSpec(&template.Spec)
 	}
 }
 
-// PodTemplate is the template that a workload makes its Pods from; nil for other kinds.
+// PodTemplate returns the template from which a workload creates its Pods; nil for other kinds.
 func PodTemplate(obj kinds.Object) *corev1.PodTemplateSpec {
 	switch o := obj.(type) {
 	case *appsv1.DaemonSet:
@@ -44,33 +44,34 @@ func PodTemplate(obj kinds.Object) *corev1.PodTemplateSpec {
 	return nil
 }
 
-// template is what is wrong with a pod template, whoever makes Pods from it.
-func (f *findings) template(at *field.Path, template *corev1.PodTemplateSpec) {
-	f.templateMeta(at, template)
-	c := &podCheck{pod: &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}}
-	c.sharedSpec(at.Child("spec"))
+// checkTemplate returns what is wrong with the pod template of any workload.
+func (f *findings) checkTemplate(at *field.Path, template *corev1.PodTemplateSpec) {
+	f.checkTemplateMeta(at, template)
+	c := &podValidator{pod: &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}}
+	c.checkSharedSpec(at.Child("spec"))
 	f.add(c.errs...)
 	if len(template.Spec.EphemeralContainers) > 0 {
 		f.forbidden(at.Child("spec", "ephemeralContainers"), "ephemeral containers not allowed in pod template")
 	}
 }
 
-// templateMeta looks at a template's labels and annotations, below the template itself, as
-// upstream's paths have it.
-func (f *findings) templateMeta(at *field.Path, template *corev1.PodTemplateSpec) {
-	f.add(steady(unversioned.ValidateLabels(template.Labels, at.Child("labels")))...)
-	f.add(steady(validation.ValidateAnnotations(template.Annotations, at.Child("annotations")))...)
+// checkTemplateMeta checks a template's labels and annotations. Their paths are below the template
+// itself, as upstream's are.
+func (f *findings) checkTemplateMeta(at *field.Path, template *corev1.PodTemplateSpec) {
+	f.add(sortPerField(unversioned.ValidateLabels(template.Labels, at.Child("labels")))...)
+	f.add(sortPerField(validation.ValidateAnnotations(template.Annotations, at.Child("annotations")))...)
 }
 
-// templateSelected requires the Pods of a template to be found by a selector.
-func (f *findings) templateSelected(at *field.Path, template *corev1.PodTemplateSpec, selector labels.Selector) {
+// checkTemplateSelected requires a selector to match the labels of a template.
+func (f *findings) checkTemplateSelected(at *field.Path, template *corev1.PodTemplateSpec, selector labels.Selector) {
 	if !selector.Matches(labels.Set(template.Labels)) {
 		f.invalid(at.Child("metadata", "labels"), template.Labels, "`selector` does not match template `labels`")
 	}
 }
 
-// templateForEver requires what Pods that are replaced whenever they end have to say.
-func (f *findings) templateForEver(at *field.Path, template *corev1.PodTemplateSpec, workload string) {
+// checkRestartAlways requires restartPolicy Always and no active deadline, for Pods that are
+// replaced whenever they end.
+func (f *findings) checkRestartAlways(at *field.Path, template *corev1.PodTemplateSpec, workload string) {
 	if policy := template.Spec.RestartPolicy; policy != corev1.RestartPolicyAlways {
 		f.add(field.NotSupported(at.Child("spec", "restartPolicy"), policy, []corev1.RestartPolicy{corev1.RestartPolicyAlways}))
 	}
@@ -79,13 +80,13 @@ func (f *findings) templateForEver(at *field.Path, template *corev1.PodTemplateS
 	}
 }
 
-// selectedTemplate is the selector and the template of a Deployment or a ReplicaSet.
-func (f *findings) selectedTemplate(at *field.Path, selector *metav1.LabelSelector, template *corev1.PodTemplateSpec) {
+// checkSelectorAndTemplate checks the selector and the template of a Deployment or a ReplicaSet.
+func (f *findings) checkSelectorAndTemplate(at *field.Path, selector *metav1.LabelSelector, template *corev1.PodTemplateSpec) {
 	if selector == nil {
 		f.required(at.Child("selector"), "")
 	} else {
-		f.selector(at.Child("selector"), selector)
-		if emptySelector(selector) {
+		f.checkSelector(at.Child("selector"), selector)
+		if isEmptySelector(selector) {
 			f.invalid(at.Child("selector"), selector, "empty selector is invalid for deployment")
 		}
 	}
@@ -96,8 +97,8 @@ func (f *findings) selectedTemplate(at *field.Path, selector *metav1.LabelSelect
 	}
 	templateAt := at.Child("template")
 	if !parsed.Empty() {
-		f.templateSelected(templateAt, template, parsed)
+		f.checkTemplateSelected(templateAt, template, parsed)
 	}
-	f.template(templateAt, template)
-	f.templateForEver(templateAt, template, "ReplicaSet")
+	f.checkTemplate(templateAt, template)
+	f.checkRestartAlways(templateAt, template, "ReplicaSet")
 }

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// validateTolerations is what is wrong with the tolerations of a Pod.
+// validateTolerations returns what is wrong with the tolerations of a Pod.
 func validateTolerations(tolerations []corev1.Toleration, at *field.Path) field.ErrorList {
 	f := &findings{}
 	for i, t := range tolerations {
@@ -25,15 +25,15 @@ func validateTolerations(tolerations []corev1.Toleration, at *field.Path) field.
 		if t.TolerationSeconds != nil && t.Effect != corev1.TaintEffectNoExecute {
 			f.invalid(item.Child("effect"), t.Effect, "effect must be 'NoExecute' when `tolerationSeconds` is set")
 		}
-		f.tolerationOperator(item, t)
+		f.checkTolerationOperator(item, t)
 		if t.Effect != "" {
-			f.taintEffect(item.Child("effect"), t.Effect)
+			f.checkTaintEffect(item.Child("effect"), t.Effect)
 		}
 	}
 	return f.errs
 }
 
-func (f *findings) tolerationOperator(at *field.Path, t corev1.Toleration) {
+func (f *findings) checkTolerationOperator(at *field.Path, t corev1.Toleration) {
 	switch t.Operator {
 	case corev1.TolerationOpEqual, "":
 		if wrong := validation.IsValidLabelValue(t.Value); len(wrong) > 0 {
@@ -53,7 +53,7 @@ func (f *findings) tolerationOperator(at *field.Path, t corev1.Toleration) {
 	}
 }
 
-// taintEffect requires one of the three things a taint can do.
-func (f *findings) taintEffect(at *field.Path, effect corev1.TaintEffect) {
-	oneOf(f, at, effect, corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute)
+// checkTaintEffect requires one of the three effects of a taint.
+func (f *findings) checkTaintEffect(at *field.Path, effect corev1.TaintEffect) {
+	checkOneOf(f, at, effect, corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute)
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// ReturnsDeleted reports whether a DELETE of this kind is answered with the object that
-// was removed; the others answer with a Status of success (API-05).
+// ReturnsDeleted reports whether a DELETE of this kind is answered with the removed object. Other
+// kinds answer with a Status of success (API-05).
 func ReturnsDeleted(kind kinds.Kind) bool {
 	switch kind.GroupResource().String() {
 	case "namespaces", "persistentvolumeclaims", "persistentvolumes", "pods", "podtemplates", "resourcequotas",
@@ -21,8 +21,8 @@ func ReturnsDeleted(kind kinds.Kind) bool {
 	return false
 }
 
-// AllowsUnconditionalUpdate reports whether an update without a resourceVersion
-// overwrites whatever is stored (API-65).
+// AllowsUnconditionalUpdate reports whether an update without a resourceVersion overwrites the
+// stored object (API-65).
 func AllowsUnconditionalUpdate(kind kinds.Kind) bool {
 	switch kind.GroupResource().String() {
 	case "clustertrustbundles.certificates.k8s.io", "podcertificaterequests.certificates.k8s.io",
@@ -41,8 +41,8 @@ func AllowsUnconditionalUpdate(kind kinds.Kind) bool {
 	return !kind.Custom
 }
 
-// CreatesOnUpdate reports whether an update of an object that is missing creates it. For
-// the others it is a 404 (API-66).
+// CreatesOnUpdate reports whether an update of a missing object creates it. For other kinds it is a
+// 404 (API-66).
 func CreatesOnUpdate(kind kinds.Kind) bool {
 	switch kind.GroupResource().String() {
 	case "endpoints", "events", "events.events.k8s.io", "limitranges", "services", "runtimeclasses.node.k8s.io":
@@ -51,31 +51,31 @@ func CreatesOnUpdate(kind kinds.Kind) bool {
 	return kind.Group == "rbac.authorization.k8s.io" || kind.Group == "coordination.k8s.io"
 }
 
-// Subresources are the doors to an object besides the object itself. Strategies know
-// "status" and, for namespaces, "finalize"; what the others do is the verbs' business.
+// Subresources returns the subresources of a kind. Strategies handle "status" and, for namespaces,
+// "finalize"; the verbs handle the others.
 func Subresources(kind kinds.Kind) []string {
 	if kind.Custom {
 		return kind.Subresources
 	}
-	var doors []string
+	var subresources []string
 	switch kind.GroupResource().String() {
 	case "pods":
-		doors = []string{"binding", "ephemeralcontainers", "eviction", "resize"}
+		subresources = []string{"binding", "ephemeralcontainers", "eviction", "resize"}
 	case "namespaces":
-		doors = []string{"finalize"}
+		subresources = []string{"finalize"}
 	case "serviceaccounts":
-		doors = []string{"token"}
+		subresources = []string{"token"}
 	case "replicationcontrollers", "deployments.apps", "replicasets.apps", "statefulsets.apps":
-		doors = []string{"scale"}
+		subresources = []string{"scale"}
 	}
 	if hasStatus(kind) {
-		doors = append(doors, "status")
+		subresources = append(subresources, "status")
 	}
-	return doors
+	return subresources
 }
 
-// hasStatus reports whether objects of the kind have a status of their own, to be
-// written through the status subresource only.
+// hasStatus reports whether objects of the kind have a status, which only the status subresource
+// writes.
 func hasStatus(kind kinds.Kind) bool {
 	made, known := kinds.Scheme().AllKnownTypes()[kind.GroupVersionKind]
 	if !known {
@@ -85,8 +85,8 @@ func hasStatus(kind kinds.Kind) bool {
 	return has
 }
 
-// countsGeneration reports whether metadata.generation counts the changes of the kind's
-// objects, from 1; for the others it stays 0.
+// countsGeneration reports whether metadata.generation counts the changes of the kind's objects,
+// from 1. For other kinds it stays 0.
 func countsGeneration(kind kinds.Kind) bool {
 	switch kind.Group {
 	case "admissionregistration.k8s.io", "extensions", "flowcontrol.apiserver.k8s.io", "lifecycle.k8s.io":
@@ -104,7 +104,7 @@ func countsGeneration(kind kinds.Kind) bool {
 	return false
 }
 
-// member is a field of obj's struct by its Go name, invalid when there is none.
-func member(obj kinds.Object, name string) reflect.Value {
+// structField returns a field of obj's struct by its Go name; the zero Value if there is none.
+func structField(obj kinds.Object, name string) reflect.Value {
 	return reflect.ValueOf(obj).Elem().FieldByName(name)
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// volumeRules are those of PersistentVolumes.
+// volumeRules returns the rules of PersistentVolumes.
 func volumeRules() rules[*corev1.PersistentVolume] {
 	return rules[*corev1.PersistentVolume]{
 		defaults: func(pv *corev1.PersistentVolume) {
@@ -34,7 +34,7 @@ func volumeRules() rules[*corev1.PersistentVolume] {
 				f.forbidden(at.Child("persistentvolumesource"), "spec.persistentvolumesource is immutable after creation\n"+
 					diff.Diff(pv.Spec.PersistentVolumeSource, old.Spec.PersistentVolumeSource))
 			}
-			f.immutable(pv.Spec.VolumeMode, old.Spec.VolumeMode, field.NewPath("volumeMode"))
+			f.checkImmutable(pv.Spec.VolumeMode, old.Spec.VolumeMode, field.NewPath("volumeMode"))
 			return f.errs
 		},
 	}
@@ -43,18 +43,18 @@ func volumeRules() rules[*corev1.PersistentVolume] {
 func validateVolume(pv *corev1.PersistentVolume) field.ErrorList {
 	f := &findings{}
 	at, spec := field.NewPath("spec"), &pv.Spec
-	f.accessModes(at.Child("accessModes"), spec.AccessModes, "")
+	f.checkAccessModes(at.Child("accessModes"), spec.AccessModes, "")
 	switch _, sized := spec.Capacity[corev1.ResourceStorage]; {
 	case len(spec.Capacity) == 0:
 		f.required(at.Child("capacity"), "")
 	case !sized || len(spec.Capacity) > 1:
 		f.add(field.NotSupported(at.Child("capacity"), spec.Capacity, []corev1.ResourceName{corev1.ResourceStorage}))
 	default:
-		f.aboveZero(at.Child("capacity").Key("storage"), spec.Capacity)
+		f.checkAboveZero(at.Child("capacity").Key("storage"), spec.Capacity)
 	}
-	oneOf(f, at.Child("persistentVolumeReclaimPolicy"), spec.PersistentVolumeReclaimPolicy,
+	checkOneOf(f, at.Child("persistentVolumeReclaimPolicy"), spec.PersistentVolumeReclaimPolicy,
 		corev1.PersistentVolumeReclaimDelete, corev1.PersistentVolumeReclaimRecycle, corev1.PersistentVolumeReclaimRetain)
-	set := setFields(spec.PersistentVolumeSource)
+	set := nonNilFields(spec.PersistentVolumeSource)
 	if len(set) == 0 {
 		f.required(at, "must specify a volume type")
 	}
@@ -62,18 +62,18 @@ func validateVolume(pv *corev1.PersistentVolume) field.ErrorList {
 		f.forbidden(at.Child(name), "may not specify more than 1 volume type")
 	}
 	if spec.HostPath != nil {
-		f.notEmpty(at.Child("hostPath", "path"), spec.HostPath.Path)
-		f.noWayUp(at.Child("hostPath", "path"), spec.HostPath.Path)
+		f.checkNotEmpty(at.Child("hostPath", "path"), spec.HostPath.Path)
+		f.checkNoDotDot(at.Child("hostPath", "path"), spec.HostPath.Path)
 	}
 	if name := spec.StorageClassName; name != "" {
 		f.invalid(at.Child("storageClassName"), name, validation.IsDNS1123Subdomain(name)...)
 	}
-	f.volumeMode(at.Child("volumeMode"), spec.VolumeMode)
+	f.checkVolumeMode(at.Child("volumeMode"), spec.VolumeMode)
 	return f.errs
 }
 
-// setFields are the JSON names of the pointers in a struct that are set.
-func setFields(of any) []string {
+// nonNilFields returns the JSON names of the non-nil pointers in a struct.
+func nonNilFields(of any) []string {
 	var names []string
 	value := reflect.ValueOf(of)
 	for i := range value.NumField() {
@@ -85,32 +85,32 @@ func setFields(of any) []string {
 	return names
 }
 
-// accessModes requires at least one, and ReadWriteOncePod to be alone.
-func (f *findings) accessModes(at *field.Path, modes []corev1.PersistentVolumeAccessMode, missing string) {
+// checkAccessModes requires at least one mode, and ReadWriteOncePod to be the only one.
+func (f *findings) checkAccessModes(at *field.Path, modes []corev1.PersistentVolumeAccessMode, missing string) {
 	if len(modes) == 0 {
 		f.required(at, missing)
 	}
 	for _, mode := range modes {
-		oneOf(f, at, mode, corev1.ReadOnlyMany, corev1.ReadWriteMany, corev1.ReadWriteOnce, corev1.ReadWriteOncePod)
+		checkOneOf(f, at, mode, corev1.ReadOnlyMany, corev1.ReadWriteMany, corev1.ReadWriteOnce, corev1.ReadWriteOncePod)
 	}
 	if len(modes) > 1 && slices.Contains(modes, corev1.ReadWriteOncePod) {
 		f.forbidden(at, "may not use ReadWriteOncePod with other access modes")
 	}
 }
 
-func (f *findings) aboveZero(at *field.Path, list corev1.ResourceList) {
+func (f *findings) checkAboveZero(at *field.Path, list corev1.ResourceList) {
 	if amount := list[corev1.ResourceStorage]; amount.Sign() <= 0 {
 		f.invalid(at, amount.String(), "must be greater than zero")
 	}
 }
 
-func (f *findings) volumeMode(at *field.Path, mode *corev1.PersistentVolumeMode) {
+func (f *findings) checkVolumeMode(at *field.Path, mode *corev1.PersistentVolumeMode) {
 	if mode != nil {
-		oneOf(f, at, *mode, corev1.PersistentVolumeBlock, corev1.PersistentVolumeFilesystem)
+		checkOneOf(f, at, *mode, corev1.PersistentVolumeBlock, corev1.PersistentVolumeFilesystem)
 	}
 }
 
-// claimRules are those of PersistentVolumeClaims.
+// claimRules returns the rules of PersistentVolumeClaims.
 func claimRules() rules[*corev1.PersistentVolumeClaim] {
 	return rules[*corev1.PersistentVolumeClaim]{
 		defaults:       defaultClaim,
@@ -120,7 +120,7 @@ func claimRules() rules[*corev1.PersistentVolumeClaim] {
 			f := &findings{}
 			at := field.NewPath("status")
 			for name := range c.Status.Capacity {
-				f.quantity(at.Child("capacity").Key(string(name)), c.Status.Capacity[name])
+				f.checkQuantity(at.Child("capacity").Key(string(name)), c.Status.Capacity[name])
 			}
 			return f.errs
 		},
@@ -136,22 +136,22 @@ func defaultClaim(claim *corev1.PersistentVolumeClaim) {
 func validateClaim(spec *corev1.PersistentVolumeClaimSpec) field.ErrorList {
 	f := &findings{}
 	at := field.NewPath("spec")
-	f.accessModes(at.Child("accessModes"), spec.AccessModes, "at least 1 access mode is required")
-	f.selector(at.Child("selector"), spec.Selector)
+	f.checkAccessModes(at.Child("accessModes"), spec.AccessModes, "at least 1 access mode is required")
+	f.checkSelector(at.Child("selector"), spec.Selector)
 	storage := at.Child("resources").Key("storage")
 	if _, sized := spec.Resources.Requests[corev1.ResourceStorage]; !sized {
 		f.required(storage, "")
 	} else {
-		f.aboveZero(at.Child("resources").Key("storage"), spec.Resources.Requests)
+		f.checkAboveZero(at.Child("resources").Key("storage"), spec.Resources.Requests)
 	}
 	if name := spec.StorageClassName; name != nil && *name != "" {
 		f.invalid(at.Child("storageClassName"), *name, validation.IsDNS1123Subdomain(*name)...)
 	}
-	f.volumeMode(at.Child("volumeMode"), spec.VolumeMode)
+	f.checkVolumeMode(at.Child("volumeMode"), spec.VolumeMode)
 	return f.errs
 }
 
-// validateClaimUpdate lets a claim be bound, once, and a bound one grow.
+// validateClaimUpdate allows a claim to be bound, once, and a bound one to grow.
 func validateClaimUpdate(claim, old *corev1.PersistentVolumeClaim) field.ErrorList {
 	f := &findings{}
 	at := field.NewPath("spec")
@@ -163,9 +163,9 @@ func validateClaimUpdate(claim, old *corev1.PersistentVolumeClaim) field.ErrorLi
 		rest.StorageClassName = nil // a default class that came later
 	}
 	if old.Status.Phase == corev1.ClaimBound {
-		if asked, ok := rest.Resources.Requests[corev1.ResourceStorage]; ok {
+		if requested, ok := rest.Resources.Requests[corev1.ResourceStorage]; ok {
 			had := old.Spec.Resources.Requests[corev1.ResourceStorage]
-			if asked.Cmp(had) < 0 {
+			if requested.Cmp(had) < 0 {
 				f.forbidden(at.Child("resources", "requests", "storage"), "field can not be less than previous value")
 			}
 			rest.Resources.Requests[corev1.ResourceStorage] = had
@@ -179,7 +179,7 @@ func validateClaimUpdate(claim, old *corev1.PersistentVolumeClaim) field.ErrorLi
 	return f.errs
 }
 
-// storageClassRules are those of StorageClasses.
+// storageClassRules returns the rules of StorageClasses.
 func storageClassRules() rules[*storagev1.StorageClass] {
 	return rules[*storagev1.StorageClass]{
 		defaults: func(class *storagev1.StorageClass) {
@@ -188,12 +188,12 @@ func storageClassRules() rules[*storagev1.StorageClass] {
 		},
 		validate: func(class *storagev1.StorageClass) field.ErrorList {
 			f := &findings{}
-			if f.notEmpty(field.NewPath("provisioner"), class.Provisioner) {
-				f.qualifiedName(field.NewPath("provisioner"), strings.ToLower(class.Provisioner))
+			if f.checkNotEmpty(field.NewPath("provisioner"), class.Provisioner) {
+				f.checkQualifiedName(field.NewPath("provisioner"), strings.ToLower(class.Provisioner))
 			}
-			oneOf(f, field.NewPath("reclaimPolicy"), *class.ReclaimPolicy,
+			checkOneOf(f, field.NewPath("reclaimPolicy"), *class.ReclaimPolicy,
 				corev1.PersistentVolumeReclaimDelete, corev1.PersistentVolumeReclaimRetain)
-			oneOf(f, field.NewPath("volumeBindingMode"), *class.VolumeBindingMode,
+			checkOneOf(f, field.NewPath("volumeBindingMode"), *class.VolumeBindingMode,
 				storagev1.VolumeBindingImmediate, storagev1.VolumeBindingWaitForFirstConsumer)
 			return f.errs
 		},
@@ -211,7 +211,7 @@ func storageClassRules() rules[*storagev1.StorageClass] {
 					f.forbidden(field.NewPath(fixed.name), "updates to "+fixed.name+" are forbidden.")
 				}
 			}
-			f.immutable(class.VolumeBindingMode, old.VolumeBindingMode, field.NewPath("volumeBindingMode"))
+			f.checkImmutable(class.VolumeBindingMode, old.VolumeBindingMode, field.NewPath("volumeBindingMode"))
 			return f.errs
 		},
 	}

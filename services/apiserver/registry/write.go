@@ -15,8 +15,8 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// BeforeCreate makes obj ready to be stored as a new object with the given UID, or says
-// in an apierrors value why it cannot be: [PrepareCreate] and [ValidateCreate].
+// BeforeCreate prepares and validates a new object with the given UID: [PrepareCreate] and
+// [ValidateCreate]. The error is an apierrors value.
 func BeforeCreate(strategy Strategy, kind kinds.Kind, obj kinds.Object, now time.Time, uid types.UID) error {
 	if err := PrepareCreate(strategy, obj, now, uid); err != nil {
 		return err
@@ -27,7 +27,7 @@ func BeforeCreate(strategy Strategy, kind kinds.Kind, obj kinds.Object, now time
 // PrepareCreate sets the metadata that the server keeps, and lets the kind prepare obj.
 func PrepareCreate(strategy Strategy, obj kinds.Object, now time.Time, uid types.UID) error {
 	if obj.GetResourceVersion() != "" {
-		return plainError(http.StatusInternalServerError, metav1.StatusReasonUnknown,
+		return newStatusError(http.StatusInternalServerError, metav1.StatusReasonUnknown,
 			"resourceVersion should not be set on objects to be created")
 	}
 	PrepareMetaForCreate(obj, now, uid)
@@ -35,7 +35,7 @@ func PrepareCreate(strategy Strategy, obj kinds.Object, now time.Time, uid types
 	return nil
 }
 
-// ValidateCreate is what the kind refuses of a prepared object. The error is a 422.
+// ValidateCreate returns a 422 if the kind refuses a prepared object.
 func ValidateCreate(strategy Strategy, kind kinds.Kind, obj kinds.Object) error {
 	if errs := strategy.Validate(obj); len(errs) > 0 {
 		return apierrors.NewInvalid(kind.GroupKind(), obj.GetName(), errs)
@@ -43,28 +43,28 @@ func ValidateCreate(strategy Strategy, kind kinds.Kind, obj kinds.Object) error 
 	return nil
 }
 
-// BeforeUpdate makes obj ready to replace old through a subresource ("" for the object
-// itself), or says in an apierrors value why it cannot: [PrepareUpdate] and
-// [ValidateUpdate]. It does not compare versions; see [CheckVersion].
+// BeforeUpdate prepares and validates obj to replace old through a subresource ("" for the object
+// itself): [PrepareUpdate] and [ValidateUpdate]. The error is an apierrors value. It does not
+// compare versions; see [CheckVersion].
 func BeforeUpdate(strategy Strategy, kind kinds.Kind, obj, old kinds.Object, subresource string) error {
 	PrepareUpdate(strategy, obj, old, subresource)
 	return ValidateUpdate(strategy, kind, obj, old, subresource)
 }
 
-// PrepareUpdate puts back what this update may not change, and fills in the defaults.
+// PrepareUpdate restores what this update may not change, and sets the defaults.
 func PrepareUpdate(strategy Strategy, obj, old kinds.Object, subresource string) {
 	obj.SetGeneration(old.GetGeneration())
 	strategy.PrepareForUpdate(obj, old, subresource)
 	PrepareMetaForUpdate(obj, old)
 }
 
-// ValidateUpdate is what keeps a prepared object from replacing old. The error is a 422.
+// ValidateUpdate returns a 422 if a prepared object may not replace old.
 //
-// The metadata rules are asked here and once more by each kind, as upstream does, so that
-// the causes of a refusal name what they find twice and its message once (API-55, API-56).
+// The metadata rules are checked here and again by each kind, as upstream does. So the causes of a
+// refusal repeat an error of the metadata, and the message does not (API-55, API-56).
 func ValidateUpdate(strategy Strategy, kind kinds.Kind, obj, old kinds.Object, subresource string) error {
-	errs := validation.ValidateObjectMetaAccessor(obj, kind.Namespaced, pathSegment, field.NewPath("metadata"))
-	errs = steady(append(errs, ValidateMetaUpdate(obj, old)...))
+	errs := validation.ValidateObjectMetaAccessor(obj, kind.Namespaced, validatePathSegment, field.NewPath("metadata"))
+	errs = sortPerField(append(errs, ValidateMetaUpdate(obj, old)...))
 	errs = append(errs, strategy.ValidateUpdate(obj, old, subresource)...)
 	if len(errs) > 0 {
 		return apierrors.NewInvalid(kind.GroupKind(), obj.GetName(), errs)
@@ -72,9 +72,8 @@ func ValidateUpdate(strategy Strategy, kind kinds.Kind, obj, old kinds.Object, s
 	return nil
 }
 
-// MatchRequest compares a body with the place that the request names, and gives obj the
-// request's namespace when it has none. A create whose name is the server's choice passes
-// the name "". The error is a 400.
+// MatchRequest compares a body's name and namespace with those of the request, and sets a missing
+// namespace. For a create with a generated name, name is "". The error is a 400.
 func MatchRequest(kind kinds.Kind, obj kinds.Object, namespace, name string) error {
 	switch {
 	case !kind.Namespaced:
@@ -92,11 +91,11 @@ func MatchRequest(kind kinds.Kind, obj kinds.Object, namespace, name string) err
 	return nil
 }
 
-// CheckUID refuses to put an object with one UID in the place of an object with another
-// (API-63). A patch is not asked: its UID is validated like any immutable field (API-64).
+// CheckUID refuses to replace an object with one that has another UID (API-63). It does not apply
+// to patches: their UID is validated like any immutable field (API-64).
 func CheckUID(kind kinds.Kind, obj, old kinds.Object) error {
-	asked, have := obj.GetUID(), old.GetUID()
-	if asked == "" || asked == have {
+	want, have := obj.GetUID(), old.GetUID()
+	if want == "" || want == have {
 		return nil
 	}
 	key := "/registry/" + kind.Resource
@@ -105,12 +104,11 @@ func CheckUID(kind kinds.Kind, obj, old kinds.Object) error {
 	}
 	return apierrors.NewConflict(kind.GroupResource(), old.GetName(), fmt.Errorf(
 		"StorageError: invalid object, Code: 4, Key: %s/%s, ResourceVersion: 0, AdditionalErrorMsg: "+
-			"Precondition failed: UID in precondition: %s, UID in object meta: %s", key, old.GetName(), asked, have))
+			"Precondition failed: UID in precondition: %s, UID in object meta: %s", key, old.GetName(), want, have))
 }
 
-// CheckVersion refuses an update that was made from another version than old (API-65). An
-// object without a resourceVersion gets old's: the last writer wins, for the kinds that
-// allow it.
+// CheckVersion refuses an update that was made from another version than old (API-65). An object
+// without a resourceVersion gets old's, for the kinds that allow it: the last writer wins.
 func CheckVersion(kind kinds.Kind, obj, old kinds.Object) error {
 	have := obj.GetResourceVersion()
 	if have == "" || have == "0" {
@@ -136,8 +134,8 @@ func CheckVersion(kind kinds.Kind, obj, old kinds.Object) error {
 	return nil
 }
 
-// plainError is an API error whose message is the message and nothing else.
-func plainError(code int32, reason metav1.StatusReason, message string) error {
+// newStatusError returns an API error with this message and no details.
+func newStatusError(code int32, reason metav1.StatusReason, message string) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: code, Reason: reason, Message: message,
 	}}

@@ -28,7 +28,7 @@ const podsPerWriter = 50
 func BenchmarkCommit(b *testing.B) {
 	for _, writers := range []int{1, 16, 64, 256} {
 		b.Run(fmt.Sprintf("writers=%d/store", writers), func(b *testing.B) { benchStore(b, writers) })
-		b.Run(fmt.Sprintf("writers=%d/raw", writers), func(b *testing.B) { benchRaw(b, writers, given) })
+		b.Run(fmt.Sprintf("writers=%d/raw", writers), func(b *testing.B) { benchRaw(b, writers, noEncode) })
 		b.Run(fmt.Sprintf("writers=%d/encoded", writers), func(b *testing.B) { benchRaw(b, writers, kinds.Encode) })
 	}
 }
@@ -48,8 +48,8 @@ func benchStore(b *testing.B, writers int) {
 	})
 }
 
-// given is kinds.Encode of somebody who has the bytes already.
-func given(runtime.Object) ([]byte, error) { return nil, nil }
+// noEncode stands for kinds.Encode if the bytes are known already.
+func noEncode(runtime.Object) ([]byte, error) { return nil, nil }
 
 func benchRaw(b *testing.B, writers int, encode func(runtime.Object) ([]byte, error)) {
 	db, err := bbolt.Open(filepath.Join(b.TempDir(), "raw.db"), 0o600, &bbolt.Options{

@@ -14,38 +14,39 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// queue is where calls of Commit and Compact wait for the writer.
+// queue holds calls of Commit and Compact until the writer takes them.
 type queue struct {
 	requests chan *request
-	// coming is how many calls are encoding what they will queue in a moment.
-	coming atomic.Int64
-	patience
+	// encoding counts the calls that are encoding their objects and will queue in a moment.
+	encoding atomic.Int64
+	pendingCommits
 }
 
-// request is one call of Commit or Compact on its way through the queue.
+// request is one call of Commit or Compact in the queue.
 type request struct {
 	writes []Write
 	drafts []draft // of writes, in the same order
 	cause  string
 	// compact is the revision to compact at; 0 for a Commit.
 	compact int64
-	// gone is the error of whoever waits no longer: nothing is done for it then.
-	gone func() error
+	// callerErr returns the error of the caller's context. A request is not carried out if its
+	// caller has given up.
+	callerErr func() error
 
 	events []Event
 	err    error
 	done   chan struct{} // closed when events and err are final
 }
 
-// Commit writes all of it or nothing, and returns the events once they are on disk. A
-// write that would leave the same bytes as there are is left out: no revision, no event
-// (API-46). So is the deletion of what is not there, where the expectation allows it.
+// Commit writes all of a commit or nothing, and returns its events once they are on disk. A write
+// that would leave the stored bytes unchanged is skipped: no revision, no event (API-46). So is the
+// deletion of a missing object, if the expectation allows it.
 //
-// Errors are a *ConflictError (the first write that was not as expected), ErrInvalid,
-// and ErrStopped with a *CommitError behind it when the disk failed. When ctx ends
-// first its cause is returned behind ErrWaited, and the writes may or may not happen; they
-// do not when it had ended before their transaction began. Who comes when ctx has ended
-// already has not waited for the store, and gets the cause alone.
+// Errors are a *ConflictError (the first write that found another version than expected),
+// ErrInvalid, and ErrStopped with a *CommitError behind it if the disk failed. If ctx ends first,
+// the error is ErrCommitTimeout with ctx's cause behind it, and the writes may or may not happen.
+// They do not happen if ctx ended before their transaction began. If ctx had ended before the call,
+// the error is ctx's cause alone.
 func (s *Store) Commit(ctx context.Context, commit Commit) ([]Event, error) {
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("commit: %w", context.Cause(ctx))
@@ -55,25 +56,25 @@ func (s *Store) Commit(ctx context.Context, commit Commit) ([]Event, error) {
 	case err == nil:
 		return events, nil
 	case ctx.Err() != nil && errors.Is(err, context.Cause(ctx)):
-		return nil, fmt.Errorf("commit: %w: %w", ErrWaited, err)
+		return nil, fmt.Errorf("commit: %w: %w", ErrCommitTimeout, err)
 	}
 	return nil, fmt.Errorf("commit: %w", err)
 }
 
-// commit is Commit; its errors do not say so.
+// commit does the work of Commit; its errors lack the prefix.
 func (s *Store) commit(ctx context.Context, commit Commit) ([]Event, error) {
-	done := s.queue.wait(s.cfg.Clock.Now)
+	done := s.queue.begin(s.cfg.Clock.Now)
 	defer func() { done(ctx.Err()) }()
 	if len(commit.Writes) > 0 {
 		key := commit.Writes[0].Key
-		about := fault.About{Resource: key.Resource, Namespace: key.Namespace, Name: key.Name}
-		if err := s.cfg.Faults.Pass(ctx, fault.StoreCommit, about); err != nil {
+		about := fault.Attributes{Resource: key.Resource, Namespace: key.Namespace, Name: key.Name}
+		if err := s.cfg.Faults.Inject(ctx, fault.StoreCommit, about); err != nil {
 			return nil, fmt.Errorf("the store has not written: %w", err)
 		}
 	}
-	s.queue.coming.Add(1)
-	drafts, err := prepare(commit)
-	s.queue.coming.Add(-1)
+	s.queue.encoding.Add(1)
+	drafts, err := encodeWrites(commit)
+	s.queue.encoding.Add(-1)
 	if err != nil {
 		return nil, err
 	}
@@ -87,15 +88,15 @@ func (s *Store) commit(ctx context.Context, commit Commit) ([]Event, error) {
 	return r.events, nil
 }
 
-// submit queues r and waits for its end.
+// submit queues r and waits until the writer has handled it.
 func (s *Store) submit(ctx context.Context, r *request) error {
-	r.gone = ctx.Err
+	r.callerErr = ctx.Err
 	select {
 	case s.queue.requests <- r:
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-s.stopped:
-		return s.whyStopped()
+		return s.stopError()
 	}
 	select {
 	case <-r.done:
@@ -109,12 +110,13 @@ func (s *Store) submit(ctx context.Context, r *request) error {
 	case <-r.done: // by the last batch
 		return r.err
 	default:
-		return s.whyStopped()
+		return s.stopError()
 	}
 }
 
-// prepare does on the caller's goroutine what needs no knowledge of the state.
-func prepare(commit Commit) ([]draft, error) {
+// encodeWrites checks and encodes the writes of a commit. It runs on the caller's goroutine,
+// because it needs no state of the store.
+func encodeWrites(commit Commit) ([]draft, error) {
 	if len(commit.Cause) > maxCause {
 		return nil, fmt.Errorf("%w: the cause has %d bytes", ErrInvalid, len(commit.Cause))
 	}
@@ -127,7 +129,7 @@ func prepare(commit Commit) ([]draft, error) {
 		if write.Expect == Previous && !slices.ContainsFunc(commit.Writes[:i], earlier) {
 			return nil, fmt.Errorf("%w: %s: no earlier write in this commit", ErrInvalid, write.Key)
 		}
-		d, err := draftOf(write, commit.Cause)
+		d, err := encodeWrite(write, commit.Cause)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", write.Key, err)
 		}
@@ -148,9 +150,9 @@ func checkKey(key Key) error {
 	return nil
 }
 
-// draftOf encodes the write, after it has brought the object into the form that it has
-// after a restart: kind and version set, timestamps in whole seconds.
-func draftOf(write Write, cause string) (draft, error) {
+// encodeWrite encodes a write. It first brings the object into the form that it has after a
+// restart: kind and version set, timestamps in whole seconds.
+func encodeWrite(write Write, cause string) (draft, error) {
 	obj := write.Object
 	if obj == nil {
 		return newDraft(write.Key, cause, nil)

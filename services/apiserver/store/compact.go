@@ -7,15 +7,14 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// minSweep is how many revisions a commit sweeps at least, and a commit of n events
-// sweeps 2n: more than it adds, so the sweep catches up, and so few that no write
-// waits for it.
+// minSweep is the least number of revisions that a commit sweeps. A commit of n events sweeps 2n:
+// more than it adds, so the sweep catches up, and so few that no write waits for it.
 const minSweep = 128
 
-// Compact forgets every event at or before revision, once its answer is there: Oldest
-// is then revision+1. The state at revision itself and every live object stay, as in
-// etcd. The space is given back by later commits, a little each. Revisions that are
-// compacted already are left alone; ErrFuture when revision is still to come.
+// Compact forgets every event at or before revision. When it has returned, Oldest is revision+1.
+// The state at revision itself and every live object stay, as in etcd. Later commits free the space
+// in small steps. Compact does nothing for a revision that is compacted already, and returns
+// ErrFuture for one that the store has not reached.
 func (s *Store) Compact(ctx context.Context, revision int64) error {
 	if revision <= 0 {
 		return nil
@@ -27,6 +26,7 @@ func (s *Store) Compact(ctx context.Context, revision int64) error {
 	return nil
 }
 
+// compact advances the compacted revision to that of r.
 func (b *batch) compact(r *request) {
 	if r.compact > b.state.revision {
 		r.err = fmt.Errorf("%w: the store is at %d", ErrFuture, b.state.revision)
@@ -35,13 +35,12 @@ func (b *batch) compact(r *request) {
 	b.state.compacted = max(b.state.compacted, r.compact)
 }
 
-// sweep removes from history what compaction made unreachable, for a bounded number of
-// revisions, and moves swept on.
+// sweep removes from history what compaction made unreachable, for a bounded number of revisions,
+// and advances swept.
 //
-// At or before swept there are exactly the versions that were live at swept. To move
-// it past an event, the version that the event replaced goes, and the event itself
-// when it is a deletion. So the previous version of every event that can still be
-// asked for is always there.
+// At or before swept the history has only the versions that were live at swept. To move swept past
+// an event, sweep deletes the version that the event replaced, and the event itself if it is a
+// deletion. So the previous version of every event that can still be read is in the file.
 func (b *batch) sweep(path string, history *bbolt.Bucket) error {
 	limit := b.state.swept + int64(max(minSweep, 2*len(b.events)))
 	for b.state.swept < min(b.state.compacted, limit) {
@@ -49,7 +48,7 @@ func (b *batch) sweep(path string, history *bbolt.Bucket) error {
 		key := revisionKey(revision)
 		e, err := parseEntry(key, history.Get(key))
 		if err != nil {
-			return damaged(path, revision, err)
+			return revisionDamage(path, revision, err)
 		}
 		if e.previous != 0 {
 			if err := history.Delete(revisionKey(e.previous)); err != nil {
@@ -61,14 +60,14 @@ func (b *batch) sweep(path string, history *bbolt.Bucket) error {
 				return fmt.Errorf("sweep revision %d: %w", revision, err)
 			}
 		}
-		b.forget = append(b.forget, Event{Revision: revision, Cause: e.cause})
+		b.swept = append(b.swept, Event{Revision: revision, Cause: e.cause})
 		b.state.swept = revision
 	}
 	return nil
 }
 
-// damaged is a *DamageError about one revision of history.
-func damaged(path string, revision int64, what error) error {
+// revisionDamage returns a *DamageError about one revision of history.
+func revisionDamage(path string, revision int64, what error) error {
 	return &DamageError{
 		Path: path, Bucket: bucketHistory,
 		Record: fmt.Sprintf("revision %d", revision), What: what.Error(),

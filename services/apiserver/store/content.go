@@ -16,7 +16,7 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// contentOf is what the history tells of any object besides its deletion.
+// contentOf returns what the cluster's history records of an object besides its deletion.
 func contentOf(obj kinds.Object) history.Content {
 	content := history.Content{Finalizers: obj.GetFinalizers(), Generation: obj.GetGeneration(), Labels: obj.GetLabels()}
 	if created := obj.GetCreationTimestamp(); !created.IsZero() {
@@ -32,15 +32,15 @@ func contentOf(obj kinds.Object) history.Content {
 	}
 	switch obj := obj.(type) {
 	case *corev1.Pod:
-		content.OwnGrace = obj.Spec.TerminationGracePeriodSeconds
-		content.Ready, content.PodSpec = ready(obj), specOf(&obj.Spec)
+		content.SpecGrace = obj.Spec.TerminationGracePeriodSeconds
+		content.Ready, content.PodSpec = isReady(obj), podSpecOf(&obj.Spec)
 	case *corev1.Node:
 		content.Ready = slices.ContainsFunc(obj.Status.Conditions, func(c corev1.NodeCondition) bool {
 			return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 		})
 		for _, taint := range obj.Spec.Taints {
 			if taint.Effect == corev1.TaintEffectNoExecute {
-				content.Evicting = append(content.Evicting, taint.Key+"="+taint.Value)
+				content.NoExecuteTaints = append(content.NoExecuteTaints, taint.Key+"="+taint.Value)
 			}
 		}
 	case *appsv1.ReplicaSet:
@@ -56,28 +56,28 @@ func contentOf(obj kinds.Object) history.Content {
 	case *policyv1.PodDisruptionBudget:
 		content.Budget = budgetOf(obj)
 	}
-	content.Disks = disksOf(obj)
+	content.Attachments = disksOf(obj)
 	return content
 }
 
-// specOf is what the history tells of a pod's spec.
-func specOf(spec *corev1.PodSpec) history.PodSpec {
-	told := history.PodSpec{Tolerates: tolerated(spec.Tolerations)}
+// podSpecOf returns what the cluster's history records of a pod's spec.
+func podSpecOf(spec *corev1.PodSpec) history.PodSpec {
+	recorded := history.PodSpec{Tolerations: noExecuteTolerations(spec.Tolerations)}
 	for i := range spec.InitContainers {
 		if policy := spec.InitContainers[i].RestartPolicy; policy != nil && *policy == corev1.ContainerRestartPolicyAlways {
-			told.Sidecars = append(told.Sidecars, spec.InitContainers[i].Name)
+			recorded.Sidecars = append(recorded.Sidecars, spec.InitContainers[i].Name)
 		}
 	}
-	if len(told.Sidecars) == 0 {
-		return told
+	if len(recorded.Sidecars) == 0 {
+		return recorded
 	}
 	for i := range spec.Containers {
-		told.Regular = append(told.Regular, spec.Containers[i].Name)
+		recorded.Regular = append(recorded.Regular, spec.Containers[i].Name)
 	}
-	return told
+	return recorded
 }
 
-// budgetOf is what an eviction goes by.
+// budgetOf returns the fields of a disruption budget that decide about an eviction.
 func budgetOf(obj *policyv1.PodDisruptionBudget) *history.Budget {
 	budget := &history.Budget{
 		Observed: obj.Status.ObservedGeneration, Allowed: obj.Status.DisruptionsAllowed,
@@ -92,13 +92,13 @@ func budgetOf(obj *policyv1.PodDisruptionBudget) *history.Budget {
 	return budget
 }
 
-// disksOf is what the history tells of volumes that have to be attached.
-func disksOf(obj kinds.Object) (disks history.Disks) {
+// disksOf returns what the cluster's history records of volumes that have to be attached.
+func disksOf(obj kinds.Object) (disks history.Attachments) {
 	switch obj := obj.(type) {
 	case *corev1.PersistentVolume:
 		if obj.Spec.CSI != nil {
-			disks.Device = string(storage.Device(obj.Spec.CSI))
-			disks.Shared = storage.Shared(obj)
+			disks.Device = string(storage.DeviceName(obj.Spec.CSI))
+			disks.Shared = storage.IsShared(obj)
 		}
 	case *storagev1.VolumeAttachment:
 		disks.Host, disks.Attached = obj.Spec.NodeName, obj.Status.Attached
@@ -114,7 +114,7 @@ func disksOf(obj kinds.Object) (disks history.Disks) {
 	return disks
 }
 
-func ready(pod *corev1.Pod) bool {
+func isReady(pod *corev1.Pod) bool {
 	for i := range pod.Status.Conditions {
 		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodReady {
 			return c.Status == corev1.ConditionTrue
@@ -123,8 +123,8 @@ func ready(pod *corev1.Pod) bool {
 	return false
 }
 
-// tolerated are the tolerations of NoExecute taints, as history.Content has them.
-func tolerated(all []corev1.Toleration) (said []string) {
+// noExecuteTolerations returns the tolerations of NoExecute taints, in the form of history.Content.
+func noExecuteTolerations(all []corev1.Toleration) (list []string) {
 	for _, t := range all {
 		if t.Effect != "" && t.Effect != corev1.TaintEffectNoExecute {
 			continue
@@ -137,7 +137,7 @@ func tolerated(all []corev1.Toleration) (said []string) {
 		if t.TolerationSeconds != nil {
 			text += strconv.FormatInt(*t.TolerationSeconds, 10)
 		}
-		said = append(said, text)
+		list = append(list, text)
 	}
-	return said
+	return list
 }

@@ -49,7 +49,7 @@ func openImage(t *testing.T, cfg store.Config, image []byte, want string) {
 	if err := os.WriteFile(cfg.Path, image, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if found := verdict(t, cfg, want); found != "" {
+	if found := openDamaged(t, cfg, want); found != "" {
 		t.Errorf("a crash damaged the file: %s", found)
 	}
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/podfall/podfall/services/apiserver/store"
 )
 
-// TestCustomResourceIsNotSharedWithItsGravestone: a custom resource has its resourceVersion in
+// TestCustomResourceIsNotSharedWithItsTombstone: a custom resource has its resourceVersion in
 // a map, and readers of the last version keep it.
-func TestCustomResourceIsNotSharedWithItsGravestone(t *testing.T) {
+func TestCustomResourceIsNotSharedWithItsTombstone(t *testing.T) {
 	t.Parallel()
 	s := open(t, store.Config{Path: filepath.Join(t.TempDir(), "db"), NoSync: true})
 	obj := &unstructured.Unstructured{Object: map[string]any{

@@ -82,8 +82,9 @@ func contents(s *store.Store) (string, error) {
 	return out.String(), err
 }
 
-// verdict opens the file: "" when all is as want, the damage when it is refused.
-func verdict(t *testing.T, cfg store.Config, want string) string {
+// openDamaged opens the file. It returns "" if all contents are as wanted, and the damage if the
+// file is refused.
+func openDamaged(t *testing.T, cfg store.Config, want string) string {
 	t.Helper()
 	s, err := store.Open(t.Context(), cfg)
 	if damage, ok := errors.AsType[*store.DamageError](err); ok {
@@ -154,7 +155,7 @@ func TestEveryFlipIsHarmlessOrRefused(t *testing.T) {
 	for _, at := range positions {
 		flipped := original[at] ^ 1<<rng.IntN(8)
 		writeAt(t, file, []byte{flipped}, at)
-		if found := verdict(t, cfg, want); found != "" {
+		if found := openDamaged(t, cfg, want); found != "" {
 			refused++
 		}
 		if t.Failed() {
@@ -182,7 +183,7 @@ func TestEveryLostSectorIsHarmlessOrRefused(t *testing.T) {
 		// zeros, and what another page has at that place
 		for _, instead := range [][]byte{make([]byte, sector), original[(at+7*os.Getpagesize())%end:][:sector]} {
 			writeAt(t, file, instead, at)
-			verdict(t, cfg, want)
+			openDamaged(t, cfg, want)
 			if t.Failed() {
 				t.Fatalf("sector at %d (page %d)", at, at/os.Getpagesize())
 			}
@@ -205,7 +206,7 @@ func TestEveryTruncationIsHarmlessOrRefused(t *testing.T) {
 		if err := os.WriteFile(cfg.Path, original[:size], 0o600); err != nil {
 			t.Fatal(err)
 		}
-		found := verdict(t, cfg, want)
+		found := openDamaged(t, cfg, want)
 		if (found == "") != (size >= end) || t.Failed() {
 			t.Fatalf("cut to %d of %d bytes: %q", size, end, found)
 		}
@@ -302,7 +303,7 @@ func TestStaleMetaPageIsRefused(t *testing.T) {
 	}
 	defer closeIt(t, file)
 	writeAt(t, file, early[older*os.Getpagesize():][:os.Getpagesize()], older*os.Getpagesize())
-	if found := verdict(t, cfg, ""); !strings.Contains(found, "transaction") {
+	if found := openDamaged(t, cfg, ""); !strings.Contains(found, "transaction") {
 		t.Errorf("got %q, want a meta page that is refused", found)
 	}
 }

@@ -36,11 +36,11 @@ func TestDamagedFiles(t *testing.T) {
 		if err := os.WriteFile(cfg.Path, damaged, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if verdict(t, cfg, want) != "" {
+		if openDamaged(t, cfg, want) != "" {
 			refused++
 		}
 		if t.Failed() {
-			t.Fatalf("%s: file %d: %s", guarantees.Words("A10"), i, what)
+			t.Fatalf("%s: file %d: %s", guarantees.Title("A10"), i, what)
 		}
 	}
 	t.Logf("figures: %d of %d files refused", refused, *damagedCount)

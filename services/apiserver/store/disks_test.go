@@ -26,15 +26,15 @@ func TestDisks(t *testing.T) {
 	node.Status.VolumesInUse = []corev1.UniqueVolumeName{"kubernetes.io/csi/d^h"}
 	for what, c := range map[string]struct {
 		object kinds.Object
-		want   history.Disks
+		want   history.Attachments
 	}{
-		"of one node":   {pv(corev1.ReadWriteOncePod), history.Disks{Device: "kubernetes.io/csi/d^h"}},
-		"of many":       {pv(corev1.ReadOnlyMany), history.Disks{Device: "kubernetes.io/csi/d^h", Shared: true}},
-		"not attached":  {&corev1.PersistentVolume{}, history.Disks{}},
-		"an attachment": {attachment, history.Disks{Volume: "v", Host: "n1", Attached: true}},
-		"a node":        {node, history.Disks{InUse: []string{"kubernetes.io/csi/d^h"}, OutOfService: true}},
+		"of one node":   {pv(corev1.ReadWriteOncePod), history.Attachments{Device: "kubernetes.io/csi/d^h"}},
+		"of many":       {pv(corev1.ReadOnlyMany), history.Attachments{Device: "kubernetes.io/csi/d^h", Shared: true}},
+		"not attached":  {&corev1.PersistentVolume{}, history.Attachments{}},
+		"an attachment": {attachment, history.Attachments{Volume: "v", Host: "n1", Attached: true}},
+		"a node":        {node, history.Attachments{InUse: []string{"kubernetes.io/csi/d^h"}, OutOfService: true}},
 	} {
-		if got := contentOf(c.object).Disks; !reflect.DeepEqual(got, c.want) {
+		if got := contentOf(c.object).Attachments; !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s: %+v, want %+v", what, got, c.want)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// Fact is an event as the cluster's history says it.
+// Fact returns the event as a commit in the cluster's history.
 func (e Event) Fact() history.Commit {
 	fact := factOf(e.Record.Key, e.Type, e.Revision, e.Record.Object)
 	if e.Previous != nil {
@@ -25,6 +25,8 @@ func (e Event) Fact() history.Commit {
 	return fact
 }
 
+// factOf returns a commit of the cluster's history, without the digests that depend on the event's
+// versions.
 func factOf(key Key, typ EventType, revision int64, obj kinds.Object) history.Commit {
 	name := key.Name
 	if key.Namespace != "" {
@@ -44,12 +46,12 @@ func factOf(key Key, typ EventType, revision int64, obj kinds.Object) history.Co
 	return fact
 }
 
-// Export reads the commits that a store's file remembers, oldest first, and the
-// compaction behind them: the ground truth of what a cluster's apiserver has written.
-// The file must be in no other process's hands: ErrLocked otherwise. Every record's
-// checksum is verified; the error for one that is not right is a *DamageError.
+// Export reads the commits in a store's file, oldest first, and the compaction behind them: the
+// ground truth of what a cluster's apiserver has written. No other process may have the file open:
+// ErrLocked otherwise. Every record's checksum is verified; the error for a damaged record is a
+// *DamageError.
 //
-// The events have no monotonic time, for the file knows none, and no process.
+// The events have no monotonic time and no process, because the file has neither.
 func Export(path string) ([]history.Event, error) {
 	db, err := bbolt.Open(path, 0, &bbolt.Options{ReadOnly: true, Timeout: time.Second})
 	if errors.Is(err, berrors.ErrTimeout) {
@@ -70,7 +72,7 @@ func Export(path string) ([]history.Event, error) {
 		}
 		events = append(events, history.Event{Fact: history.Compact{Revision: counters.compacted}})
 		return kept.ForEach(func(key, value []byte) error {
-			event, err := exported(kept, key, value)
+			event, err := exportEvent(kept, key, value)
 			if err != nil {
 				return &DamageError{Path: path, Bucket: bucketHistory, Record: fmt.Sprintf("%x", key), What: err.Error()}
 			}
@@ -78,14 +80,14 @@ func Export(path string) ([]history.Event, error) {
 			return nil
 		})
 	})
-	if err := closing(db, err); err != nil {
+	if err := closeAndJoin(db, err); err != nil {
 		return nil, fmt.Errorf("export: %w", err)
 	}
 	return events, nil
 }
 
-// exported is one record; a deletion's content is that of the version before.
-func exported(kept *bbolt.Bucket, key, value []byte) (history.Event, error) {
+// exportEvent decodes one record. The content of a deletion is that of the version before.
+func exportEvent(kept *bbolt.Bucket, key, value []byte) (history.Event, error) {
 	e, err := parseEntry(key, value)
 	if err != nil {
 		return history.Event{}, err

@@ -6,13 +6,13 @@ import (
 	"sync"
 )
 
-// fuse blows when bbolt meets a page that it cannot use while the store is open: it
-// panics then, or faults on memory that the file no longer backs, and may leave its
-// locks taken. From then on nobody touches bbolt, not even to close it.
+// fuse blows when bbolt meets a page that it cannot use while the store is open. bbolt then panics,
+// or faults on memory that the file no longer backs, and may leave its locks taken. A blown fuse
+// stops all further use of bbolt, even closing it.
 type fuse struct {
 	once  sync.Once
 	blown chan struct{}
-	why   error // written before blown is closed
+	err   error // written before blown is closed
 }
 
 func newFuse() *fuse { return &fuse{blown: make(chan struct{})} }
@@ -21,7 +21,7 @@ func newFuse() *fuse { return &fuse{blown: make(chan struct{})} }
 func (f *fuse) guard(path string, fn func() error) (err error) {
 	select {
 	case <-f.blown:
-		return f.why
+		return f.err
 	default:
 	}
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
@@ -29,7 +29,7 @@ func (f *fuse) guard(path string, fn func() error) (err error) {
 		if fault := recover(); fault != nil {
 			err = &DamageError{Path: path, Record: "a page", What: fmt.Sprint(fault)}
 			f.once.Do(func() {
-				f.why = err
+				f.err = err
 				close(f.blown)
 			})
 		}

@@ -10,26 +10,24 @@ import (
 )
 
 const (
-	// readChunk is how many events are read from the file in one transaction: a reader
-	// that holds one for long keeps bbolt from reusing pages.
+	// readChunk is how many events are read from the file in one transaction. A reader that holds a
+	// transaction for long keeps bbolt from reusing pages.
 	readChunk = 256
-	// pastSnapshots is how many older states At keeps: about as many lists are being
+	// cachedSnapshots is how many older states At keeps: about the number of lists that are being
 	// paged through at a time.
-	pastSnapshots = 4
+	cachedSnapshots = 4
 )
 
-// Since is every event after revision, oldest first; none when the store has not come
-// further, or not even that far (WCH-10). The error is a *CompactedError, or a
-// *DamageError when the file has gone bad.
+// Since returns every event after revision, oldest first, and none for a revision at or beyond the
+// store's (WCH-10). The error is a *CompactedError, or a *DamageError if the file has been damaged.
 //
-// Events that are not among the last few thousand, or are of an earlier process, are read from
-// the file, and versions that are not current any more decoded: SinceAtMost bounds what that
-// takes.
+// Events that are not among the last few thousand, or are of an earlier process, are read from the
+// file, and versions that are no longer current are decoded. SinceAtMost bounds that work.
 func (s *Store) Since(revision int64) ([]Event, error) {
 	return s.SinceAtMost(revision, int(^uint(0)>>1))
 }
 
-// SinceAtMost is the first limit events that Since has.
+// SinceAtMost returns the first limit events of Since.
 func (s *Store) SinceAtMost(revision int64, limit int) ([]Event, error) {
 	now := s.view.Load()
 	if revision < now.compacted {
@@ -40,7 +38,7 @@ func (s *Store) SinceAtMost(revision int64, limit int) ([]Event, error) {
 		last = revision + int64(limit)
 	}
 	var events []Event
-	err := s.read(now, revision, min(last, now.before()), func(r *reader, at int64) error {
+	err := s.readHistory(now, revision, min(last, now.lastOnDisk()), func(r *reader, at int64) error {
 		event, err := r.event(at)
 		events = append(events, event)
 		return err
@@ -48,12 +46,12 @@ func (s *Store) SinceAtMost(revision int64, limit int) ([]Event, error) {
 	if err != nil {
 		return nil, fmt.Errorf("events since revision %d: %w", revision, err)
 	}
-	return append(events, now.between(revision, last)...), nil
+	return append(events, now.recentBetween(revision, last)...), nil
 }
 
-// At is the state as it was at revision. The error is a *CompactedError, ErrFuture, or
-// a *DamageError when the file has gone bad. The cost grows with the number of events
-// since; the last few results are kept.
+// At returns the state at revision. The error is a *CompactedError, ErrFuture, or a *DamageError if
+// the file has been damaged. The cost grows with the number of events since revision; the last few
+// results are cached.
 func (s *Store) At(revision int64) (*Snapshot, error) {
 	now := s.view.Load()
 	switch {
@@ -64,9 +62,9 @@ func (s *Store) At(revision int64) (*Snapshot, error) {
 	case revision < now.compacted:
 		return nil, &CompactedError{Revision: revision, Oldest: now.compacted + 1}
 	}
-	s.past.mu.Lock()
-	defer s.past.mu.Unlock()
-	for _, kept := range s.past.snapshots {
+	s.cache.mu.Lock()
+	defer s.cache.mu.Unlock()
+	for _, kept := range s.cache.snapshots {
 		if kept.revision == revision {
 			return kept, nil
 		}
@@ -75,15 +73,15 @@ func (s *Store) At(revision int64) (*Snapshot, error) {
 	if err != nil {
 		return nil, fmt.Errorf("state at revision %d: %w", revision, err)
 	}
-	if len(s.past.snapshots) == pastSnapshots {
-		s.past.snapshots = slices.Delete(s.past.snapshots, 0, 1)
+	if len(s.cache.snapshots) == cachedSnapshots {
+		s.cache.snapshots = slices.Delete(s.cache.snapshots, 0, 1)
 	}
-	s.past.snapshots = append(s.past.snapshots, then)
+	s.cache.snapshots = append(s.cache.snapshots, then)
 	return then, nil
 }
 
-// rewind undoes what happened between revision and now: each object that changed gets
-// the version back that its first change replaced.
+// rewind undoes the events between revision and now: each changed object gets back the version that
+// its first change replaced.
 func (s *Store) rewind(now *view, revision int64) (*Snapshot, error) {
 	type version struct {
 		revision int64 // 0 when there was none
@@ -95,7 +93,7 @@ func (s *Store) rewind(now *view, revision int64) (*Snapshot, error) {
 			before[key] = v
 		}
 	}
-	err := s.read(now, revision, min(now.snapshot.revision, now.before()), func(r *reader, at int64) error {
+	err := s.readHistory(now, revision, min(now.snapshot.revision, now.lastOnDisk()), func(r *reader, at int64) error {
 		e, err := r.entry(at)
 		if err != nil {
 			return err
@@ -110,7 +108,7 @@ func (s *Store) rewind(now *view, revision int64) (*Snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, event := range now.between(revision, now.snapshot.revision) {
+	for _, event := range now.recentBetween(revision, now.snapshot.revision) {
 		first(event.Record.Key, version{record: event.Previous})
 	}
 	then := now.snapshot.tree.Copy()
@@ -124,12 +122,12 @@ func (s *Store) rewind(now *view, revision int64) (*Snapshot, error) {
 	return &Snapshot{revision: revision, tree: then}, nil
 }
 
-// CauseOf is the events that commits with this cause made, oldest first; none when the
-// history has none. The error is a *DamageError when the file has gone bad: the
-// operation may or may not have happened then.
-func (s *Store) CauseOf(operation string) ([]Event, error) {
+// EventsOfOperation returns the events of the commits with this cause, oldest first; none if the
+// history has none. The error is a *DamageError if the file has been damaged: then the operation
+// may or may not have happened.
+func (s *Store) EventsOfOperation(operation string) ([]Event, error) {
 	var events []Event
-	for _, revision := range s.causes.of(operation) {
+	for _, revision := range s.causes.revisions(operation) {
 		event, err := s.SinceAtMost(revision-1, 1)
 		if errors.Is(err, ErrCompacted) {
 			continue
@@ -142,12 +140,12 @@ func (s *Store) CauseOf(operation string) ([]Event, error) {
 	return events, nil
 }
 
-// before is the last revision whose event is not in memory.
-func (v *view) before() int64 { return v.snapshot.revision - int64(len(v.recent)) }
+// lastOnDisk is the last revision whose event is only in the file.
+func (v *view) lastOnDisk() int64 { return v.snapshot.revision - int64(len(v.recent)) }
 
-// between is the recent events after from up to and including to.
-func (v *view) between(from, to int64) []Event {
-	first, last := max(from-v.before(), 0), max(to-v.before(), 0)
+// recentBetween returns the recent events after from, up to and including to.
+func (v *view) recentBetween(from, to int64) []Event {
+	first, last := max(from-v.lastOnDisk(), 0), max(to-v.lastOnDisk(), 0)
 	return v.recent[min(first, last):last:last]
 }
 
@@ -155,23 +153,23 @@ func (v *view) between(from, to int64) []Event {
 type reader struct {
 	path    string
 	history *bbolt.Bucket
-	// current has objects that need no decoding: when an apiserver has begun anew, every watch
-	// resumes, and most of what has happened since is still so.
+	// current has objects that need no decoding. When an apiserver has restarted, every watch
+	// resumes, and most of the versions that it reads are still current.
 	current *Snapshot
-	// records have been decoded already: an event's previous version often is the
-	// event before.
+	// records holds versions that are decoded already: the previous version of an event often is
+	// that of the event before.
 	records map[int64]*Record
 }
 
-// read calls each for every revision after from up to and including to, in short
-// transactions. What is current now is not decoded.
-func (s *Store) read(now *view, from, to int64, each func(*reader, int64) error) error {
+// readHistory calls each for every revision after from, up to and including to, in short
+// transactions. Current versions are not decoded.
+func (s *Store) readHistory(now *view, from, to int64, each func(*reader, int64) error) error {
 	records := map[int64]*Record{}
 	for from < to {
 		until := min(from+readChunk, to)
 		err := s.fuse.guard(s.cfg.Path, func() error {
 			return s.db.View(func(tx *bbolt.Tx) error {
-				if err := stillThere(tx, s.cfg.Path, from); err != nil {
+				if err := checkNotCompacted(tx, s.cfg.Path, from); err != nil {
 					return err
 				}
 				r := &reader{
@@ -194,9 +192,9 @@ func (s *Store) read(now *view, from, to int64, each func(*reader, int64) error)
 	return nil
 }
 
-// stillThere asks whether events after revision are there in this transaction, for
-// compaction goes on while history is read.
-func stillThere(tx *bbolt.Tx, path string, revision int64) error {
+// checkNotCompacted returns a *CompactedError if events after revision are no longer in the file.
+// Compaction goes on while history is read.
+func checkNotCompacted(tx *bbolt.Tx, path string, revision int64) error {
 	now, err := parseState(tx.Bucket([]byte(bucketMeta)).Get([]byte(keyState)))
 	if err != nil {
 		return &DamageError{Path: path, Bucket: bucketMeta, Record: keyState, What: err.Error()}
@@ -211,11 +209,11 @@ func (r *reader) entry(revision int64) (entry, error) {
 	key := revisionKey(revision)
 	value := r.history.Get(key)
 	if value == nil {
-		return entry{}, damaged(r.path, revision, errMissing)
+		return entry{}, revisionDamage(r.path, revision, errMissing)
 	}
 	e, err := parseEntry(key, value)
 	if err != nil {
-		return entry{}, damaged(r.path, revision, err)
+		return entry{}, revisionDamage(r.path, revision, err)
 	}
 	return e, nil
 }
@@ -229,14 +227,14 @@ func (r *reader) record(revision int64) (*Record, error) {
 		return nil, err
 	}
 	if e.typ == Deleted {
-		return nil, damaged(r.path, revision, errShape)
+		return nil, revisionDamage(r.path, revision, errShape)
 	}
 	if now := r.current.Get(e.key); now != nil && now.Revision == revision {
 		return now, nil
 	}
 	record, err := e.record()
 	if err != nil {
-		return nil, damaged(r.path, revision, err)
+		return nil, revisionDamage(r.path, revision, err)
 	}
 	r.records[revision] = record
 	return record, nil
@@ -254,15 +252,15 @@ func (r *reader) event(revision int64) (Event, error) {
 		}
 	}
 	if e.typ == Deleted {
-		event.Record = gravestone(event.Previous, revision)
+		event.Record = tombstone(event.Previous, revision)
 		return event, nil
 	}
 	event.Record, err = r.record(revision)
 	return event, err
 }
 
-// causes finds the revisions of an operation. Nearly every operation has one, so the
-// others are kept apart.
+// causes indexes revisions by operation. Nearly every operation has one revision, so further ones
+// are in a map of their own.
 type causes struct {
 	mu    sync.RWMutex
 	first map[string]int64
@@ -282,7 +280,7 @@ func (c *causes) add(cause string, revision int64) {
 	c.first[cause] = revision
 }
 
-// forget drops an event. Events are forgotten oldest first.
+// forget drops an event from the index. Events are forgotten oldest first.
 func (c *causes) forget(event Event) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -302,8 +300,8 @@ func (c *causes) forget(event Event) {
 	}
 }
 
-// of is the cause's revisions, oldest first.
-func (c *causes) of(cause string) []int64 {
+// revisions returns the revisions of an operation, oldest first.
+func (c *causes) revisions(cause string) []int64 {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	first, known := c.first[cause]

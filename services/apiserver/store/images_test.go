@@ -33,9 +33,9 @@ const (
 	cutsHistory = 40
 )
 
-// said is a line that the child of TestPowerCuts writes: one for what it is told when a
-// commit is on disk, before the reply, and one after each step.
-type said struct {
+// reported is a line that the child of TestPowerCuts writes: one when OnDurable is called, before
+// the reply, and one after each step.
+type reported struct {
 	Shown    int64 // a revision; 0 in lines after a step
 	Contents string
 }
@@ -49,7 +49,7 @@ type said struct {
 // Each recording begins on a disk that the one before was cut from.
 func TestPowerCuts(t *testing.T) {
 	if child := os.Getenv(cutEnv); child != "" {
-		liveUntilTheCut(t, child)
+		runUntilCut(t, child)
 		return
 	}
 	t.Parallel()
@@ -90,7 +90,7 @@ func (c *cuts) cut(t *testing.T, recording, draws int) {
 		t.Fatal(err)
 	}
 	t.Logf("recording %d: %d system calls, %d writes, %d syncs", recording, log.Len(), log.Writes(), log.Syncs())
-	steps, seed, seen := stepsOf(t, log.Said()), maphash.MakeSeed(), map[image]bool{}
+	steps, seed, seen := stepsOf(t, log.Output()), maphash.MakeSeed(), map[image]bool{}
 	for i := 0; i < draws && c.different < *imageCount; i++ {
 		rng := rand.New(rand.NewPCG(*imageSeed, uint64(recording)<<32|uint64(i)))
 		moment := rng.IntN(log.Len() + 1)
@@ -98,7 +98,7 @@ func (c *cuts) cut(t *testing.T, recording, draws int) {
 			moment = rng.IntN(min(25, log.Len())) // while it is opened, or made
 		}
 		disk := log.Cut(moment, rng.IntN)
-		drawn := image{disk.Hash(seed), min(log.SaidBy(moment), len(steps))}
+		drawn := image{disk.Hash(seed), min(log.OutputBefore(moment), len(steps))}
 		c.drawn++
 		if seen[drawn] {
 			continue
@@ -124,14 +124,14 @@ type image struct {
 	past int
 }
 
-func stepsOf(t *testing.T, lines []string) (steps []said) {
+func stepsOf(t *testing.T, lines []string) (steps []reported) {
 	t.Helper()
 	for _, line := range lines {
 		text, ours := strings.CutPrefix(line, "said ")
 		if !ours {
 			continue
 		}
-		var s said
+		var s reported
 		if err := json.Unmarshal([]byte(text), &s); err != nil {
 			t.Fatal(err)
 		}
@@ -142,11 +142,11 @@ func stepsOf(t *testing.T, lines []string) (steps []said) {
 
 // checkCut opens a store after a power cut, when some of the steps had been said. It must
 // hold what it had after the last of them or after the next; true for the latter.
-func checkCut(t *testing.T, dir string, past int, steps []said) bool {
+func checkCut(t *testing.T, dir string, past int, steps []reported) bool {
 	t.Helper()
 	s, err := store.Open(t.Context(), store.Config{Path: filepath.Join(dir, "store.db"), NoSync: true, History: cutsHistory})
 	if err != nil {
-		t.Errorf("%s: a power cut damaged the file: %v", guarantees.Words("A9"), err)
+		t.Errorf("%s: a power cut damaged the file: %v", guarantees.Title("A9"), err)
 		return false
 	}
 	defer closeIt(t, s)
@@ -162,7 +162,7 @@ func checkCut(t *testing.T, dir string, past int, steps []said) bool {
 		}
 	}
 	if s.Snapshot().Revision() < shown {
-		t.Errorf("%s: revision %d was shown, the store is back at %d", guarantees.Words("A1"), shown, s.Snapshot().Revision())
+		t.Errorf("%s: revision %d was shown, the store is back at %d", guarantees.Title("A1"), shown, s.Snapshot().Revision())
 	}
 	if got == acknowledged {
 		return false
@@ -175,23 +175,23 @@ func checkCut(t *testing.T, dir string, past int, steps []said) bool {
 			return false // its name was not on the disk yet, and it has got another UID
 		}
 		if got != step.Contents {
-			t.Errorf("%s: neither the last acknowledged step:\n%s\nnor the next:\n%s\nbut\n%s", broken(got, steps[:past], acknowledged, step.Contents), acknowledged, step.Contents, got)
+			t.Errorf("%s: neither the last acknowledged step:\n%s\nnor the next:\n%s\nbut\n%s", brokenInvariant(got, steps[:past], acknowledged, step.Contents), acknowledged, step.Contents, got)
 		}
 		return true
 	}
-	t.Errorf("%s: not the last step:\n%s\nbut\n%s", broken(got, steps, acknowledged), acknowledged, got)
+	t.Errorf("%s: not the last step:\n%s\nbut\n%s", brokenInvariant(got, steps, acknowledged), acknowledged, got)
 	return false
 }
 
 // changes are what a store tells of its history, behind what it holds: a line each.
 var changes = regexp.MustCompile(`(?m)^\d+ [A-Z]+ `)
 
-// broken are the words of the promise that is broken by what a store has, which is none of what
-// it could have: it is what it had before, or it is right but for the changes that led to it, of
-// which who resumes a watch is told, or it is no state.
-func broken(got string, earlier []said, could ...string) string {
-	if slices.ContainsFunc(earlier, func(s said) bool { return s.Contents == got }) {
-		return guarantees.Words("A1")
+// brokenInvariant names the invariant that a store breaks whose contents are none of those it could
+// have. Its state is the earlier one, or the state is right but not the changes that led to it
+// (which a resumed watch reads), or it is no state at all.
+func brokenInvariant(got string, earlier []reported, could ...string) string {
+	if slices.ContainsFunc(earlier, func(s reported) bool { return s.Contents == got }) {
+		return guarantees.Title("A1")
 	}
 	holds := func(contents string) string {
 		if at := changes.FindStringIndex(contents); at != nil {
@@ -201,10 +201,10 @@ func broken(got string, earlier []said, could ...string) string {
 	}
 	for _, one := range could {
 		if holds(got) == holds(one) {
-			return guarantees.Words("W4")
+			return guarantees.Title("W4")
 		}
 	}
-	return guarantees.Words("A9")
+	return guarantees.Title("A9")
 }
 
 // isEmpty says whether contents are those of a new store.
@@ -213,8 +213,8 @@ func isEmpty(contents string) bool {
 	return numbers == "2 1\n"
 }
 
-// liveUntilTheCut opens the store and takes some sixty steps, most of them commits.
-func liveUntilTheCut(t *testing.T, child string) {
+// runUntilCut opens the store and takes some sixty steps, most of them commits.
+func runUntilCut(t *testing.T, child string) {
 	var seed uint64
 	var path string
 	if _, err := fmt.Sscan(child, &seed, &path); err != nil {
@@ -223,7 +223,7 @@ func liveUntilTheCut(t *testing.T, child string) {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	cfg := store.Config{Path: path, History: cutsHistory}
 	cfg.OnCommit = func(_ *store.Snapshot, events []store.Event) {
-		say(t, said{Shown: events[len(events)-1].Revision})
+		report(t, reported{Shown: events[len(events)-1].Revision})
 	}
 	s, stop := start(t, cfg)
 	defer stop()
@@ -232,7 +232,7 @@ func liveUntilTheCut(t *testing.T, child string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		say(t, said{Contents: after})
+		report(t, reported{Contents: after})
 		if step%9 == 8 {
 			oldest := s.Oldest() - 1
 			if err := s.Compact(t.Context(), oldest+rng.Int64N(s.Snapshot().Revision()-oldest+1)); err != nil {
@@ -246,7 +246,7 @@ func liveUntilTheCut(t *testing.T, child string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	say(t, said{Contents: after})
+	report(t, reported{Contents: after})
 }
 
 // commitSome writes one to four objects, a large one among them now and then.
@@ -271,7 +271,7 @@ func commitSome(t *testing.T, s *store.Store, rng *rand.Rand) {
 	}
 }
 
-func say(t *testing.T, s said) {
+func report(t *testing.T, s reported) {
 	t.Helper()
 	line, err := json.Marshal(s)
 	if err == nil {

@@ -28,9 +28,9 @@ const (
 	killHistory = 1000
 )
 
-// answer is one acknowledged write of TestKilled's child: worker w writes the pod web-w
-// again and again, with the next number each time.
-type answer struct {
+// acknowledged is one acknowledged write of TestKilled's child: worker w writes the pod web-w again
+// and again, with the next number each time.
+type acknowledged struct {
 	worker, number int
 	revision       int64
 }
@@ -54,7 +54,7 @@ func TestKilled(t *testing.T) {
 		s := reopen(t, path)
 		for _, a := range answers {
 			if a.revision <= last {
-				t.Errorf("%s: round %d: revision %d, the store had reached %d", guarantees.Words("A3"), round, a.revision, last)
+				t.Errorf("%s: round %d: revision %d, the store had reached %d", guarantees.Title("A3"), round, a.revision, last)
 			}
 			numbers[a.worker] = max(numbers[a.worker], a.number)
 		}
@@ -62,7 +62,7 @@ func TestKilled(t *testing.T) {
 		for w := range killWorkers {
 			have := numberOf(t, s, w)
 			if have < numbers[w] || have > numbers[w]+1 {
-				t.Errorf("%s: round %d: worker %d was told of write %d, the store has %d", guarantees.Words("A1"), round, w, numbers[w], have)
+				t.Errorf("%s: round %d: worker %d was told of write %d, the store has %d", guarantees.Title("A1"), round, w, numbers[w], have)
 			}
 			numbers[w] = have
 		}
@@ -89,7 +89,7 @@ func reopen(t *testing.T, path string) *store.Store {
 
 // killAfter starts the child, kills it once it has acknowledged so many writes, and
 // returns all that it has acknowledged by then.
-func killAfter(t *testing.T, path string, enough int) (answers []answer) {
+func killAfter(t *testing.T, path string, enough int) (answers []acknowledged) {
 	t.Helper()
 	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestKilled$")
 	child.Env = append(os.Environ(), killEnv+"="+path)
@@ -107,7 +107,7 @@ func killAfter(t *testing.T, path string, enough int) (answers []answer) {
 		}
 	}
 	for lines := bufio.NewScanner(out); lines.Scan(); {
-		var a answer
+		var a acknowledged
 		text, ours := strings.CutPrefix(lines.Text(), "acknowledged ")
 		switch {
 		case lines.Text() == "starting" && enough == 0:
@@ -128,7 +128,7 @@ func killAfter(t *testing.T, path string, enough int) (answers []answer) {
 }
 
 // checkAnswers finds each acknowledged write in the history, unless it was compacted.
-func checkAnswers(t *testing.T, s *store.Store, answers []answer) {
+func checkAnswers(t *testing.T, s *store.Store, answers []acknowledged) {
 	t.Helper()
 	events, err := s.Since(s.Oldest() - 1)
 	if err != nil {
@@ -139,7 +139,7 @@ func checkAnswers(t *testing.T, s *store.Store, answers []answer) {
 			continue
 		}
 		if a.revision > s.Snapshot().Revision() {
-			t.Errorf("%s: write %d of worker %d at revision %d", guarantees.Words("A1"), a.number, a.worker, a.revision)
+			t.Errorf("%s: write %d of worker %d at revision %d", guarantees.Title("A1"), a.number, a.worker, a.revision)
 			continue
 		}
 		e := events[a.revision-s.Oldest()]

@@ -7,21 +7,20 @@ import (
 	"time"
 )
 
-// Memory is a store without a file and without goroutines, for whoever plays the disk: the
-// deterministic simulator. It decides what is written by the same plan as [Store]. What it
-// commits can be read at once; its owner keeps to itself what comes of that until it has put
-// an [Image] on its disk, and makes a new Memory of the last such image after a crash.
+// Memory is a store without a file and without goroutines, for the deterministic simulator. It
+// decides what is written by the same plan as [Store]. A commit can be read at once. The owner
+// withholds its effects until it has put an [Image] on its simulated disk, and after a crash makes
+// a new Memory from the last such image.
 //
-// It is not safe for concurrent use, and it never waits, but for the end of WaitFor's
-// context.
+// Memory is not safe for concurrent use. It never blocks, except in WaitFor.
 type Memory struct {
 	state  state
 	tree   *tree
 	recent []Event
 	causes *causes
 	keep   int
-	// asked is how much the next commit keeps; nil for what keep says.
-	asked    *int
+	// keepNext is how many events the next commit keeps; nil means as keep says.
+	keepNext *int
 	onCommit func(*Snapshot, []Event)
 	snapshot *Snapshot
 }
@@ -33,7 +32,7 @@ type Image struct {
 	recent   []Event
 }
 
-// Revision is the last write in the image; 0 for none.
+// Revision is the revision of the last write in the image; 0 for a nil image.
 func (i *Image) Revision() int64 {
 	if i == nil {
 		return 0
@@ -41,7 +40,7 @@ func (i *Image) Revision() int64 {
 	return i.state.revision
 }
 
-// Snapshot is what the image holds; nil for none.
+// Snapshot returns the state in the image; nil for a nil image.
 func (i *Image) Snapshot() *Snapshot {
 	if i == nil {
 		return nil
@@ -49,8 +48,8 @@ func (i *Image) Snapshot() *Snapshot {
 	return i.snapshot
 }
 
-// NewMemory is the store that an image holds; nil is an empty one. It remembers at least
-// keep events. onCommit is told of every commit before Commit returns.
+// NewMemory returns a store with the state of image; nil means empty. It remembers at least keep
+// events. onCommit is called with every commit before Commit returns.
 func NewMemory(image *Image, keep int, onCommit func(*Snapshot, []Event)) *Memory {
 	if image == nil {
 		image = &Image{
@@ -68,19 +67,19 @@ func NewMemory(image *Image, keep int, onCommit func(*Snapshot, []Event)) *Memor
 	return m
 }
 
-// Image is the store as it is.
+// Image returns the present state of the store.
 func (m *Memory) Image() *Image {
 	return &Image{state: m.state, snapshot: m.snapshot, recent: slices.Clip(m.recent)}
 }
 
-// Commit is Store.Commit, without its wait for the disk.
+// Commit is Store.Commit without the wait for the disk.
 func (m *Memory) Commit(_ context.Context, commit Commit) ([]Event, error) {
-	drafts, err := prepare(commit)
+	drafts, err := encodeWrites(commit)
 	if err != nil {
 		return nil, fmt.Errorf("commit: %w", err)
 	}
 	p := plan{tree: m.tree, state: m.state}
-	events, err := p.add(commit.Writes, drafts, commit.Cause)
+	events, err := p.addCommit(commit.Writes, drafts, commit.Cause)
 	if err != nil {
 		return nil, fmt.Errorf("commit: %w", err)
 	}
@@ -92,21 +91,21 @@ func (m *Memory) Commit(_ context.Context, commit Commit) ([]Event, error) {
 	for _, event := range events {
 		m.causes.add(event.Cause, event.Revision)
 	}
-	m.remember(events)
+	m.appendRecent(events)
 	if m.onCommit != nil {
 		m.onCommit(m.snapshot, events)
 	}
 	return events, nil
 }
 
-// remember appends to the history, and forgets its older half when it has become twice as
-// long as it must be. Images share the array up to their own length.
-func (m *Memory) remember(events []Event) {
+// appendRecent appends to the history. Once the history is twice as long as it must be, its older
+// half is forgotten. Images share the array up to their own length.
+func (m *Memory) appendRecent(events []Event) {
 	m.recent = append(m.recent, events...)
 	keep := m.keep
 	switch {
-	case m.asked != nil:
-		keep, m.asked = min(*m.asked, len(m.recent)), nil
+	case m.keepNext != nil:
+		keep, m.keepNext = min(*m.keepNext, len(m.recent)), nil
 	case len(m.recent) <= 2*m.keep:
 		return
 	}
@@ -121,9 +120,9 @@ func (m *Memory) remember(events []Event) {
 	m.recent = slices.Clone(m.recent[len(forgotten):])
 }
 
-// Compact has the next commit forget everything but the last keep events, its own among
-// them. Store.Compact does so at once.
-func (m *Memory) Compact(keep int) { m.asked = &keep }
+// Compact makes the next commit forget everything except the last keep events, its own included.
+// Store.Compact forgets at once.
+func (m *Memory) Compact(keep int) { m.keepNext = &keep }
 
 // Snapshot is Store.Snapshot.
 func (m *Memory) Snapshot() *Snapshot { return m.snapshot }
@@ -158,10 +157,10 @@ func (m *Memory) At(revision int64) (*Snapshot, error) {
 	return &Snapshot{revision: revision, tree: then.tree}, nil
 }
 
-// CauseOf is Store.CauseOf.
-func (m *Memory) CauseOf(operation string) ([]Event, error) {
+// EventsOfOperation is Store.EventsOfOperation.
+func (m *Memory) EventsOfOperation(operation string) ([]Event, error) {
 	var events []Event
-	for _, revision := range m.causes.of(operation) {
+	for _, revision := range m.causes.revisions(operation) {
 		if revision > m.state.compacted {
 			events = append(events, m.recent[revision-m.state.compacted-1])
 		}
@@ -169,7 +168,8 @@ func (m *Memory) CauseOf(operation string) ([]Event, error) {
 	return events, nil
 }
 
-// WaitFor is Store.WaitFor: nobody commits while it waits.
+// WaitFor is Store.WaitFor. No commit happens while it waits, so it returns at once or when ctx
+// ends.
 func (m *Memory) WaitFor(ctx context.Context, revision int64) error {
 	if revision <= m.state.revision {
 		return nil
@@ -178,5 +178,5 @@ func (m *Memory) WaitFor(ctx context.Context, revision int64) error {
 	return fmt.Errorf("wait for revision %d: %w", revision, context.Cause(ctx))
 }
 
-// Writing is Store.Writing: no commit waits.
-func (m *Memory) Writing() time.Time { return time.Time{} }
+// WaitingSince is Store.WaitingSince. No commit ever waits, so it returns zero.
+func (m *Memory) WaitingSince() time.Time { return time.Time{} }

@@ -52,8 +52,8 @@ func TestMemoryAgreesWithStore(t *testing.T) {
 			rt.Fatal(err)
 		}
 		sameEvents(rt, got, want)
-		want, _ = kept.CauseOf("1")
-		got, _ = m.CauseOf("1")
+		want, _ = kept.EventsOfOperation("1")
+		got, _ = m.EventsOfOperation("1")
 		sameEvents(rt, got, want)
 		then, err := kept.At(from)
 		now, nowErr := m.At(from)
@@ -95,7 +95,7 @@ func TestMemoryForgets(t *testing.T) {
 	if err != nil || len(events) == 0 || events[0].Revision != m.Oldest() || events[len(events)-1].Revision != 10 {
 		t.Errorf("events %v, %v", events, err)
 	}
-	if gone, _ := m.CauseOf("0"); len(gone) != 0 {
+	if gone, _ := m.EventsOfOperation("0"); len(gone) != 0 {
 		t.Errorf("a forgotten cause has %v", gone)
 	}
 	if back := store.NewMemory(first, 2, nil); back.Snapshot().Revision() != 2 || back.Snapshot().Len() != 1 {

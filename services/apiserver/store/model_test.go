@@ -302,7 +302,7 @@ func checkCause(rt *rapid.T, s *store.Store, m *model) {
 			want = append(want, c)
 		}
 	}
-	got, err := s.CauseOf(cause)
+	got, err := s.EventsOfOperation(cause)
 	if err != nil {
 		rt.Fatal(err)
 	}

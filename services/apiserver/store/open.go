@@ -20,23 +20,23 @@ import (
 	"github.com/podfall/podfall/internal/boltfile"
 )
 
-// initialMap is how much address space the file gets at once: growing the map stops
-// readers and the writer.
+// initialMap is how much address space the file gets at once. Growing the map stops readers and the
+// writer.
 const initialMap = 256 << 20
 
 var errMissing = errors.New("missing")
 
-// openFile creates the file if need be, verifies its pages, and opens it for good.
+// openFile creates the file if it is missing, verifies its pages, and opens it.
 //
-// bbolt trusts pages and panics over bad ones, some of it on goroutines of its own. So
-// they are verified before bbolt looks at them, under its own lock.
+// bbolt trusts pages and panics over bad ones, partly on goroutines of its own. So openFile
+// verifies the pages before bbolt looks at them, under bbolt's lock.
 func openFile(cfg Config) (*bbolt.DB, error) {
 	if _, err := os.Stat(cfg.Path); errors.Is(err, fs.ErrNotExist) {
-		if err := create(cfg); err != nil {
+		if err := createFile(cfg); err != nil {
 			return nil, fmt.Errorf("create %s: %w", cfg.Path, err)
 		}
 	}
-	readOnly := options(cfg)
+	readOnly := bboltOptions(cfg)
 	readOnly.ReadOnly = true
 	readOnly.InitialMmapSize = 0
 	reading, err := bbolt.Open(cfg.Path, 0, readOnly)
@@ -44,14 +44,14 @@ func openFile(cfg Config) (*bbolt.DB, error) {
 		return nil, fmt.Errorf("%s: %w", cfg.Path, ErrLocked)
 	}
 	if damage := boltfile.Check(cfg.Path); damage != nil {
-		return nil, closing(reading, damage)
+		return nil, closeAndJoin(reading, damage)
 	}
-	if err := closing(reading, err); err != nil {
+	if err := closeAndJoin(reading, err); err != nil {
 		return nil, fmt.Errorf("%s: %w", cfg.Path, err)
 	}
 	var db *bbolt.DB
 	err = newFuse().guard(cfg.Path, func() (err error) {
-		db, err = bbolt.Open(cfg.Path, 0o600, options(cfg))
+		db, err = bbolt.Open(cfg.Path, 0o600, bboltOptions(cfg))
 		return err
 	})
 	if errors.Is(err, berrors.ErrTimeout) {
@@ -60,7 +60,7 @@ func openFile(cfg Config) (*bbolt.DB, error) {
 	return db, err
 }
 
-func options(cfg Config) *bbolt.Options {
+func bboltOptions(cfg Config) *bbolt.Options {
 	return &bbolt.Options{
 		Timeout: cfg.LockTimeout,
 		NoSync:  cfg.NoSync,
@@ -73,14 +73,14 @@ func options(cfg Config) *bbolt.Options {
 	}
 }
 
-// create makes an empty store beside the path and gives it its name when it is whole,
-// so that a crash on the way leaves none, and nobody's file is written over.
-func create(cfg Config) error {
+// createFile makes an empty store beside the path and links it to its name when it is complete. So
+// a crash on the way leaves no store, and no other process's file is overwritten.
+func createFile(cfg Config) error {
 	draft := cfg.Path + ".new"
 	if err := clearDraft(draft); err != nil {
 		return err
 	}
-	db, err := bbolt.Open(draft, 0o600, options(cfg))
+	db, err := bbolt.Open(draft, 0o600, bboltOptions(cfg))
 	if errors.Is(err, berrors.ErrTimeout) {
 		return ErrLocked
 	}
@@ -91,8 +91,8 @@ func create(cfg Config) error {
 	if uid == "" {
 		uid = uuid.NewUUID()
 	}
-	err = db.Update(func(tx *bbolt.Tx) error { return furnish(tx, uid) })
-	if err := closing(db, err); err != nil {
+	err = db.Update(func(tx *bbolt.Tx) error { return writeEmptyStore(tx, uid) })
+	if err := closeAndJoin(db, err); err != nil {
 		return err
 	}
 	if err := os.Link(draft, cfg.Path); err != nil {
@@ -115,8 +115,9 @@ func create(cfg Config) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// clearDraft empties a draft that a crash has left half written, for bbolt would trust it.
-// Another process that is at it holds bbolt's lock, and leaves it whole.
+// clearDraft empties a draft that a crash has left incomplete, because bbolt would trust it. If
+// another process is writing the draft, it holds bbolt's lock, and clearDraft leaves the draft
+// alone.
 func clearDraft(draft string) error {
 	file, err := os.OpenFile(draft, os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -136,9 +137,10 @@ func clearDraft(draft string) error {
 	return err
 }
 
-// furnish writes the empty store, unless another process has done so since the file was
-// opened: it may be in use by now, under its other name.
-func furnish(tx *bbolt.Tx, uid types.UID) error {
+// writeEmptyStore writes the buckets and counters of an empty store. It does nothing if another
+// process has written them since the file was opened, because that store may be in use by now under
+// its other name.
+func writeEmptyStore(tx *bbolt.Tx, uid types.UID) error {
 	if tx.Bucket([]byte(bucketMeta)) != nil {
 		return nil
 	}
@@ -156,12 +158,12 @@ func furnish(tx *bbolt.Tx, uid types.UID) error {
 	return errors.Join(
 		meta.Put([]byte(keyFormat), format),
 		meta.Put([]byte(keyCluster), cluster),
-		meta.Put([]byte(keyState), counters.value()),
+		meta.Put([]byte(keyState), counters.encode()),
 	)
 }
 
-// closing closes db, which may be nil, and returns err with what that adds to it.
-func closing(db *bbolt.DB, err error) error {
+// closeAndJoin closes db, which may be nil, and joins the error of closing to err.
+func closeAndJoin(db *bbolt.DB, err error) error {
 	if db == nil {
 		return err
 	}
@@ -174,12 +176,12 @@ type contents struct {
 	state  state
 	tree   *tree
 	causes *causes
-	// live is the fold of history so far: the revision of each object.
+	// live maps each object to its revision, folded from the history read so far.
 	live map[Key]int64
 	path string
 }
 
-// load reads and verifies everything. When it fails it has closed db.
+// load reads and verifies the whole file. If load fails, it has closed db.
 func load(ctx context.Context, db *bbolt.DB) (*contents, error) {
 	c := &contents{
 		tree:   newTree(),
@@ -204,7 +206,7 @@ func load(ctx context.Context, db *bbolt.DB) (*contents, error) {
 		})
 	})
 	if err != nil && !f.isBlown() {
-		err = closing(db, err)
+		err = closeAndJoin(db, err)
 	}
 	return c, err
 }
@@ -249,7 +251,7 @@ func (c *contents) loadMeta(meta *bbolt.Bucket) error {
 	return nil
 }
 
-// loadHistory verifies every event and that each follows from those before it.
+// loadHistory verifies every event, and that each event follows from those before it.
 func (c *contents) loadHistory(ctx context.Context, history *bbolt.Bucket) error {
 	next := c.state.swept + 1
 	err := history.ForEach(func(key, value []byte) error {
@@ -262,13 +264,13 @@ func (c *contents) loadHistory(ctx context.Context, history *bbolt.Bucket) error
 		}
 		if e.revision <= c.state.swept {
 			if _, twice := c.live[e.key]; twice || e.typ == Deleted {
-				return damaged(c.path, e.revision, errors.New("swept, but still there"))
+				return revisionDamage(c.path, e.revision, errors.New("swept, but still there"))
 			}
 			c.live[e.key] = e.revision
 			return nil
 		}
 		if e.revision != next {
-			return damaged(c.path, next, errMissing)
+			return revisionDamage(c.path, next, errMissing)
 		}
 		next++
 		return c.fold(e)
@@ -277,16 +279,16 @@ func (c *contents) loadHistory(ctx context.Context, history *bbolt.Bucket) error
 		return err
 	}
 	if next != c.state.revision+1 {
-		return damaged(c.path, min(next, c.state.revision+1),
+		return revisionDamage(c.path, min(next, c.state.revision+1),
 			fmt.Errorf("the last revision should be %d", c.state.revision))
 	}
 	return nil
 }
 
-// fold adds an event to what those before it led to.
+// fold applies an event to the map of live revisions.
 func (c *contents) fold(e entry) error {
 	if have := c.live[e.key]; have != e.previous {
-		return damaged(c.path, e.revision,
+		return revisionDamage(c.path, e.revision,
 			fmt.Errorf("%s: it replaces revision %d, but there is %d", e.key, e.previous, have))
 	}
 	if e.typ == Deleted {
@@ -300,8 +302,8 @@ func (c *contents) fold(e entry) error {
 	return nil
 }
 
-// loadObjects verifies that history adds up to what the counters say, and decodes the
-// live objects.
+// loadObjects verifies that history leads to the number of objects and the digest in the counters,
+// and decodes the live objects.
 func (c *contents) loadObjects(ctx context.Context, history *bbolt.Bucket) error {
 	var have state
 	for key, revision := range c.live {
@@ -320,7 +322,7 @@ func (c *contents) loadObjects(ctx context.Context, history *bbolt.Bucket) error
 		}
 		record, err := e.record()
 		if err != nil {
-			return damaged(c.path, e.revision, err)
+			return revisionDamage(c.path, e.revision, err)
 		}
 		c.tree.Load(record)
 		if ctx.Err() != nil {

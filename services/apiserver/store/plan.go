@@ -7,9 +7,8 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// plan is what commits make of a state. It is pure but for its tree, which it changes as
-// it goes and puts back when a commit is refused: the store's writer and [Memory] both
-// decide by it what is written.
+// plan computes the events of commits on a state. It is pure except for its tree, which it changes
+// as it goes and restores if a commit is refused. The store's writer and [Memory] both use it.
 type plan struct {
 	tree   *tree
 	state  state
@@ -17,18 +16,18 @@ type plan struct {
 	drafts []draft // of events, in the same order
 }
 
-// add plans one commit: all of its events, or a *ConflictError and none.
-func (p *plan) add(writes []Write, drafts []draft, cause string) ([]Event, error) {
+// addCommit plans one commit: all of its events, or a *ConflictError and none.
+func (p *plan) addCommit(writes []Write, drafts []draft, cause string) ([]Event, error) {
 	from, before := len(p.events), p.state
 	for i, write := range writes {
 		var place btree.PathHint
 		have, _ := p.tree.GetHint(&Record{Key: write.Key}, &place)
-		if !expected(write.Expect, have) {
+		if !meetsExpectation(write.Expect, have) {
 			p.undo(p.events[from:])
 			p.events, p.drafts, p.state = p.events[:from], p.drafts[:from], before
 			return nil, &ConflictError{Key: write.Key, Expect: write.Expect, Have: have}
 		}
-		event, changes := change(write, drafts[i], have, p.state.revision+1)
+		event, changes := planEvent(write, drafts[i], have, p.state.revision+1)
 		if !changes {
 			continue
 		}
@@ -56,7 +55,7 @@ func (p *plan) undo(events []Event) {
 	}
 }
 
-func expected(expect int64, have *Record) bool {
+func meetsExpectation(expect int64, have *Record) bool {
 	switch expect {
 	case Any, Previous:
 		return true
@@ -66,13 +65,13 @@ func expected(expect int64, have *Record) bool {
 	return have != nil && have.Revision == expect
 }
 
-// change is what write does to have; false when that is nothing.
-func change(write Write, d draft, have *Record, revision int64) (Event, bool) {
+// planEvent returns the event by which write changes have; false if write changes nothing.
+func planEvent(write Write, d draft, have *Record, revision int64) (Event, bool) {
 	switch {
 	case write.Object == nil && have == nil:
 		return Event{}, false
 	case write.Object == nil:
-		return Event{Revision: revision, Type: Deleted, Record: gravestone(have, revision), Previous: have}, true
+		return Event{Revision: revision, Type: Deleted, Record: tombstone(have, revision), Previous: have}, true
 	case have == nil:
 		record := newRecord(write.Key, revision, write.Object, d.data)
 		return Event{Revision: revision, Type: Added, Record: record}, true

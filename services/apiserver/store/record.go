@@ -7,7 +7,7 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// Key names one object: no two objects of a store share a key at one revision.
+// Key names one object. No two objects of a store share a key at one revision.
 type Key struct {
 	// Resource is the plural with its group: "pods", "deployments.apps".
 	Resource string
@@ -16,11 +16,11 @@ type Key struct {
 	Name      string
 }
 
-// Path is the key's place among those of its resource, as Snapshot.Scan takes it:
-// "namespace/name", "/name" for cluster-scoped kinds.
+// Path returns the key's place among those of its resource, as Snapshot.Scan takes it:
+// "namespace/name", or "/name" for cluster-scoped kinds.
 func (k Key) Path() string { return k.Namespace + "/" + k.Name }
 
-// String is the key as messages print it: "pods web/front", "nodes node-1".
+// String returns the key as messages print it: "pods web/front", "nodes node-1".
 func (k Key) String() string {
 	if k.Namespace == "" {
 		return k.Resource + " " + k.Name
@@ -39,12 +39,12 @@ func (k Key) Compare(other Key) int {
 	return strings.Compare(k.Name, other.Name)
 }
 
-// Record is one version of one object. It is immutable, and so is its Object: many
-// readers share it, and who wants to change it changes a deep copy.
+// Record is one version of one object. It is immutable, and so is its Object: many readers share
+// it. To change an object, change a deep copy.
 type Record struct {
 	Key Key
-	// Revision is the write that made this version; of a Deleted event the write that
-	// removed the object.
+	// Revision is the write that made this version. In a Deleted event it is the write that removed
+	// the object.
 	Revision int64
 	// Object carries Revision as its resourceVersion.
 	Object kinds.Object
@@ -62,7 +62,7 @@ const (
 	Deleted
 )
 
-// String is the type as watches spell it: "ADDED", "MODIFIED", "DELETED".
+// String returns the type as watches spell it: "ADDED", "MODIFIED", "DELETED".
 func (t EventType) String() string {
 	switch t {
 	case Added:
@@ -79,7 +79,7 @@ func (t EventType) String() string {
 type Event struct {
 	Revision int64
 	Type     EventType
-	// Record is the new version; for Deleted the last content under the revision of
+	// Record is the new version. In a Deleted event it is the last content under the revision of
 	// the deletion (WCH-22).
 	Record *Record
 	// Previous is the version before; nil for Added.
@@ -101,18 +101,18 @@ const (
 // Write is one change to one object.
 type Write struct {
 	Key Key
-	// Expect is the revision that the caller read and decided upon, or one of Absent,
-	// Previous and Any.
+	// Expect is the revision that the caller read and decided on, or one of Absent, Previous and
+	// Any.
 	Expect int64
-	// Object is the new content; nil deletes. The store owns it from the call of
-	// Commit on, and takes its resourceVersion off; after a *ConflictError it is the
-	// caller's again.
+	// Object is the new content; nil deletes. The store owns it from the call of Commit on, and
+	// clears its resourceVersion. After a *ConflictError the caller owns it again.
 	Object kinds.Object
 }
 
 // Commit is a list of writes that happen together or not at all.
 type Commit struct {
 	Writes []Write
-	// Cause is the id of the operation that asked, as CauseOf finds it; may be empty.
+	// Cause is the id of the operation that asked for the commit, as EventsOfOperation finds it;
+	// may be empty.
 	Cause string
 }

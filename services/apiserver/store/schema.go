@@ -40,8 +40,8 @@ import (
 //   - what the events add up to has the number and the digest that state says.
 const formatVersion = 1
 
-// firstRevision is a new store's: no write has it. Lists of an empty cluster need one
-// that is not 0, which has a meaning of its own (WCH-02).
+// firstRevision is the revision of a new store; no write has it. Lists of an empty cluster need a
+// revision other than 0, which has a meaning of its own (WCH-02).
 const firstRevision = 1
 
 const (
@@ -68,7 +68,7 @@ var (
 	errShape    = errors.New("not of the form its bucket wants")
 )
 
-// seal writes the checksum over key and value into value's first bytes.
+// seal writes the checksum of key and value into the first bytes of value.
 func seal(key, value []byte) {
 	binary.BigEndian.PutUint32(value, checksum(key, value[sumSize:]))
 }
@@ -89,25 +89,25 @@ func checksum(key, payload []byte) uint32 {
 	return crc32.Update(crc32.Update(0, table, key), table, payload)
 }
 
-// revisionKey is a revision as history's key.
+// revisionKey encodes a revision as a key of the history bucket.
 func revisionKey(revision int64) []byte {
 	return binary.BigEndian.AppendUint64(make([]byte, 0, 8), uint64(revision))
 }
 
 // state is the record of counters, rewritten by each commit.
 type state struct {
-	// revision is the last write's.
+	// revision is that of the last write.
 	revision int64
 	// compacted is the oldest revision whose state can still be read.
 	compacted int64
-	// swept is how far the removal of what compacted made unreachable has come; it
-	// follows compacted in bounded steps.
+	// swept is how far the sweep has removed what compaction made unreachable. It follows compacted
+	// in bounded steps.
 	swept int64
-	// objects is how many live ones there are, digest the sum of their fingerprints.
+	// objects counts the live objects, digest is the sum of their fingerprints.
 	objects, digest int64
 }
 
-// add counts an object that is at revision from now on, remove one that was.
+// add counts an object that is at revision from now on; remove undoes add.
 func (s *state) add(key Key, revision int64) {
 	s.objects++
 	s.digest += fingerprint(key, revision)
@@ -118,7 +118,7 @@ func (s *state) remove(key Key, revision int64) {
 	s.digest -= fingerprint(key, revision)
 }
 
-// count moves the counters on by an event.
+// count updates the counters for an event.
 func (s *state) count(event Event) {
 	s.revision = event.Revision
 	if event.Previous != nil {
@@ -129,7 +129,7 @@ func (s *state) count(event Event) {
 	}
 }
 
-// fingerprint is 64 bits that depend on all of key and revision. Sums of them do not
+// fingerprint returns 64 bits that depend on all of key and revision. Sums of fingerprints do not
 // depend on an order.
 func fingerprint(key Key, revision int64) int64 {
 	const prime = 1099511628211 // FNV-1a
@@ -146,7 +146,7 @@ func fingerprint(key Key, revision int64) int64 {
 	return int64(sum ^ sum>>29)
 }
 
-func (s state) value() []byte {
+func (s state) encode() []byte {
 	value := make([]byte, sumSize, sumSize+40)
 	for _, n := range [...]int64{s.revision, s.compacted, s.swept, s.objects, s.digest} {
 		value = binary.BigEndian.AppendUint64(value, uint64(n))
@@ -173,7 +173,7 @@ func parseState(value []byte) (state, error) {
 	return s, nil
 }
 
-// draft is an event as it will be on disk but for what only the writer knows: its
+// draft is an event in its encoding on disk, without the parts that only the writer knows:
 // revision, type, previous revision and time.
 type draft struct {
 	value []byte
@@ -181,7 +181,7 @@ type draft struct {
 	data []byte
 }
 
-// newDraft encodes obj, which is nil for a deletion.
+// newDraft encodes obj; nil is a deletion.
 func newDraft(key Key, cause string, obj kinds.Object) (draft, error) {
 	parts := [...]string{key.Resource, key.Namespace, key.Name, cause}
 	size := fixedSize
@@ -203,7 +203,7 @@ func newDraft(key Key, cause string, obj kinds.Object) (draft, error) {
 	return draft{value: value, data: value[from:len(value):len(value)]}, nil
 }
 
-// finish fills the draft in and seals it under key.
+// finish fills in the missing parts of the draft and seals it under key.
 func (d draft) finish(key []byte, event *Event, wall int64) {
 	previous := int64(0)
 	if event.Previous != nil {
@@ -215,7 +215,7 @@ func (d draft) finish(key []byte, event *Event, wall int64) {
 	seal(key, d.value)
 }
 
-// entry is an event as it is on disk.
+// entry is an event decoded from disk.
 type entry struct {
 	revision int64
 	typ      EventType
@@ -223,11 +223,11 @@ type entry struct {
 	wall     int64
 	key      Key
 	cause    string
-	// data points into the file: it is good until the transaction ends.
+	// data points into the file. It is valid until the transaction ends.
 	data []byte
 }
 
-// parseEntry reads and verifies one record of history.
+// parseEntry decodes and verifies one record of history.
 func parseEntry(key, value []byte) (entry, error) {
 	if len(key) != 8 {
 		return entry{}, errShape
@@ -257,7 +257,7 @@ func parseEntry(key, value []byte) (entry, error) {
 	return e, e.check()
 }
 
-// check refuses what no commit writes.
+// check refuses entries that no commit writes.
 func (e entry) check() error {
 	switch {
 	case e.typ < Added || e.typ > Deleted,
@@ -269,8 +269,8 @@ func (e entry) check() error {
 	return nil
 }
 
-// record decodes the entry's object, which nothing writes to from now on: a
-// resource.Quantity, which notes its text when it is first encoded, has noted it.
+// record decodes the entry's object. Nothing may write to the object afterwards, so record encodes
+// it once: a resource.Quantity notes its text at its first encoding.
 func (e entry) record() (*Record, error) {
 	data := bytes.Clone(e.data)
 	obj, err := kinds.Decode(data)

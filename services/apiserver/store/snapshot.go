@@ -12,17 +12,16 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// Snapshot is the state of the cluster at one revision. It is immutable and may be
-// kept and read by any number of goroutines; it costs the memory of what has changed
-// since.
+// Snapshot is the state of the cluster at one revision. It is immutable and may be kept and read by
+// any number of goroutines. It costs the memory of what has changed since.
 type Snapshot struct {
 	revision int64
 	tree     *tree
-	begun    int64
+	txBegan  int64
 }
 
-// tree holds the live records by key. Copies share what neither has changed. Copying
-// touches the original, so only one goroutine may copy a tree; reading does not.
+// tree holds the live records by key. Copies share nodes until either is changed. Copying touches
+// the original, so only one goroutine may copy a tree; reading does not.
 type tree = btree.BTreeG[*Record]
 
 func newTree() *tree {
@@ -30,16 +29,16 @@ func newTree() *tree {
 	return btree.NewBTreeGOptions(less, btree.Options{NoLocks: true})
 }
 
-// newRecord is obj as revision's version, its resourceVersion set.
+// newRecord returns obj as the version at revision, with its resourceVersion set.
 func newRecord(key Key, revision int64, obj kinds.Object, data []byte) *Record {
 	obj.SetResourceVersion(strconv.FormatInt(revision, 10))
 	return &Record{Key: key, Revision: revision, Object: obj, Data: data}
 }
 
-// gravestone is last under the revision that deleted it. Only the struct is copied:
-// what it refers to is shared, because neither will ever change. A custom resource has its
-// revision in a map, so all of it is copied.
-func gravestone(last *Record, revision int64) *Record {
+// tombstone returns last under the revision that deleted it. Only the struct is copied: the data
+// that it refers to is shared, because neither copy will ever change. A custom resource has its
+// resourceVersion in a map, so all of it is copied.
+func tombstone(last *Record, revision int64) *Record {
 	if custom, ok := last.Object.(*unstructured.Unstructured); ok {
 		return newRecord(last.Key, revision, custom.DeepCopy(), last.Data)
 	}
@@ -52,25 +51,24 @@ func gravestone(last *Record, revision int64) *Record {
 	return newRecord(last.Key, revision, obj, last.Data)
 }
 
-// Revision is the last write that the snapshot has.
+// Revision is the revision of the last write in the snapshot.
 func (s *Snapshot) Revision() int64 { return s.revision }
 
-// Begun is when the transaction began that has made the snapshot, on the machine's
-// monotonic clock; 0 for one of an earlier process.
-func (s *Snapshot) Begun() int64 { return s.begun }
+// TxBegan is the start of the transaction that made the snapshot, in nanoseconds of the machine's
+// monotonic clock; 0 for a snapshot of an earlier process.
+func (s *Snapshot) TxBegan() int64 { return s.txBegan }
 
-// Len is how many objects there are.
+// Len returns the number of objects.
 func (s *Snapshot) Len() int { return s.tree.Len() }
 
-// Get is the object of that key, nil when there is none.
+// Get returns the object of a key; nil if there is none.
 func (s *Snapshot) Get(key Key) *Record {
 	record, _ := s.tree.Get(&Record{Key: key})
 	return record
 }
 
-// Scan yields the objects of a resource by namespace and name (WCH-14): all of them
-// when namespace is empty, and only those behind afterKey, a Key.Path, unless that is
-// empty.
+// Scan yields the objects of a resource, ordered by namespace and name (WCH-14). An empty namespace
+// means all. If afterKey, a Key.Path, is not empty, only the objects behind it are yielded.
 func (s *Snapshot) Scan(resource, namespace, afterKey string) iter.Seq[*Record] {
 	from := Key{Resource: resource, Namespace: namespace}
 	after := Key{Resource: resource}
@@ -93,8 +91,7 @@ func (s *Snapshot) Scan(resource, namespace, afterKey string) iter.Seq[*Record] 
 	}
 }
 
-// Count is how many objects Scan would yield from the start. It walks them: about
-// 10 ns each.
+// Count returns how many objects Scan would yield from the start. It walks them: about 10 ns each.
 func (s *Snapshot) Count(resource, namespace string) int {
 	n := 0
 	for range s.Scan(resource, namespace, "") {

@@ -1,10 +1,10 @@
-// Package store keeps the state of a cluster: every object, and every change of the
-// recent past. It knows nothing of Kubernetes but how objects are encoded and where
-// their resourceVersion is; what may be written is decided by its callers.
+// Package store keeps the state of a cluster: every object, and every change of the recent past. Of
+// Kubernetes it knows only how objects are encoded and where their resourceVersion is. Its callers
+// decide what may be written.
 //
-// The state is in one bbolt file, drawn in schema.go. Writes go to the file and then to
-// an immutable tree in memory; reads take the tree, and the file only for history that
-// is no longer in memory.
+// The state is in one bbolt file, drawn in schema.go. Writes go to the file first and then to an
+// immutable tree in memory. Reads take the tree, and the file only for history that is no longer in
+// memory.
 //
 //	Commit ─┐                 writer.go, one goroutine                        ┌─ replies
 //	Commit ─┼─ queue ─ check expectations ─ bbolt ─ fsync ─ OnDurable ─ publish ─ OnCommit
@@ -13,27 +13,26 @@
 //
 // # Order
 //
-// There is one counter of revisions, and each write gets the next: no gaps, no
-// repeats, also across crashes (WCH-01). Commits take effect in the order in which
-// their callers were served, and a caller that has its answer sees its write in each
-// later Snapshot. OnDurable is told of every event in revision order, after it is on disk
-// and before anybody can read it; OnCommit next, before anybody else is told.
+// There is one counter of revisions, and each write gets the next: no gaps, no repeats, also across
+// crashes (WCH-01). Commits take effect in the order in which they were queued. A caller that has
+// its answer sees its write in each later Snapshot. OnDurable is called with every event in
+// revision order, after the event is on disk and before any reader can see it. OnCommit is called
+// next, before any caller is answered.
 //
 // # Blocking
 //
-// Commit waits for the disk. Whatever has queued while the disk was busy goes into the
-// next transaction together, so an fsync is shared by all who wait for it. Snapshot,
-// Oldest and Count never wait; Since, At and CauseOf may read the file but never wait
-// for a writer.
+// Commit waits for the disk. Commits that have queued while the disk was busy go into the next
+// transaction together, so they share an fsync. Snapshot, Oldest and Count never wait. Since, At
+// and EventsOfOperation may read the file but never wait for a writer.
 //
 // # Errors
 //
-// Nothing is acknowledged, shown or told before it is on disk. When the disk refuses a
-// commit, Run returns a *CommitError, everyone who waits gets an error, and no further
-// write is taken: the process is meant to end, and the next start tells what was
-// written. Open verifies every record and the file's structure; it refuses a file with
-// a *DamageError that names the record, or a *FormatError when another version wrote
-// it. The file is verified again as history is read from it.
+// No write is acknowledged or visible before it is on disk. If the disk refuses a commit, Run
+// returns a *CommitError, every waiting caller gets an error, and no further write is taken: the
+// process should end, and the next start shows what was written. Open verifies every record and the
+// file's structure. It refuses a damaged file with a *DamageError that names the record, and a file
+// of another version with a *FormatError. History is verified again whenever it is read from the
+// file.
 package store
 
 import (
@@ -51,11 +50,11 @@ import (
 	"github.com/podfall/podfall/internal/fault"
 )
 
-// Config says where a store is and who listens to it.
+// Config says where a store is and which functions it calls.
 type Config struct {
-	// Path is the file; it is created when there is none.
+	// Path is the file; it is created if missing.
 	Path string
-	// Clock stamps history records; zero is the wall.
+	// Clock stamps history records; zero is wall-clock time.
 	Clock clock.Clock
 	// Log defaults to discarding.
 	Log *slog.Logger
@@ -63,26 +62,26 @@ type Config struct {
 	History int
 	// NoSync leaves out the fsync, for tests that do not crash.
 	NoSync bool
-	// ClusterUID is given to a store that is created now; empty draws one.
+	// ClusterUID is given to a store that is created now; empty draws a random one.
 	ClusterUID types.UID
-	// LockTimeout is how long Open waits for another process to let go of the file; 0
-	// means 1 s.
+	// LockTimeout is how long Open waits for another process to close the file; 0 means 1 s.
 	LockTimeout time.Duration
-	// OnDurable is told of every committed batch, in order, on the writer's goroutine, after the
-	// fsync and before a reader can see it. It must not block.
+	// OnDurable is called with every committed batch, in order, on the writer's goroutine, after
+	// the fsync and before a reader can see the batch. It must not block.
 	OnDurable func(*Snapshot, []Event)
-	// OnCommit is told of it next, when readers see it, and before any reply. It must not block.
+	// OnCommit is called after OnDurable, when readers see the batch, and before any reply. It must
+	// not block.
 	OnCommit func(*Snapshot, []Event)
 	// Failpoint is called at the lines where a crash matters most, by name:
 	// "store.beforeCommit" and "store.afterCommit". nil means never.
 	Failpoint func(name string)
-	// Faults are asked at store.commit, store.sync and store.synced.
+	// Faults are injected at store.commit, store.sync and store.synced.
 	Faults *fault.Table
 }
 
-// MaxObject is how many bytes an encoded object may have, so that a message with one
-// fits the bus, which carries 8 MiB. It is more than the API takes, for an object at
-// that limit must still take the marks of its deletion.
+// MaxObject is the largest size of an encoded object in bytes, so that a message with one object
+// fits the bus, which carries 8 MiB. It is more than the API takes, because an object at the API's
+// limit must still take the marks of its deletion.
 const MaxObject = 4 << 20
 
 // Store is the state of a cluster, open in this process.
@@ -93,7 +92,7 @@ type Store struct {
 	queue  queue
 	writer writer
 	causes *causes
-	past   past
+	cache  snapshotCache
 	fuse   *fuse
 	view   atomic.Pointer[view]
 
@@ -101,28 +100,28 @@ type Store struct {
 	ending
 }
 
-// ending is how Run ends.
+// ending holds how Run ended.
 type ending struct {
 	// stopped is closed when Run has returned; failure is written before.
 	stopped chan struct{}
 	failure error
 }
 
-// view is what readers see: the state after one commit. It is immutable, and replaced
-// after each fsync.
+// view is the state that readers see after one commit. It is immutable, and replaced after each
+// fsync.
 type view struct {
 	snapshot  *Snapshot
 	compacted int64
-	// recent are the last events, without a gap up to the snapshot's revision.
+	// recent holds the last events, without a gap up to the snapshot's revision.
 	recent []Event
-	// next is closed when a newer view is there.
+	// next is closed when a newer view exists.
 	next chan struct{}
 }
 
-// Open reads the store at cfg.Path, verifies all of it, and locks it against other
-// processes. It creates what is not there. It starts nothing: Run does the writing.
+// Open reads the store at cfg.Path, verifies all of it, and locks it against other processes. Open
+// creates a missing file. It starts no goroutine: Run does the writing.
 //
-// The error is a *DamageError, a *FormatError, ErrLocked, or what the system said.
+// The error is a *DamageError, a *FormatError, ErrLocked, or an error of the operating system.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -161,7 +160,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	return s, nil
 }
 
-// Close lets go of the file. Run must have returned.
+// Close closes and unlocks the file. Run must have returned.
 func (s *Store) Close() error {
 	if s.fuse.isBlown() {
 		return nil // the lock goes with the process
@@ -172,16 +171,16 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// patience knows how long commits have waited in vain.
-type patience struct {
+// pendingCommits knows since when commits have waited without any of them being written.
+type pendingCommits struct {
 	mu      sync.Mutex
 	waiting int
 	since   time.Time
 }
 
-// wait notes one more commit that waits, until done is called; given up says that it
-// was not carried out.
-func (p *patience) wait(now func() time.Time) (done func(givenUp error)) {
+// begin counts one more waiting commit until done is called. givenUp is the caller's error if the
+// commit was not carried out.
+func (p *pendingCommits) begin(now func() time.Time) (done func(givenUp error)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.waiting == 0 {
@@ -198,9 +197,9 @@ func (p *patience) wait(now func() time.Time) (done func(givenUp error)) {
 	}
 }
 
-// Writing is since when commits have waited and none has been carried out; zero when none
+// WaitingSince returns since when commits have waited without any being carried out; zero if none
 // waits.
-func (s *Store) Writing() time.Time {
+func (s *Store) WaitingSince() time.Time {
 	s.queue.mu.Lock()
 	defer s.queue.mu.Unlock()
 	if s.queue.waiting == 0 {
@@ -209,18 +208,18 @@ func (s *Store) Writing() time.Time {
 	return s.queue.since
 }
 
-// ClusterUID is drawn when a store is created and stays the same ever after.
+// ClusterUID returns the UID that was drawn when the store was created.
 func (s *Store) ClusterUID() types.UID { return s.uid }
 
-// Snapshot is the state after the last acknowledged commit, or a later one.
+// Snapshot returns the state after the last acknowledged commit, or a later one.
 func (s *Store) Snapshot() *Snapshot { return s.view.Load().snapshot }
 
-// Oldest is the first revision whose event is still there. Since and At answer
+// Oldest returns the first revision whose event is still in the history. Since and At return
 // ErrCompacted below Oldest-1, and never at or above it.
 func (s *Store) Oldest() int64 { return s.view.Load().compacted + 1 }
 
-// WaitFor returns once the store has reached revision (WCH-03); ErrStopped, or the
-// cause of ctx's end, when that will not be.
+// WaitFor returns once the store has reached revision (WCH-03). It returns ErrStopped, or the cause
+// of ctx's end, if the store does not reach it.
 func (s *Store) WaitFor(ctx context.Context, revision int64) error {
 	for {
 		now := s.view.Load()
@@ -232,17 +231,18 @@ func (s *Store) WaitFor(ctx context.Context, revision int64) error {
 		case <-ctx.Done():
 			return fmt.Errorf("wait for revision %d: %w", revision, context.Cause(ctx))
 		case <-s.fuse.blown:
-			return fmt.Errorf("wait for revision %d: %w", revision, s.whyStopped())
+			return fmt.Errorf("wait for revision %d: %w", revision, s.stopError())
 		case <-s.stopped:
-			return fmt.Errorf("wait for revision %d: %w", revision, s.whyStopped())
+			return fmt.Errorf("wait for revision %d: %w", revision, s.stopError())
 		}
 	}
 }
 
-// whyStopped may be called once stopped is closed or the fuse has blown.
-func (s *Store) whyStopped() error {
+// stopError returns ErrStopped with its reason. Call it only after stopped is closed or the fuse
+// has blown.
+func (s *Store) stopError() error {
 	if s.fuse.isBlown() {
-		return fmt.Errorf("%w: %w", ErrStopped, &CommitError{Revision: s.Snapshot().revision, Err: s.fuse.why})
+		return fmt.Errorf("%w: %w", ErrStopped, &CommitError{Revision: s.Snapshot().revision, Err: s.fuse.err})
 	}
 	if s.failure != nil {
 		return fmt.Errorf("%w: %w", ErrStopped, s.failure)
@@ -250,8 +250,9 @@ func (s *Store) whyStopped() error {
 	return ErrStopped
 }
 
-// past keeps a few older snapshots, so that the pages of a list are worked out once.
-type past struct {
+// snapshotCache keeps a few older snapshots, so that the state behind the pages of a list is
+// computed once.
+type snapshotCache struct {
 	mu        sync.Mutex
 	snapshots []*Snapshot
 }

@@ -146,9 +146,9 @@ func TestConcurrentWriters(t *testing.T) {
 	t.Logf("%d events in %d batches", len(told), batches)
 }
 
-// TestDurableIsToldFirst has those who record what is on disk be told before anybody can read it,
+// TestOnDurableIsCalledFirst has those who record what is on disk be told before anybody can read it,
 // and answer by it.
-func TestDurableIsToldFirst(t *testing.T) {
+func TestOnDurableIsCalledFirst(t *testing.T) {
 	cfg := config(t)
 	var s *store.Store
 	var unread []int64 // how many revisions readers lack
@@ -223,7 +223,7 @@ func TestReaders(t *testing.T) {
 				} else if err != nil && !errors.Is(err, store.ErrCompacted) && !errors.Is(err, store.ErrFuture) {
 					t.Error(err)
 				}
-				if _, err := s.CauseOf("test"); err != nil {
+				if _, err := s.EventsOfOperation("test"); err != nil {
 					t.Error(err)
 				}
 			}

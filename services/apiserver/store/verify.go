@@ -12,24 +12,24 @@ import (
 	"github.com/podfall/podfall/internal/boltfile"
 )
 
-// Verified is what a file was found to hold.
+// Verified says what Verify found in a file.
 type Verified struct {
-	// Revision is the last, and Objects is how many live ones there are.
+	// Revision is that of the last write, and Objects counts the live objects.
 	Revision int64
 	Objects  int
 }
 
-// Verify puts a file to all tests of Open, without changing it: its pages, the checksum of
-// every record, that each change follows from those before it, that they add up to the
-// objects that there are to be, and that the counter is that of the last. Its errors are
-// those of Open. The file must be in no other process's hands: ErrLocked otherwise.
+// Verify checks a file as Open does, without changing it: its pages, the checksum of every record,
+// that each change follows from those before it, that the changes add up to the objects in the
+// counters, and that the counter is that of the last change. Its errors are those of Open. No other
+// process may have the file open: ErrLocked otherwise.
 func Verify(ctx context.Context, path string) (Verified, error) {
 	db, err := bbolt.Open(path, 0, &bbolt.Options{ReadOnly: true, Timeout: time.Second})
 	if errors.Is(err, berrors.ErrTimeout) {
 		return Verified{}, fmt.Errorf("verify %s: %w", path, ErrLocked)
 	}
 	if damage := boltfile.Check(path); damage != nil {
-		return Verified{}, fmt.Errorf("verify: %w", closing(db, damage))
+		return Verified{}, fmt.Errorf("verify: %w", closeAndJoin(db, damage))
 	}
 	if err != nil {
 		return Verified{}, fmt.Errorf("verify %s: %w", path, err)

@@ -14,44 +14,43 @@ import (
 )
 
 const (
-	// maxBatch and maxBatchBytes bound a transaction, so that the first in the queue
-	// does not wait for all behind it.
+	// maxBatch and maxBatchBytes bound a transaction, so that the first request in the queue does
+	// not wait for all behind it.
 	maxBatch      = 4096
 	maxBatchBytes = 16 << 20
-	// maxYields is how often the writer steps aside for one that is on its way.
+	// maxYields is how often the writer yields to callers that are about to queue.
 	maxYields = 64
-	// recentEvents is how many events are kept in memory at least; watches that resume
-	// after a short break need no more.
+	// recentEvents is the least number of events that are kept in memory. Watches that resume after
+	// a short break need no more.
 	recentEvents = 2048
 )
 
-// writer is what only Run's goroutine touches.
+// writer is the state that only Run's goroutine touches.
 type writer struct {
 	state state
 	// tree is the state that the next write meets.
 	tree *tree
-	// answered is how many requests the last batch had.
-	answered int
+	// lastBatch is the number of requests in the last batch.
+	lastBatch int
 }
 
-// batch is one transaction in the making.
+// batch is one transaction that is being put together.
 type batch struct {
 	plan
 
 	requests []*request
-	size     int     // of their drafts, in bytes
-	forget   []Event // swept out of history: revision and cause
-	begun    int64   // on the machine's monotonic clock
+	size     int     // of the requests' drafts, in bytes
+	swept    []Event // swept out of history: revision and cause
+	txBegan  int64   // on the machine's monotonic clock
 }
 
-// Run writes what is committed until ctx ends. It returns nil then, or a *CommitError
-// when the disk has failed; in both cases who still waits gets an error. It can run
-// once.
+// Run writes commits until ctx ends. It returns nil then, or a *CommitError if the disk has failed.
+// In both cases callers that still wait get an error. Run can be called once.
 func (s *Store) Run(ctx context.Context) error {
 	if !s.running.CompareAndSwap(false, true) {
 		return errors.New("run store: it has run already")
 	}
-	err := s.write(ctx)
+	err := s.writeBatches(ctx)
 	if err != nil {
 		s.failure = err
 		s.cfg.Log.ErrorContext(ctx, "store stopped", "err", err)
@@ -60,36 +59,36 @@ func (s *Store) Run(ctx context.Context) error {
 	return err
 }
 
-func (s *Store) write(ctx context.Context) error {
+func (s *Store) writeBatches(ctx context.Context) error {
 	for {
-		b, going := s.collect(ctx)
-		if !going {
+		b, ok := s.collectBatch(ctx)
+		if !ok {
 			return nil
 		}
-		if err := s.save(ctx, b); err != nil {
+		if err := s.saveBatch(ctx, b); err != nil {
 			return &CommitError{Revision: s.writer.state.revision, Err: err}
 		}
 		s.publish(b)
 		for _, r := range b.requests {
 			close(r.done)
 		}
-		s.writer.answered = len(b.requests)
+		s.writer.lastBatch = len(b.requests)
 	}
 }
 
-// collect waits for a request and plans all that have queued behind it. There are none
-// when a sweep can use the quiet; it returns false when ctx has ended.
+// collectBatch waits for a request and plans all that have queued behind it. The batch has none if
+// a sweep can use the idle time. It returns false when ctx has ended.
 //
-// Who has just been answered often has its next write almost ready. The writer steps
-// aside for those, so that they become part of this batch and not the reason for
-// another fsync; that takes microseconds, of which an fsync has hundreds.
-func (s *Store) collect(ctx context.Context) (*batch, bool) {
+// A caller that has just got its answer often has its next write almost ready. The writer yields to
+// such callers, so that their writes join this batch instead of causing another fsync. Yielding
+// takes microseconds, an fsync hundreds of them.
+func (s *Store) collectBatch(ctx context.Context) (*batch, bool) {
 	b := &batch{plan: plan{tree: s.writer.tree, state: s.writer.state}}
 	if b.state.swept == b.state.compacted {
 		select {
 		case r := <-s.queue.requests:
-			b.take(r)
-		case <-s.fuse.blown: // save will say why
+			b.addRequest(r)
+		case <-s.fuse.blown: // saveBatch returns the reason
 			return b, true
 		case <-ctx.Done():
 			return nil, false
@@ -98,12 +97,12 @@ func (s *Store) collect(ctx context.Context) (*batch, bool) {
 	for idle := 0; len(b.requests) < maxBatch && b.size < maxBatchBytes; {
 		select {
 		case r := <-s.queue.requests:
-			b.take(r)
+			b.addRequest(r)
 			idle = 0
 			continue
 		default:
 		}
-		expected := s.queue.coming.Load() > 0 || len(b.requests) < s.writer.answered
+		expected := s.queue.encoding.Load() > 0 || len(b.requests) < s.writer.lastBatch
 		if idle > 0 && !expected || idle == maxYields {
 			break
 		}
@@ -114,10 +113,10 @@ func (s *Store) collect(ctx context.Context) (*batch, bool) {
 	return b, ctx.Err() == nil
 }
 
-// take adds a request to the batch and its events to the tree, all of them or none.
-func (b *batch) take(r *request) {
+// addRequest adds a request to the batch and its events to the tree, all of them or none.
+func (b *batch) addRequest(r *request) {
 	b.requests = append(b.requests, r)
-	if r.err = r.gone(); r.err != nil {
+	if r.err = r.callerErr(); r.err != nil {
 		return
 	}
 	for _, d := range r.drafts {
@@ -126,13 +125,13 @@ func (b *batch) take(r *request) {
 	if r.compact != 0 {
 		b.compact(r)
 	} else {
-		r.events, r.err = b.add(r.writes, r.drafts, r.cause)
+		r.events, r.err = b.addCommit(r.writes, r.drafts, r.cause)
 	}
 }
 
-// save puts the batch on disk. There is nothing to undo when it fails: the store ends.
-func (s *Store) save(ctx context.Context, b *batch) error {
-	b.begun = clock.Monotonic()
+// saveBatch puts the batch on disk. If it fails there is nothing to undo, because the store ends.
+func (s *Store) saveBatch(ctx context.Context, b *batch) error {
+	b.txBegan = clock.Monotonic()
 	return s.fuse.guard(s.cfg.Path, func() error {
 		if len(b.events) == 0 && b.state == s.writer.state && b.state.swept == b.state.compacted {
 			return nil
@@ -141,25 +140,25 @@ func (s *Store) save(ctx context.Context, b *batch) error {
 		if err != nil {
 			return err
 		}
-		if err := s.fill(tx, b); err != nil {
+		if err := s.putBatch(tx, b); err != nil {
 			return errors.Join(err, tx.Rollback())
 		}
 		s.failpoint("store.beforeCommit")
-		if err := s.cfg.Faults.Pass(ctx, fault.StoreSync, fault.About{}); err != nil {
+		if err := s.cfg.Faults.Inject(ctx, fault.StoreSync, fault.Attributes{}); err != nil {
 			return errors.Join(err, tx.Rollback())
 		}
 		if err := tx.Commit(); err != nil {
 			return err
 		}
 		s.failpoint("store.afterCommit")
-		// What it returns is the end of the process' own time: the change is on disk.
-		_ = s.cfg.Faults.Pass(ctx, fault.StoreSynced, fault.About{})
+		// The error is ctx's end. It is ignored, because the change is on disk.
+		_ = s.cfg.Faults.Inject(ctx, fault.StoreSynced, fault.Attributes{})
 		return nil
 	})
 }
 
-// fill writes the batch's events and the counters.
-func (s *Store) fill(tx *bbolt.Tx, b *batch) error {
+// putBatch writes the batch's events and the counters.
+func (s *Store) putBatch(tx *bbolt.Tx, b *batch) error {
 	history := tx.Bucket([]byte(bucketHistory))
 	// Revisions only grow, so a full page is never split again.
 	history.FillPercent = 1
@@ -174,14 +173,14 @@ func (s *Store) fill(tx *bbolt.Tx, b *batch) error {
 	if err := b.sweep(s.cfg.Path, history); err != nil {
 		return err
 	}
-	return tx.Bucket([]byte(bucketMeta)).Put([]byte(keyState), b.state.value())
+	return tx.Bucket([]byte(bucketMeta)).Put([]byte(keyState), b.state.encode())
 }
 
-// publish shows the batch, which is on disk, to readers, and tells those who listen before and
-// after.
+// publish makes the batch, which is on disk, visible to readers, and calls OnDurable before and
+// OnCommit after.
 func (s *Store) publish(b *batch) {
 	s.writer.state = b.state
-	for _, event := range b.forget {
+	for _, event := range b.swept {
 		s.causes.forget(event)
 	}
 	before := s.view.Load()
@@ -195,8 +194,8 @@ func (s *Store) publish(b *batch) {
 		for _, event := range b.events {
 			s.causes.add(event.Cause, event.Revision)
 		}
-		now.snapshot = &Snapshot{revision: b.state.revision, tree: s.writer.tree.Copy(), begun: b.begun}
-		now.recent = remember(before.recent, b.events)
+		now.snapshot = &Snapshot{revision: b.state.revision, tree: s.writer.tree.Copy(), txBegan: b.txBegan}
+		now.recent = appendRecent(before.recent, b.events)
 		if s.cfg.OnDurable != nil {
 			s.cfg.OnDurable(now.snapshot, b.events)
 		}
@@ -208,9 +207,9 @@ func (s *Store) publish(b *batch) {
 	}
 }
 
-// remember appends events to recent, whose array older views share up to their own
-// length, and starts a new array when it has become long.
-func remember(recent, events []Event) []Event {
+// appendRecent appends events to recent, whose array older views share up to their own length. It
+// starts a new array when the array has become long.
+func appendRecent(recent, events []Event) []Event {
 	recent = append(recent, events...)
 	if len(recent) > 2*recentEvents {
 		recent = slices.Clone(recent[len(recent)-recentEvents:])

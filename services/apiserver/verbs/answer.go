@@ -14,9 +14,8 @@ import (
 	"github.com/podfall/podfall/services/apiserver/store"
 )
 
-// stored answers with a version from the store, in the version of its kind that was
-// asked for.
-func stored(code int32, kind kinds.Kind, record *store.Record, warnings []string) (*proto.Response, error) {
+// storedResponse returns the answer with a stored version, in the requested version of its kind.
+func storedResponse(code int32, kind kinds.Kind, record *store.Record, warnings []string) (*proto.Response, error) {
 	item, err := itemOf(kind, record)
 	if err != nil {
 		return nil, err
@@ -24,27 +23,27 @@ func stored(code int32, kind kinds.Kind, record *store.Record, warnings []string
 	return &proto.Response{Code: code, Item: item, Warnings: warnings}, nil
 }
 
-// itemOf is a version from the store on the wire. In the kind's preferred version, which
-// is the one stored, that is the very bytes of the store.
+// itemOf encodes a stored version for the wire. For the kind's preferred version, which is the
+// stored one, the item has the store's own bytes.
 func itemOf(kind kinds.Kind, record *store.Record) (*proto.Item, error) {
 	if kind.GroupVersionKind == kinds.Preferred(kind).GroupVersionKind {
 		return &proto.Item{Revision: uint64(record.Revision), Object: record.Data}, nil
 	}
-	return encoded(kind, record.Object)
+	return encodeItem(kind, record.Object)
 }
 
-// unstored answers with an object that is not, or not in this form, in the store: the
-// outcome of a dry run, or the reader's own copy. Its revision is the one it was made
-// from.
-func unstored(code int32, kind kinds.Kind, obj kinds.Object, warnings []string) (*proto.Response, error) {
-	item, err := encoded(kind, obj)
+// unstoredResponse returns the answer with an object that is not, or not in this form, in the
+// store: the result of a dry run, or the reader's own copy. Its revision is the one that it was
+// made from.
+func unstoredResponse(code int32, kind kinds.Kind, obj kinds.Object, warnings []string) (*proto.Response, error) {
+	item, err := encodeItem(kind, obj)
 	if err != nil {
 		return nil, err
 	}
 	return &proto.Response{Code: code, Item: item, Warnings: warnings}, nil
 }
 
-func encoded(kind kinds.Kind, obj kinds.Object) (*proto.Item, error) {
+func encodeItem(kind kinds.Kind, obj kinds.Object) (*proto.Item, error) {
 	revision, err := revisionOf(obj)
 	if err != nil {
 		return nil, err
@@ -65,7 +64,7 @@ func encoded(kind kinds.Kind, obj kinds.Object) (*proto.Item, error) {
 	return &proto.Item{Revision: uint64(revision), Object: data}, nil
 }
 
-// revisionOf is the revision that obj names; 0 when it names none.
+// revisionOf returns the revision that obj names; 0 if it names none.
 func revisionOf(obj metav1.Object) (int64, error) {
 	text := obj.GetResourceVersion()
 	if text == "" {
@@ -78,31 +77,31 @@ func revisionOf(obj metav1.Object) (int64, error) {
 	return revision, nil
 }
 
-// success answers with a Status that says so; details may be nil.
-func success(code int32, details *metav1.StatusDetails, warnings []string) (*proto.Response, error) {
+// successResponse returns an answer with a Status of success; details may be nil.
+func successResponse(code int32, details *metav1.StatusDetails, warnings []string) (*proto.Response, error) {
 	if details == nil {
 		data, err := bareSuccess()
 		return &proto.Response{Code: code, Item: &proto.Item{Object: data}, Warnings: warnings}, err
 	}
-	return status(successful(code, details), warnings)
+	return statusResponse(newSuccess(code, details), warnings)
 }
 
-func successful(code int32, details *metav1.StatusDetails) *metav1.Status {
+func newSuccess(code int32, details *metav1.StatusDetails) *metav1.Status {
 	return &metav1.Status{
 		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
 		Status:   metav1.StatusSuccess, Code: code, Details: details,
 	}
 }
 
-// bareSuccess is a success without details on the wire, where it has no code.
+// bareSuccess encodes a success without details, which has no code on the wire.
 //
 //nolint:gochecknoglobals // built once, on first use; nothing changes it
-var bareSuccess = sync.OnceValues(func() ([]byte, error) { return kinds.Encode(successful(0, nil)) })
+var bareSuccess = sync.OnceValues(func() ([]byte, error) { return kinds.Encode(newSuccess(0, nil)) })
 
-// Refusal is the answer to a request that err refused.
-func Refusal(err error) (*proto.Response, error) { return status(proto.StatusFrom(err), nil) }
+// Refusal returns the answer to a request that err refused.
+func Refusal(err error) (*proto.Response, error) { return statusResponse(proto.StatusFrom(err), nil) }
 
-func status(s *metav1.Status, warnings []string) (*proto.Response, error) {
+func statusResponse(s *metav1.Status, warnings []string) (*proto.Response, error) {
 	code := s.Code
 	if s.Status == metav1.StatusSuccess {
 		s.Code = 0

@@ -13,20 +13,20 @@ import (
 	"github.com/podfall/podfall/services/apiserver/registry"
 )
 
-// apply makes an object have what a manager wants it to have, and makes the object if there
-// is none. It is tried again when the object comes or goes meanwhile.
+// apply merges a manager's manifest into an object, and creates the object if it does not exist. It
+// is retried if the object is created or deleted meanwhile.
 func (a *API) apply(ctx context.Context, req Request, opts metav1.PatchOptions) (*proto.Response, error) {
 	if err := checkManifest(req); err != nil {
 		return nil, err
 	}
 	how := change{dryRun: len(opts.DryRun) > 0, by: author{manager: opts.FieldManager, applied: true}}
 	how.next = func(old kinds.Object) (kinds.Object, []string, error) {
-		obj, warnings, err := a.fields.Apply(req.door(how.by), old, manifest(req, opts))
+		obj, warnings, err := a.fields.Apply(req.fieldWrite(how.by), old, patchOf(req, opts))
 		if err != nil {
 			return nil, nil, err
 		}
 		if merged, ok := obj.(*unstructured.Unstructured); ok {
-			if err := a.Custom.Tidy(req.Kind, merged); err != nil {
+			if err := a.Custom.ToStored(req.Kind, merged); err != nil {
 				return nil, nil, err
 			}
 		}
@@ -38,25 +38,25 @@ func (a *API) apply(ctx context.Context, req Request, opts metav1.PatchOptions) 
 	for try := 1; ; try++ {
 		answer, err := a.applyOnce(ctx, req, how)
 		moved := apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) && req.Subresource == ""
-		if !moved || try == draws {
+		if !moved || try == maxNameTries {
 			return answer, err
 		}
 	}
 }
 
-// applyOnce changes the object there is, or makes it.
+// applyOnce changes the existing object, or creates it.
 func (a *API) applyOnce(ctx context.Context, req Request, how change) (*proto.Response, error) {
-	if !a.missing(req) || req.Subresource != "" {
+	if !a.isMissing(req) || req.Subresource != "" {
 		return a.modify(ctx, req, how)
 	}
 	obj, warnings, err := how.next(nil)
 	if err != nil {
 		return nil, err
 	}
-	return a.add(ctx, req, obj, addition{dryRun: how.dryRun, warnings: warnings, by: how.by})
+	return a.createObject(ctx, req, obj, createOptions{dryRun: how.dryRun, warnings: warnings, by: how.by})
 }
 
-// checkManifest refuses what would cost too much to read.
+// checkManifest refuses a manifest that would cost too much to read.
 func checkManifest(req Request) error {
 	if err := registry.CheckJSON(req.Envelope.GetBody()); err != nil {
 		return err
@@ -64,14 +64,14 @@ func checkManifest(req Request) error {
 	return registry.CheckYAML(req.Envelope.GetBody())
 }
 
-// manifest is what a request applies.
-func manifest(req Request, opts metav1.PatchOptions) fieldmanager.Patch {
+// patchOf returns what a request applies.
+func patchOf(req Request, opts metav1.PatchOptions) fieldmanager.Patch {
 	return fieldmanager.Patch{
 		Data: req.Envelope.GetBody(), Force: opts.Force != nil && *opts.Force, FieldValidation: opts.FieldValidation,
 	}
 }
 
-// applyScale is apply for how many replicas an object has. It makes no object.
+// applyScale is apply for the number of replicas of an object. It creates no object.
 func (a *API) applyScale(ctx context.Context, req Request, opts metav1.PatchOptions) (*proto.Response, error) {
 	if err := checkManifest(req); err != nil {
 		return nil, err
@@ -84,7 +84,7 @@ func (a *API) applyScale(ctx context.Context, req Request, opts metav1.PatchOpti
 		if err != nil {
 			return nil, nil, err
 		}
-		wanted, err := a.fields.ApplyScale(req.door(how.by), old, now, manifest(req, opts))
+		wanted, err := a.fields.ApplyScale(req.fieldWrite(how.by), old, now, patchOf(req, opts))
 		if err != nil {
 			return nil, nil, err
 		}

@@ -18,8 +18,8 @@ const webPod = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web","labels
 	"spec":{"containers":[{"name":"main","image":"nginx:1"}]}}`
 
 // applying is a request to apply a manifest to a pod.
-func applying(manager, name, manifest string) ask {
-	return ask{
+func applying(manager, name, manifest string) call {
+	return call{
 		verb: proto.VerbPatch, name: name, contentType: "application/apply-patch+yaml", body: manifest,
 		options: &metav1.PatchOptions{FieldManager: manager},
 	}
@@ -117,7 +117,7 @@ func TestTracking(t *testing.T) {
 		if got := managers(r.get("p")); len(got) != 3 || !strings.HasSuffix(got[2], "Update status") {
 			t.Errorf("its status written: %q", got)
 		}
-		made := ask{verb: proto.VerbCreate, body: strings.Replace(webPod, `"name":"web",`, `"name":"made",`, 1), contentType: "application/json"}
+		made := call{verb: proto.VerbCreate, body: strings.Replace(webPod, `"name":"web",`, `"name":"made",`, 1), contentType: "application/json"}
 		made.options = &metav1.CreateOptions{FieldManager: "kubectl-create"}
 		r.ok(made)
 		now := r.get("made")
@@ -139,7 +139,7 @@ func TestApplyScale(t *testing.T) {
 		made := applying("one", "web", deployment)
 		made.resource = "deployments.apps"
 		r.ok(made)
-		scale := func(manager string, force bool) ask {
+		scale := func(manager string, force bool) call {
 			a := applying(manager, "web", `{"apiVersion":"autoscaling/v1","kind":"Scale","metadata":{"name":"web"},"spec":{"replicas":5}}`)
 			a.resource, a.sub, a.options = "deployments.apps", "scale", &metav1.PatchOptions{FieldManager: manager, Force: &force}
 			return a
@@ -150,7 +150,7 @@ func TestApplyScale(t *testing.T) {
 		if got := r.do(scale("two", true)); got.code != 200 || got.obj.GetObjectKind().GroupVersionKind().Kind != "Scale" {
 			t.Errorf("by force: %d %s", got.code, got.message())
 		}
-		now := r.ok(ask{verb: proto.VerbGet, resource: "deployments.apps", name: "web"})
+		now := r.ok(call{verb: proto.VerbGet, resource: "deployments.apps", name: "web"})
 		owners := map[string]bool{}
 		for _, e := range now.obj.GetManagedFields() {
 			owners[e.Manager+" "+e.Subresource] = strings.Contains(e.FieldsV1.GetRawString(), "f:replicas")

@@ -21,24 +21,24 @@ import (
 	"github.com/podfall/podfall/services/apiserver/store"
 )
 
-// bind gives a pod its node, once and for all (API-80).
+// bind assigns a pod to a node. An assigned pod cannot be bound again (API-80).
 func (a *API) bind(ctx context.Context, req Request) (*proto.Response, error) {
-	opts, err := options[metav1.CreateOptions](req.Envelope.GetOptions())
+	opts, err := decodeOptions[metav1.CreateOptions](req.Envelope.GetOptions())
 	if err != nil {
 		return nil, err
 	}
-	if err := invalid("CreateOptions", validation.ValidateCreateOptions(&opts)); err != nil {
+	if err := invalidOptions("CreateOptions", validation.ValidateCreateOptions(&opts)); err != nil {
 		return nil, err
 	}
-	wanted, warnings, err := bindingIn(req, opts.FieldValidation)
+	wanted, warnings, err := decodeBinding(req, opts.FieldValidation)
 	if err != nil {
 		return nil, err
 	}
-	wanted, more, err := mayCreate(ctx, a, req, wanted, len(opts.DryRun) > 0)
+	wanted, more, err := callHooksOnBody(ctx, a, req, wanted, len(opts.DryRun) > 0)
 	if err != nil {
 		return nil, err
 	}
-	if err := bindable(req, wanted); err != nil {
+	if err := checkBinding(req, wanted); err != nil {
 		return nil, err
 	}
 	warnings = append(warnings, more...)
@@ -51,7 +51,7 @@ func (a *API) bind(ctx context.Context, req Request) (*proto.Response, error) {
 			return nil, err
 		}
 		if len(opts.DryRun) > 0 {
-			return success(http.StatusCreated, nil, warnings)
+			return successResponse(http.StatusCreated, nil, warnings)
 		}
 		_, err = a.commit(ctx, req, store.Write{Key: old.Key, Expect: old.Revision, Object: bound})
 		if conflict, lost := errors.AsType[*store.ConflictError](err); lost {
@@ -61,12 +61,12 @@ func (a *API) bind(ctx context.Context, req Request) (*proto.Response, error) {
 		if err != nil {
 			return nil, err
 		}
-		return success(http.StatusCreated, nil, warnings)
+		return successResponse(http.StatusCreated, nil, warnings)
 	}
 }
 
-// bindingIn is the Binding that a request carries.
-func bindingIn(req Request, fieldValidation string) (*corev1.Binding, []string, error) {
+// decodeBinding returns the Binding in a request.
+func decodeBinding(req Request, fieldValidation string) (*corev1.Binding, []string, error) {
 	kind := kinds.Kind{
 		GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Binding"), Resource: "bindings", Namespaced: true,
 	}
@@ -84,18 +84,18 @@ func bindingIn(req Request, fieldValidation string) (*corev1.Binding, []string, 
 	return wanted, warnings, nil
 }
 
-// bindable refuses a Binding, as webhooks have left it, that names another pod or no node.
-func bindable(req Request, wanted *corev1.Binding) error {
+// checkBinding refuses a Binding, after the webhooks, that names another pod or no node.
+func checkBinding(req Request, wanted *corev1.Binding) error {
 	if wanted.Name != req.Name {
 		return apierrors.NewBadRequest("name in URL does not match name in Binding object")
 	}
-	if errs := badTarget(wanted.Target); len(errs) > 0 {
+	if errs := validateTarget(wanted.Target); len(errs) > 0 {
 		return apierrors.NewInvalid(schema.GroupKind{Kind: "Binding"}, wanted.Name, errs)
 	}
 	return nil
 }
 
-func badTarget(target corev1.ObjectReference) (errs field.ErrorList) {
+func validateTarget(target corev1.ObjectReference) (errs field.ErrorList) {
 	at := field.NewPath("target")
 	if target.Kind != "" && target.Kind != "Node" {
 		errs = append(errs, field.NotSupported(at.Child("kind"), target.Kind, []string{"Node", "<empty>"}))
@@ -106,16 +106,16 @@ func badTarget(target corev1.ObjectReference) (errs field.ErrorList) {
 	return errs
 }
 
-// assign is the pod with its node, unless it may not have one.
+// assign returns the pod with its node, or an error if it cannot be assigned.
 func assign(req Request, old *store.Record, wanted *corev1.Binding) (*corev1.Pod, error) {
 	pod, ok := old.Object.(*corev1.Pod)
 	if !ok {
 		return nil, apierrors.NewInternalError(fmt.Errorf("%s is a %T", old.Key, old.Object))
 	}
-	if err := expected(req, pod, wanted); err != nil {
+	if err := checkBindingPreconditions(req, pod, wanted); err != nil {
 		return nil, err
 	}
-	if err := assignable(pod); err != nil {
+	if err := checkAssignable(pod); err != nil {
 		return nil, apierrors.NewConflict(schema.GroupResource{Resource: "pods/binding"}, pod.Name, err)
 	}
 	bound := pod.DeepCopy()
@@ -130,8 +130,8 @@ func assign(req Request, old *store.Record, wanted *corev1.Binding) (*corev1.Pod
 	return bound, nil
 }
 
-// expected checks the pod that the scheduler decided about against the one there is.
-func expected(req Request, pod *corev1.Pod, wanted *corev1.Binding) error {
+// checkBindingPreconditions compares the pod that the scheduler decided about with the stored one.
+func checkBindingPreconditions(req Request, pod *corev1.Pod, wanted *corev1.Binding) error {
 	if err := registry.CheckUID(req.Kind, wanted, pod); err != nil {
 		return err
 	}
@@ -144,7 +144,7 @@ func expected(req Request, pod *corev1.Pod, wanted *corev1.Binding) error {
 	return nil
 }
 
-func assignable(pod *corev1.Pod) error {
+func checkAssignable(pod *corev1.Pod) error {
 	switch {
 	case pod.DeletionTimestamp != nil:
 		return fmt.Errorf("pod %s is being deleted, cannot be assigned to a host", pod.Name)
@@ -156,7 +156,8 @@ func assignable(pod *corev1.Pod) error {
 	return nil
 }
 
-// setScheduled makes the condition PodScheduled true, since now unless it was before.
+// setScheduled makes the condition PodScheduled true. Its transition time is now, unless it was
+// true before.
 func setScheduled(pod *corev1.Pod, now metav1.Time) {
 	podcondition.Set(pod, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}, now.Time)
 }

@@ -22,7 +22,9 @@ func bindTo(pod, node string) *corev1.Binding {
 func TestBind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		bind := func(b *corev1.Binding) ask { return ask{verb: proto.VerbCreate, name: b.Name, sub: "binding", body: b} }
+		bind := func(b *corev1.Binding) call {
+			return call{verb: proto.VerbCreate, name: b.Name, sub: "binding", body: b}
+		}
 		r.pod("x", unbound)
 		wrong := bindTo("x", "n1")
 		wrong.UID = "A"
@@ -63,8 +65,8 @@ func TestBindRaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		r.pod("x", unbound, held("a.b/c"))
-		bind := ask{verb: proto.VerbCreate, name: "x", sub: "binding", body: bindTo("x", "n1")}
+		bind := call{verb: proto.VerbCreate, name: "x", sub: "binding", body: bindTo("x", "n1")}
 		_, late := r.race(deletePod("x", nil), bind)
-		same(t, "API-81", late.message(), `Operation cannot be fulfilled on pods/binding "x": pod x is being deleted, cannot be assigned to a host`)
+		equal(t, "API-81", late.message(), `Operation cannot be fulfilled on pods/binding "x": pod x is being deleted, cannot be assigned to a host`)
 	})
 }

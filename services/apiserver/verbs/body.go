@@ -11,9 +11,9 @@ import (
 	"github.com/podfall/podfall/services/apiserver/registry"
 )
 
-// body is the object that a request carries, in the version that is stored, and what is
-// odd about it. A body that is about another object than the subject is refused.
-func (a *API) body(req Request, fieldValidation string) (obj kinds.Object, warnings []string, err error) {
+// decodeBody returns the object in a request, in the stored version, and warnings. A body about
+// another object than the request's is refused.
+func (a *API) decodeBody(req Request, fieldValidation string) (obj kinds.Object, warnings []string, err error) {
 	decode := registry.DecodeBody
 	if req.Kind.Custom {
 		decode = a.Custom.Decode
@@ -32,8 +32,8 @@ func (a *API) body(req Request, fieldValidation string) (obj kinds.Object, warni
 	return obj, warnings, registry.MatchRequest(req.Kind, obj, req.Namespace, req.Name)
 }
 
-// invalid refuses options; errs may be empty. The error is a 422.
-func invalid(kind string, errs field.ErrorList) error {
+// invalidOptions returns a 422 for options with errors; nil if errs is empty.
+func invalidOptions(kind string, errs field.ErrorList) error {
 	if len(errs) == 0 {
 		return nil
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -16,13 +17,14 @@ import (
 	"github.com/podfall/podfall/services/apiserver/store"
 )
 
-// Bootstrap creates what every cluster has, where it is missing: the first namespaces, the
-// Service of the API server, and the priority classes of the system.
+// Bootstrap creates what every cluster has, if it is missing: the first namespaces, the
+// Service of the API server, the priority classes of the system, and a runtime class for each handler of
+// podfall's runtime.
 func (a *API) Bootstrap(ctx context.Context) error {
 	if err := a.EnsureNamespaces(ctx); err != nil {
 		return err
 	}
-	if err := a.ensure(ctx, services, kubernetesService()); err != nil {
+	if err := a.ensure(ctx, serviceResource, kubernetesService()); err != nil {
 		return err
 	}
 	for _, class := range registry.SystemPriorityClasses() {
@@ -30,10 +32,16 @@ func (a *API) Bootstrap(ctx context.Context) error {
 			return err
 		}
 	}
+	for _, handler := range []string{"process", "scripted"} {
+		class := &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: handler}, Handler: handler}
+		if err := a.ensure(ctx, "runtimeclasses.node.k8s.io", class); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
-// ensure creates obj unless there is one of its name.
+// ensure creates obj unless an object has its name.
 func (a *API) ensure(ctx context.Context, resource string, obj kinds.Object) error {
 	kind, ok := kinds.ByResource(resource)
 	if !ok {
@@ -47,16 +55,16 @@ func (a *API) ensure(ctx context.Context, resource string, obj kinds.Object) err
 		Envelope: &proto.Request{Operation: "bootstrap"},
 		Now:      a.Clock.Now(),
 	}
-	if !a.missing(req) {
+	if !a.isMissing(req) {
 		return nil
 	}
-	if _, err := a.add(ctx, req, obj, addition{}); err != nil && !apierrors.IsAlreadyExists(err) {
+	if _, err := a.createObject(ctx, req, obj, createOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("create %s: %w", req.key(), err)
 	}
 	return nil
 }
 
-// kubernetesService is where programs in the cluster look for the API server.
+// kubernetesService returns the Service by which programs in the cluster find the API server.
 func kubernetesService() *corev1.Service {
 	const httpsPort, ownPort = 443, 6443
 	return &corev1.Service{
@@ -73,9 +81,9 @@ func kubernetesService() *corev1.Service {
 	}
 }
 
-// beside are the writes that go with the creation of an object: a namespace has the
-// service account that its Pods run as when they name none.
-func (a *API) beside(w *write) []store.Write {
+// accompanyingWrites returns the writes that belong to the creation of an object: a namespace gets
+// the default service account of its Pods.
+func (a *API) accompanyingWrites(w *write) []store.Write {
 	if w.Kind.GroupResource() != corev1.Resource("namespaces") {
 		return nil
 	}

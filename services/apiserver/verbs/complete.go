@@ -3,6 +3,8 @@ package verbs
 import (
 	"context"
 
+	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
@@ -12,9 +14,9 @@ import (
 	"github.com/podfall/podfall/services/apiserver/store"
 )
 
-// complete has the admission plugins fill in what they stand for.
-func (a *API) complete(_ context.Context, w *write) error {
-	if err := admission.Complete(a.Plugins, w.Attributes, w.obj, classes{w.snapshot}); err != nil {
+// setPluginDefaults calls the admission plugins that set defaults.
+func (a *API) setPluginDefaults(_ context.Context, w *write) error {
+	if err := admission.SetDefaults(a.Plugins, w.Attributes, w.obj, classes{w.snapshot}); err != nil {
 		return err
 	}
 	if w.old != nil && w.Subresource == "" { // what came back is no change to count
@@ -23,20 +25,35 @@ func (a *API) complete(_ context.Context, w *write) error {
 	return nil
 }
 
-// classes are the store's.
+// classes reads the stored classes.
 type classes struct{ *store.Snapshot }
 
 // PriorityClasses implements admission.Classes.
 func (c classes) PriorityClasses() []*schedulingv1.PriorityClass {
-	return all[*schedulingv1.PriorityClass](c.Snapshot, "priorityclasses.scheduling.k8s.io")
+	return listAll[*schedulingv1.PriorityClass](c.Snapshot, "priorityclasses.scheduling.k8s.io")
 }
 
 // StorageClasses implements admission.Classes.
 func (c classes) StorageClasses() []*storagev1.StorageClass {
-	return all[*storagev1.StorageClass](c.Snapshot, "storageclasses.storage.k8s.io")
+	return listAll[*storagev1.StorageClass](c.Snapshot, "storageclasses.storage.k8s.io")
 }
 
-func all[T kinds.Object](snapshot *store.Snapshot, resource string) []T {
+// RuntimeClasses implements admission.Classes.
+func (c classes) RuntimeClasses() []*nodev1.RuntimeClass {
+	return listAll[*nodev1.RuntimeClass](c.Snapshot, "runtimeclasses.node.k8s.io")
+}
+
+// ServiceAccount implements admission.Classes.
+func (c classes) ServiceAccount(namespace, name string) *corev1.ServiceAccount {
+	record := c.Get(store.Key{Resource: "serviceaccounts", Namespace: namespace, Name: name})
+	if record == nil {
+		return nil
+	}
+	account, _ := record.Object.(*corev1.ServiceAccount)
+	return account
+}
+
+func listAll[T kinds.Object](snapshot *store.Snapshot, resource string) []T {
 	var found []T
 	for record := range snapshot.Scan(resource, "", "") {
 		if obj, ok := record.Object.(T); ok {

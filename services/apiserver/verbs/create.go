@@ -16,21 +16,21 @@ import (
 	"github.com/podfall/podfall/services/apiserver/store"
 )
 
-// draws is how many generated names a create tries before it gives up.
-const draws = 8
+// maxNameTries is how many generated names a create tries before it gives up.
+const maxNameTries = 8
 
-// create stores a new object. A name that is taken is a conflict until the object that
-// has it is gone for good (API-67).
+// create stores a new object. A used name is a conflict until the object that has it is removed
+// (API-67).
 func (a *API) create(ctx context.Context, req Request) (*proto.Response, error) {
-	opts, err := options[metav1.CreateOptions](req.Envelope.GetOptions())
+	opts, err := decodeOptions[metav1.CreateOptions](req.Envelope.GetOptions())
 	if err != nil {
 		return nil, err
 	}
-	if err := invalid("CreateOptions", validation.ValidateCreateOptions(&opts)); err != nil {
+	if err := invalidOptions("CreateOptions", validation.ValidateCreateOptions(&opts)); err != nil {
 		return nil, err
 	}
 	for draw := 1; ; draw++ {
-		obj, warnings, err := a.body(req, opts.FieldValidation)
+		obj, warnings, err := a.decodeBody(req, opts.FieldValidation)
 		if err != nil {
 			return nil, err
 		}
@@ -38,42 +38,42 @@ func (a *API) create(ctx context.Context, req Request) (*proto.Response, error) 
 		if generate {
 			obj.SetName(a.generatedName(obj.GetGenerateName()))
 		}
-		answer, err := a.add(ctx, req, obj, addition{
+		answer, err := a.createObject(ctx, req, obj, createOptions{
 			dryRun: len(opts.DryRun) > 0, warnings: warnings, by: author{manager: opts.FieldManager},
 		})
 		if !generate || !apierrors.IsAlreadyExists(err) {
 			return answer, err
 		}
-		if draw == draws {
+		if draw == maxNameTries {
 			return nil, apierrors.NewGenerateNameConflict(req.Kind.GroupResource(), obj.GetName(), 1)
 		}
 	}
 }
 
-// addition is what an object brings along when it is added.
-type addition struct {
+// createOptions are the options of a new object.
+type createOptions struct {
 	dryRun   bool
 	warnings []string
 	by       author
 }
 
-// add judges one object under one name, and stores it.
-func (a *API) add(ctx context.Context, req Request, obj kinds.Object, with addition) (*proto.Response, error) {
+// createObject validates one object under one name, and stores it.
+func (a *API) createObject(ctx context.Context, req Request, obj kinds.Object, with createOptions) (*proto.Response, error) {
 	req.Name, req.Verb = obj.GetName(), proto.VerbCreate
 	w := &write{
 		Request: req, strategy: a.strategy(req.Kind), obj: obj, snapshot: a.Store.Snapshot(),
 		dryRun: with.dryRun, warnings: with.warnings, by: with.by,
 	}
-	if err := a.judge(ctx, w); err != nil {
+	if err := a.admitWrite(ctx, w); err != nil {
 		return nil, err
 	}
 	if taken := w.snapshot.Get(req.key()); taken != nil {
 		return nil, alreadyExists(req.Kind, taken)
 	}
 	var events []store.Event
-	err := a.addressed(w, func() (err error) {
+	err := a.commitAddressed(w, func() (err error) {
 		if !w.dryRun {
-			all := append([]store.Write{{Key: req.key(), Expect: store.Absent, Object: w.obj}}, a.beside(w)...)
+			all := append([]store.Write{{Key: req.key(), Expect: store.Absent, Object: w.obj}}, a.accompanyingWrites(w)...)
 			events, err = a.commit(ctx, req, all...)
 		}
 		return err
@@ -85,12 +85,12 @@ func (a *API) add(ctx context.Context, req Request, obj kinds.Object, with addit
 		return nil, err
 	}
 	if w.dryRun {
-		return unstored(http.StatusCreated, req.Kind, w.obj, w.warnings)
+		return unstoredResponse(http.StatusCreated, req.Kind, w.obj, w.warnings)
 	}
-	return stored(http.StatusCreated, req.Kind, events[0].Record, w.warnings)
+	return storedResponse(http.StatusCreated, req.Kind, events[0].Record, w.warnings)
 }
 
-// alreadyExists says that a name is taken, and by what kind of holder.
+// alreadyExists returns the 409 for a used name. Its message says if the holder is being deleted.
 func alreadyExists(kind kinds.Kind, holder *store.Record) error {
 	refused := apierrors.NewAlreadyExists(kind.GroupResource(), holder.Key.Name)
 	if holder.Object.GetDeletionTimestamp() != nil {
@@ -108,7 +108,7 @@ func namespaceIn(snapshot *store.Snapshot, name string) *corev1.Namespace {
 	return namespace
 }
 
-// commit writes in the name of the request. Every write of the API passes here.
+// commit writes for a request. Every write of the API passes here.
 func (a *API) commit(ctx context.Context, req Request, writes ...store.Write) ([]store.Event, error) {
 	for _, write := range writes {
 		if err := a.checkSize(req, write); err != nil {

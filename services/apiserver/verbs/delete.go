@@ -20,10 +20,10 @@ import (
 	"github.com/podfall/podfall/services/apiserver/store"
 )
 
-// delete asks for an object to go. What that means is deletion.Decide's to say; here it
-// is carried out, in one commit even when watchers are to see two changes (API-41).
+// delete deletes an object. deletion.Decide says what that means; delete carries it out, in one
+// commit even if watchers see two changes (API-41).
 func (a *API) delete(ctx context.Context, req Request) (*proto.Response, error) {
-	opts, err := options[metav1.DeleteOptions](req.Envelope.GetOptions())
+	opts, err := decodeOptions[metav1.DeleteOptions](req.Envelope.GetOptions())
 	if err != nil {
 		return nil, err
 	}
@@ -34,7 +34,7 @@ func (a *API) deleteWith(ctx context.Context, req Request, opts metav1.DeleteOpt
 	if err := deletion.ValidateOptions(opts); err != nil {
 		return nil, err
 	}
-	if err := admission.Immortal(req.Attributes); err != nil {
+	if err := admission.DenySystemNamespaceDeletion(req.Attributes); err != nil {
 		return nil, err
 	}
 	var wanted *deletion.Decision // what this request would have done, had it not lost a race
@@ -43,23 +43,23 @@ func (a *API) deleteWith(ctx context.Context, req Request, opts metav1.DeleteOpt
 			return a.alreadyGone(req, wanted)
 		}
 		decision := a.decide(req, old, opts)
-		if decision.Outcome == deletion.Refused { // by a precondition; admission is asked after that (API-07)
+		if decision.Outcome == deletion.Refused { // by a precondition; admission runs after that (API-07)
 			return nil, decision.Err
 		}
-		if decision.Outcome == deletion.Unchanged && wanted == nil { // upstream's short cut (API-23): nobody is asked
-			return unwritten(req, decision, opts)
+		if decision.Outcome == deletion.Unchanged && wanted == nil { // upstream's shortcut (API-23): admission and webhooks are not called
+			return unwrittenResponse(req, decision, opts)
 		}
-		decision, warnings, err := a.admitted(ctx, req, old, opts, decision)
+		decision, warnings, err := a.admitDelete(ctx, req, old, opts, decision)
 		if err != nil {
 			return nil, err
 		}
 		if wanted != nil && decision.Outcome == deletion.Unchanged {
 			decision.Object = wanted.Object // API-27
 		}
-		answer, err := a.carryOut(ctx, req, decision, old, opts)
+		answer, err := a.commitDecision(ctx, req, decision, old, opts)
 		conflict, lost := errors.AsType[*store.ConflictError](err)
 		if !lost {
-			return warned(answer, slices.Concat(warnings, a.stays(req, old.Object, opts))), err
+			return addWarnings(answer, slices.Concat(warnings, a.deletionWarnings(req, old.Object, opts))), err
 		}
 		if decision.Outcome != deletion.Removed { // its object is its own, and the commit took this off
 			decision.Object.SetResourceVersion(old.Object.GetResourceVersion())
@@ -68,30 +68,30 @@ func (a *API) deleteWith(ctx context.Context, req Request, opts metav1.DeleteOpt
 	}
 }
 
-// admitted is the decision after admission has let the delete pass, with its warnings: made anew
-// where webhooks may have taken their time, for upstream decides after them.
-func (a *API) admitted(
+// admitDelete returns the decision after admission has allowed the delete, with its warnings. If
+// there are webhooks, the decision is made again, because upstream decides after them.
+func (a *API) admitDelete(
 	ctx context.Context, req Request, old *store.Record, opts metav1.DeleteOptions, decision deletion.Decision,
 ) (deletion.Decision, []string, error) {
-	warnings, err := a.mayDelete(ctx, req, old.Object, opts)
-	if err == nil && !a.Hooks.Idle(req.Identity) {
+	warnings, err := a.checkDelete(ctx, req, old.Object, opts)
+	if err == nil && !a.Hooks.HasNoHooks(req.Identity) {
 		decision = a.decide(req, old, opts)
 	}
 	return decision, warnings, err
 }
 
-// warned is an answer, nil for none, with more warnings.
-func warned(answer *proto.Response, warnings []string) *proto.Response {
+// addWarnings adds warnings to an answer, which may be nil.
+func addWarnings(answer *proto.Response, warnings []string) *proto.Response {
 	if answer != nil {
 		answer.Warnings = append(answer.Warnings, warnings...)
 	}
 	return answer
 }
 
-// stays tells people who delete an object that it will stay, where that can be seen now.
-// Processes of the cluster are told nothing: they do not read.
-func (a *API) stays(req Request, obj kinds.Object, opts metav1.DeleteOptions) []string {
-	if obj.GetDeletionTimestamp() != nil || !req.Identity.Person() {
+// deletionWarnings tells a person who deletes an object why it will stay, if that is known already.
+// The cluster's processes get no warnings, because they do not read them.
+func (a *API) deletionWarnings(req Request, obj kinds.Object, opts metav1.DeleteOptions) []string {
+	if obj.GetDeletionTimestamp() != nil || !req.Identity.IsUser() {
 		return nil
 	}
 	var node *corev1.Node
@@ -103,26 +103,26 @@ func (a *API) stays(req Request, obj kinds.Object, opts metav1.DeleteOptions) []
 	return why.Warnings(obj, node, opts.GracePeriodSeconds != nil && *opts.GracePeriodSeconds == 0)
 }
 
-// decide is what a delete of what it has found means now: that may have been made since the
-// request came.
+// decide returns what a delete of the version in old means now. That version may be newer than the
+// request.
 func (a *API) decide(req Request, old *store.Record, opts metav1.DeleteOptions) deletion.Decision {
 	now := a.Clock.Now()
-	return deletion.Decide(a.found(req, old, now), a.policy(req.Kind), opts, now)
+	return deletion.Decide(a.prepareForDelete(req, old, now), a.policy(req.Kind), opts, now)
 }
 
-// found is the object as a delete finds it: some kinds hold their objects back.
-func (a *API) found(req Request, old *store.Record, now time.Time) kinds.Object {
-	if holds, ok := a.strategy(req.Kind).(registry.Holder); ok {
+// prepareForDelete returns the object with the finalizers that its kind adds before a delete.
+func (a *API) prepareForDelete(req Request, old *store.Record, now time.Time) kinds.Object {
+	if holds, ok := a.strategy(req.Kind).(registry.DeletePreparer); ok {
 		return holds.PrepareForDelete(old.Object, now)
 	}
 	return old.Object
 }
 
-// alreadyGone answers a delete that found nothing. If it would have removed the object
-// itself, and another was quicker by a moment, that is what its sender wanted (API-43).
+// alreadyGone answers a delete whose object does not exist. If the request would have removed the
+// object, and another removed it a moment earlier, the answer is a success (API-43).
 func (a *API) alreadyGone(req Request, wanted *deletion.Decision) (*proto.Response, error) {
 	if wanted != nil && wanted.Outcome == deletion.MarkedAndRemoved && registry.ReturnsDeleted(req.Kind) {
-		return unstored(http.StatusOK, req.Kind, wanted.Object, nil)
+		return unstoredResponse(http.StatusOK, req.Kind, wanted.Object, nil)
 	}
 	return nil, req.notFound() // API-02
 }
@@ -140,61 +140,61 @@ func (a *API) policy(kind kinds.Kind) deletion.Policy {
 	return policy
 }
 
-// carryOut commits a decision and answers for it.
-func (a *API) carryOut(
+// commitDecision commits a decision and returns its answer.
+func (a *API) commitDecision(
 	ctx context.Context, req Request, decision deletion.Decision, old *store.Record, opts metav1.DeleteOptions,
 ) (*proto.Response, error) {
 	if decision.Outcome == deletion.Refused {
 		return nil, decision.Err
 	}
 	if decision.Outcome == deletion.Unchanged || len(opts.DryRun) > 0 {
-		return unwritten(req, decision, opts)
+		return unwrittenResponse(req, decision, opts)
 	}
-	events, err := a.commit(ctx, req, writes(decision, old)...)
+	events, err := a.commit(ctx, req, decisionWrites(decision, old)...)
 	if err != nil {
 		return nil, err
 	}
 	if len(events) == 0 { // marked already, just so (API-46)
-		return stored(marked(opts), req.Kind, old, nil)
+		return storedResponse(markedCode(opts), req.Kind, old, nil)
 	}
-	return deleted(req, events[len(events)-1], opts)
+	return deleteResponse(req, events[len(events)-1], opts)
 }
 
-// deleted answers a delete from the last thing that it did.
-func deleted(req Request, last store.Event, opts metav1.DeleteOptions) (*proto.Response, error) {
+// deleteResponse returns the answer to a delete, given its last event.
+func deleteResponse(req Request, last store.Event, opts metav1.DeleteOptions) (*proto.Response, error) {
 	switch {
 	case last.Type != store.Deleted:
-		return stored(marked(opts), req.Kind, last.Record, nil)
+		return storedResponse(markedCode(opts), req.Kind, last.Record, nil)
 	case registry.ReturnsDeleted(req.Kind):
-		return stored(http.StatusOK, req.Kind, last.Record, nil)
+		return storedResponse(http.StatusOK, req.Kind, last.Record, nil)
 	}
-	return success(http.StatusOK, details(req.Kind, last.Record.Object), nil)
+	return successResponse(http.StatusOK, deletedDetails(req.Kind, last.Record.Object), nil)
 }
 
-// marked is the code for an object that stays. 202 is for those who asked for it in so
-// many words (API-06).
-func marked(opts metav1.DeleteOptions) int32 {
+// markedCode is the code for an object that stays. It is 202 if orphanDependents is set to false
+// (API-06).
+func markedCode(opts metav1.DeleteOptions) int32 {
 	if orphan := deletion.OrphanDependents(opts); orphan != nil && !*orphan {
 		return http.StatusAccepted
 	}
 	return http.StatusOK
 }
 
-// unwritten answers a delete that writes nothing.
-func unwritten(req Request, decision deletion.Decision, opts metav1.DeleteOptions) (*proto.Response, error) {
+// unwrittenResponse returns the answer to a delete that writes nothing.
+func unwrittenResponse(req Request, decision deletion.Decision, opts metav1.DeleteOptions) (*proto.Response, error) {
 	if decision.Outcome != deletion.Marked && !registry.ReturnsDeleted(req.Kind) {
-		return success(http.StatusOK, details(req.Kind, decision.Object), nil)
+		return successResponse(http.StatusOK, deletedDetails(req.Kind, decision.Object), nil)
 	}
 	code := int32(http.StatusOK)
 	if decision.Outcome == deletion.Unchanged || decision.Outcome == deletion.Marked {
-		code = marked(opts)
+		code = markedCode(opts)
 	}
-	return unstored(code, req.Kind, decision.Object, nil)
+	return unstoredResponse(code, req.Kind, decision.Object, nil)
 }
 
-// writes are what a decision does to the store. A grace of 0 marks before it removes, so
-// that watchers see why.
-func writes(decision deletion.Decision, old *store.Record) []store.Write {
+// decisionWrites returns the writes of a decision. A grace of 0 marks before it removes, so that
+// watchers see why.
+func decisionWrites(decision deletion.Decision, old *store.Record) []store.Write {
 	mark := store.Write{Key: old.Key, Expect: old.Revision, Object: decision.Object}
 	switch decision.Outcome {
 	case deletion.Marked:
@@ -208,7 +208,7 @@ func writes(decision deletion.Decision, old *store.Record) []store.Write {
 	panic(fmt.Sprintf("verbs: %v writes nothing", decision.Outcome))
 }
 
-// details name what a delete was about, for kinds that do not return it (API-05).
-func details(kind kinds.Kind, obj kinds.Object) *metav1.StatusDetails {
+// deletedDetails names the object of a delete, for kinds that do not return it (API-05).
+func deletedDetails(kind kinds.Kind, obj kinds.Object) *metav1.StatusDetails {
 	return &metav1.StatusDetails{Name: obj.GetName(), Group: kind.Group, Kind: kind.Resource, UID: obj.GetUID()}
 }

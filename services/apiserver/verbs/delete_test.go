@@ -129,8 +129,8 @@ func TestDelete(t *testing.T) {
 				if got.code != row.code {
 					t.Errorf("code %d, want %d", got.code, row.code)
 				}
-				same(t, "answer", describe(got.obj), row.answer)
-				same(t, "events", r.since(before), row.events)
+				equal(t, "answer", describe(got.obj), row.answer)
+				equal(t, "events", r.since(before), row.events)
 				want := r.revision() // API-44
 				if row.events == "" {
 					want = revisionOf(t, last)
@@ -159,7 +159,7 @@ func TestDeleteRefusals(t *testing.T) {
 			`pods "nothing" not found`) // API-62
 		r.refused(deletePod("nothing", &metav1.DeleteOptions{DryRun: []string{"Some"}}), 422,
 			`DeleteOptions.meta.k8s.io "" is invalid: dryRun: Unsupported value: ["Some"]: supported values: "All"`) // API-04
-		r.refused(ask{verb: proto.VerbDelete, resource: "namespaces", name: "kube-system", options: grace(0)}, 403,
+		r.refused(call{verb: proto.VerbDelete, resource: "namespaces", name: "kube-system", options: grace(0)}, 403,
 			`namespaces "kube-system" is forbidden: this namespace may not be deleted`)
 	})
 }
@@ -172,36 +172,36 @@ func TestDeleteOfAKindThatIsNotReturned(t *testing.T) {
 				TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
 				ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", Finalizers: finalizers},
 			}
-			r.ok(ask{verb: proto.VerbCreate, resource: "configmaps", body: m})
+			r.ok(call{verb: proto.VerbCreate, resource: "configmaps", body: m})
 			return m
 		}
 		object("m")
 		before := r.revision()
-		got := r.ok(ask{verb: proto.VerbDelete, resource: "configmaps", name: "m", options: grace(0)})
+		got := r.ok(call{verb: proto.VerbDelete, resource: "configmaps", name: "m", options: grace(0)})
 		// TD-008
 		if got.status == nil || got.status.Status != metav1.StatusSuccess || got.status.Details == nil ||
 			got.status.Details.Name != "m" || got.status.Details.Kind != "configmaps" || got.status.Details.UID == "" {
 			t.Errorf("answer %+v", got.status)
 		}
-		same(t, "no mark before the removal", r.since(before), "DELETED m gen=0")
+		equal(t, "no mark before the removal", r.since(before), "DELETED m gen=0")
 
 		// TD-006
 		held := object("h", "a.b/c", "d.e/f")
 		before = r.revision()
-		same(t, "answer", describe(r.ok(ask{verb: proto.VerbDelete, resource: "configmaps", name: "h", options: grace(0)}).obj),
+		equal(t, "answer", describe(r.ok(call{verb: proto.VerbDelete, resource: "configmaps", name: "h", options: grace(0)}).obj),
 			"h +0s grace=0 gen=0 [a.b/c d.e/f]")
 		held.Finalizers = []string{"d.e/f"}
-		r.ok(ask{verb: proto.VerbUpdate, resource: "configmaps", name: "h", body: held})
+		r.ok(call{verb: proto.VerbUpdate, resource: "configmaps", name: "h", body: held})
 		held.Finalizers = nil
-		r.ok(ask{verb: proto.VerbUpdate, resource: "configmaps", name: "h", body: held})
-		same(t, "one finalizer after the other", r.since(before),
+		r.ok(call{verb: proto.VerbUpdate, resource: "configmaps", name: "h", body: held})
+		equal(t, "one finalizer after the other", r.since(before),
 			"MODIFIED h +0s grace=0 gen=0 [a.b/c d.e/f]\nMODIFIED h +0s grace=0 gen=0 [d.e/f]\nDELETED h +0s grace=0 gen=0 [d.e/f]")
 	})
 }
 
 // race lets two requests decide on the same version: the first is on its way to the disk
 // when the second comes, a second later.
-func (r *rig) race(first, second ask) (result, result) {
+func (r *rig) race(first, second call) (result, result) {
 	r.t.Helper()
 	release := r.stall()
 	var one, two result
@@ -227,10 +227,10 @@ func TestDeleteRaces(t *testing.T) {
 			if one.code != 200 || two.code != 200 {
 				t.Errorf("codes %d and %d", one.code, two.code)
 			}
-			same(t, "winner", describe(one.obj), "p +29s grace=30 gen=2")
-			same(t, "loser, its own copy", describe(two.obj), "p +30s grace=30 gen=2")
-			same(t, "the revision it was made from", two.obj.GetResourceVersion(), strconv.FormatInt(before, 10))
-			same(t, "events", r.since(before), "MODIFIED p +29s grace=30 gen=2")
+			equal(t, "winner", describe(one.obj), "p +29s grace=30 gen=2")
+			equal(t, "loser, its own copy", describe(two.obj), "p +30s grace=30 gen=2")
+			equal(t, "the revision it was made from", two.obj.GetResourceVersion(), strconv.FormatInt(before, 10))
+			equal(t, "events", r.since(before), "MODIFIED p +29s grace=30 gen=2")
 		})
 	})
 	t.Run("API-43 TD-022 removed meanwhile", func(t *testing.T) {
@@ -239,9 +239,9 @@ func TestDeleteRaces(t *testing.T) {
 			r.pod("p")
 			before := r.revision()
 			_, two := r.race(deletePod("p", grace(0)), deletePod("p", grace(0)))
-			same(t, "loser", describe(two.obj), "p +0s grace=0 gen=2")
-			same(t, "the revision it was made from", two.obj.GetResourceVersion(), strconv.FormatInt(before, 10))
-			same(t, "events", r.since(before), "MODIFIED p -1s grace=0 gen=2\nDELETED p -1s grace=0 gen=2")
+			equal(t, "loser", describe(two.obj), "p +0s grace=0 gen=2")
+			equal(t, "the revision it was made from", two.obj.GetResourceVersion(), strconv.FormatInt(before, 10))
+			equal(t, "events", r.since(before), "MODIFIED p -1s grace=0 gen=2\nDELETED p -1s grace=0 gen=2")
 		})
 	})
 	t.Run("TD-009 TD-010 a finalizer came meanwhile", func(t *testing.T) {
@@ -250,9 +250,9 @@ func TestDeleteRaces(t *testing.T) {
 			pod := r.pod("p").DeepCopy()
 			pod.Finalizers = []string{"a.b/c"}
 			before := r.revision()
-			_, two := r.race(ask{verb: proto.VerbUpdate, name: "p", body: pod}, deletePod("p", grace(0)))
-			same(t, "answer", describe(two.obj), "p +0s grace=0 gen=2 [a.b/c]")
-			same(t, "events", r.since(before), "MODIFIED p gen=1 [a.b/c]\nMODIFIED p +0s grace=0 gen=2 [a.b/c]")
+			_, two := r.race(call{verb: proto.VerbUpdate, name: "p", body: pod}, deletePod("p", grace(0)))
+			equal(t, "answer", describe(two.obj), "p +0s grace=0 gen=2 [a.b/c]")
+			equal(t, "events", r.since(before), "MODIFIED p gen=1 [a.b/c]\nMODIFIED p +0s grace=0 gen=2 [a.b/c]")
 		})
 	})
 	t.Run("D1 bound meanwhile", func(t *testing.T) {
@@ -260,8 +260,8 @@ func TestDeleteRaces(t *testing.T) {
 			r := newRig(t)
 			r.pod("p", unbound)
 			before := r.revision()
-			r.race(ask{verb: proto.VerbCreate, name: "p", sub: "binding", body: bindTo("p", "n1")}, deletePod("p", nil))
-			same(t, "the node has its say", r.since(before), "MODIFIED p gen=1\nMODIFIED p +30s grace=30 gen=2")
+			r.race(call{verb: proto.VerbCreate, name: "p", sub: "binding", body: bindTo("p", "n1")}, deletePod("p", nil))
+			equal(t, "the node has its say", r.since(before), "MODIFIED p gen=1\nMODIFIED p +30s grace=30 gen=2")
 		})
 	})
 	t.Run("API-45 the precondition is asked again", func(t *testing.T) {
@@ -271,11 +271,11 @@ func TestDeleteRaces(t *testing.T) {
 			pod.Labels = map[string]string{"a": "b"}
 			precondition := &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{ResourceVersion: new(pod.ResourceVersion)}}
 			before := r.revision()
-			_, two := r.race(ask{verb: proto.VerbUpdate, name: "p", body: pod}, deletePod("p", precondition))
+			_, two := r.race(call{verb: proto.VerbUpdate, name: "p", body: pod}, deletePod("p", precondition))
 			if two.code != 409 {
 				t.Errorf("code %d %s", two.code, two.message())
 			}
-			same(t, "events", r.since(before), "MODIFIED p gen=1")
+			equal(t, "events", r.since(before), "MODIFIED p gen=1")
 		})
 	})
 }
@@ -283,7 +283,7 @@ func TestDeleteRaces(t *testing.T) {
 // TestDeleteThatWaited: a delete that found something else than it was decided on is of the time
 // of its next attempt, and not of when the request came.
 func TestDeleteThatWaited(t *testing.T) {
-	for name, late := range map[string]ask{
+	for name, late := range map[string]call{
 		"delete":   deletePod("p", grace(16)),
 		"eviction": evict("p", func(e *policyv1.Eviction) { e.DeleteOptions = grace(16) }),
 	} {
@@ -295,14 +295,14 @@ func TestDeleteThatWaited(t *testing.T) {
 				before := r.revision()
 				release := r.stall()
 				var clients sync.WaitGroup
-				clients.Go(func() { r.do(ask{verb: proto.VerbUpdate, name: "p", body: held}) })
+				clients.Go(func() { r.do(call{verb: proto.VerbUpdate, name: "p", body: held}) })
 				synctest.Wait()
 				clients.Go(func() { r.do(late) })
 				time.Sleep(20 * time.Second)
 				release()
 				clients.Wait()
 				events := strings.Split(r.since(before), "\n")
-				same(t, "the last", events[len(events)-1], "MODIFIED p +16s grace=16 gen=2 [a.b/c]")
+				equal(t, "the last", events[len(events)-1], "MODIFIED p +16s grace=16 gen=2 [a.b/c]")
 			})
 		})
 	}
@@ -316,7 +316,7 @@ func TestShortenAfterTheDeadline(t *testing.T) {
 		time.Sleep(55 * time.Second)
 		before := r.revision()
 		r.ok(deletePod("p", grace(10))) // API-25
-		same(t, "events", r.since(before), "MODIFIED p +0s grace=1 gen=2")
+		equal(t, "events", r.since(before), "MODIFIED p +0s grace=1 gen=2")
 	})
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, func(cfg *verbs.Config, _ *store.Config) { cfg.Compat = must(proto.CompatFor("v1.22")) })
@@ -325,7 +325,7 @@ func TestShortenAfterTheDeadline(t *testing.T) {
 		time.Sleep(55 * time.Second)
 		before := r.revision()
 		r.ok(deletePod("p", grace(10)))
-		same(t, "events under v1.22", r.since(before), "MODIFIED p -45s grace=10 gen=0")
+		equal(t, "events under v1.22", r.since(before), "MODIFIED p -45s grace=10 gen=0")
 	})
 }
 

@@ -15,14 +15,13 @@ import (
 	"github.com/podfall/podfall/services/apiserver/store"
 )
 
-// manyDeleters is how many deletes of one collection run beside each other.
-const manyDeleters = 64
+// defaultDeleters is how many deletes of one collection run in parallel.
+const defaultDeleters = 64
 
-// deleteCollection lists, and then asks for each object found to go, as it would alone.
-// It is not atomic: the first refusal is answered when all others are done. The answer
-// is the list (API-89).
+// deleteCollection lists objects and deletes each as a single DELETE would. It is not atomic: the
+// first refusal is returned when all others are done. The answer is the list (API-89).
 func (a *API) deleteCollection(ctx context.Context, req Request, send Send) error {
-	opts, err := options[metav1.DeleteOptions](req.Envelope.GetOptions())
+	opts, err := decodeOptions[metav1.DeleteOptions](req.Envelope.GetOptions())
 	if err != nil {
 		return err
 	}
@@ -33,7 +32,7 @@ func (a *API) deleteCollection(ctx context.Context, req Request, send Send) erro
 	if err != nil {
 		return err
 	}
-	found, err := a.collection(ctx, req, selection)
+	found, err := a.listForDelete(ctx, req, selection)
 	if err != nil {
 		return err
 	}
@@ -43,15 +42,15 @@ func (a *API) deleteCollection(ctx context.Context, req Request, send Send) erro
 	return found.send(ctx, req, send)
 }
 
-// collection is what to delete. A repeated operation finds what it found the first time,
-// so that it finishes its work and does not begin another.
-func (a *API) collection(ctx context.Context, req Request, selection metav1.ListOptions) (page, error) {
-	events, err := a.Store.CauseOf(req.Envelope.GetOperation())
+// listForDelete returns what to delete. A repeated operation gets the list of the first time, so
+// that it finishes that work and does not delete newer objects.
+func (a *API) listForDelete(ctx context.Context, req Request, selection metav1.ListOptions) (page, error) {
+	events, err := a.Store.EventsOfOperation(req.Envelope.GetOperation())
 	if err != nil {
 		return page{}, err
 	}
 	if len(events) == 0 {
-		return a.find(ctx, req, selection)
+		return a.readPage(ctx, req, selection)
 	}
 	plan, err := registry.ParseListOptions(req.Kind, req.Namespace, selection)
 	if err != nil {
@@ -61,42 +60,42 @@ func (a *API) collection(ctx context.Context, req Request, selection metav1.List
 	if err != nil {
 		return page{}, apierrors.NewResourceExpired("the operation began too long ago to be taken up again")
 	}
-	return a.read(req, plan, before), nil
+	return a.pageOf(req, plan, before), nil
 }
 
-// deleteAll asks for each, and returns the first refusal when all have been asked for.
+// deleteAll deletes each object, and returns the first refusal when all are done.
 func (a *API) deleteAll(ctx context.Context, req Request, opts metav1.DeleteOptions, records []*store.Record) error {
-	deleters := cmp.Or(a.Deleters, manyDeleters)
+	deleters := cmp.Or(a.Deleters, defaultDeleters)
 	var running sync.WaitGroup
 	todo, failures := make(chan *store.Record), make(chan error, deleters)
 	for range min(deleters, len(records)) {
 		running.Go(func() {
 			var first error
 			for record := range todo {
-				first = worse(first, Recovered(func() error { return a.deleteOne(ctx, req, opts, record) }))
+				first = worseError(first, RecoverPanic(func() error { return a.deleteOne(ctx, req, opts, record) }))
 			}
 			failures <- first // there is room for each
 		})
 	}
-	err := hand(ctx, todo, records)
+	err := sendAll(ctx, todo, records)
 	close(todo)
 	running.Wait()
 	close(failures)
 	for failure := range failures {
-		err = worse(err, failure)
+		err = worseError(err, failure)
 	}
 	return err
 }
 
-// worse is the first of two errors, unless the second is a mistake of ours.
-func worse(first, second error) error {
+// worseError returns the first of two errors, or the second if it is a panic.
+func worseError(first, second error) error {
 	if first == nil || errors.As(second, new(*PanicError)) {
 		return second
 	}
 	return first
 }
 
-func hand(ctx context.Context, todo chan<- *store.Record, records []*store.Record) error {
+func sendAll(ctx context.Context, todo chan<- *store.Record, records []*store.Record) error {
 	for _, record := range records {
 		select {
 		case todo <- record:
@@ -107,8 +106,8 @@ func hand(ctx context.Context, todo chan<- *store.Record, records []*store.Recor
 	return nil
 }
 
-// deleteOne asks for one object of a collection to go. An object that is gone, or that
-// another has replaced, is no failure.
+// deleteOne deletes one object of a collection. An object that is gone, or was replaced, is no
+// failure.
 func (a *API) deleteOne(ctx context.Context, req Request, opts metav1.DeleteOptions, record *store.Record) error {
 	req.Verb, req.Namespace, req.Name = proto.VerbDelete, record.Key.Namespace, record.Key.Name
 	own := opts.Preconditions == nil

@@ -21,38 +21,38 @@ import (
 	"github.com/podfall/podfall/services/apiserver/store"
 )
 
-// budgets is the key of PodDisruptionBudgets in the store.
-const budgets = "poddisruptionbudgets.policy"
+// budgetResource is the key of PodDisruptionBudgets in the store.
+const budgetResource = "poddisruptionbudgets.policy"
 
-// evict deletes a pod if its disruption budget allows it (API-82 to API-87). The budget,
-// the pod's condition and its deletion are one commit: watchers see upstream's changes in
-// upstream's order, and no crash spends a budget in vain.
+// evict deletes a pod if its disruption budget allows it (API-82 to API-87). The budget, the pod's
+// condition and its deletion are one commit: watchers see upstream's changes in upstream's order,
+// and no crash spends a budget in vain.
 func (a *API) evict(ctx context.Context, req Request) (*proto.Response, error) {
-	opts, err := options[metav1.CreateOptions](req.Envelope.GetOptions())
+	opts, err := decodeOptions[metav1.CreateOptions](req.Envelope.GetOptions())
 	if err != nil {
 		return nil, err
 	}
-	if err := invalid("CreateOptions", validation.ValidateCreateOptions(&opts)); err != nil {
+	if err := invalidOptions("CreateOptions", validation.ValidateCreateOptions(&opts)); err != nil {
 		return nil, err
 	}
-	asked, warnings, err := a.evictionIn(ctx, req, opts)
+	body, warnings, err := a.decodeEviction(ctx, req, opts)
 	if err != nil {
 		return nil, err
 	}
 	for {
-		plan, err := a.planEviction(req, asked)
+		plan, err := a.planEviction(req, body)
 		if err != nil {
 			return nil, err
 		}
-		if len(asked.DryRun) > 0 {
+		if len(body.DryRun) > 0 {
 			if plan.refusal != nil {
 				return nil, plan.refusal
 			}
-			return success(http.StatusCreated, nil, warnings)
+			return successResponse(http.StatusCreated, nil, warnings)
 		}
-		err = a.carryOutEviction(ctx, req, plan)
+		err = a.commitEviction(ctx, req, plan)
 		if conflict, lost := errors.AsType[*store.ConflictError](err); lost {
-			if plan.unguarded != "" && versionOf(asked) == nil && conflict.Have != nil && conflict.Have.Key == req.key() {
+			if plan.unguarded != "" && requiredVersion(body) == nil && conflict.Have != nil && conflict.Have.Key == req.key() {
 				return nil, eviction.StillProcessing(plan.unguarded) // API-85
 			}
 			continue
@@ -60,24 +60,24 @@ func (a *API) evict(ctx context.Context, req Request) (*proto.Response, error) {
 		if err != nil {
 			return nil, err
 		}
-		return success(http.StatusCreated, nil, warnings)
+		return successResponse(http.StatusCreated, nil, warnings)
 	}
 }
 
-// evictionPlan is what an eviction does to the store.
+// evictionPlan holds the writes of an eviction.
 type evictionPlan struct {
-	// budget is the write that spends a disruption, if one is spent.
+	// budget is the write that spends a disruption, if the eviction spends one.
 	budget []store.Write
-	// pod are the writes that mark and perhaps remove the pod.
+	// pod has the writes that mark and perhaps remove the pod.
 	pod []store.Write
-	// refusal is why the pod is not deleted although its budget allows it. Upstream has
-	// written the budget by then.
+	// refusal says why the pod is not deleted although its budget allows it. At that point upstream
+	// has written the budget.
 	refusal error
-	// unguarded is that of the decision.
+	// unguarded is Decision.Unguarded.
 	unguarded string
 }
 
-// planEviction decides on the store as it is.
+// planEviction decides on the present state of the store.
 func (a *API) planEviction(req Request, opts metav1.DeleteOptions) (evictionPlan, error) {
 	snapshot := a.Store.Snapshot()
 	now := a.Clock.Now() // of what is in it, at the earliest
@@ -96,7 +96,7 @@ func (a *API) planEviction(req Request, opts metav1.DeleteOptions) (evictionPlan
 	}
 	plan := evictionPlan{unguarded: decision.Unguarded}
 	if spent := decision.Budget; spent != nil {
-		key := store.Key{Resource: budgets, Namespace: spent.Namespace, Name: spent.Name}
+		key := store.Key{Resource: budgetResource, Namespace: spent.Namespace, Name: spent.Name}
 		plan.budget = []store.Write{{Key: key, Expect: revisions[spent.Name], Object: spent}}
 	}
 	deleted := deletion.Decide(decision.Pod, a.policy(req.Kind), opts, now)
@@ -108,13 +108,13 @@ func (a *API) planEviction(req Request, opts metav1.DeleteOptions) (evictionPlan
 	if deleted.Outcome != deletion.Unchanged {
 		behind := *old
 		behind.Revision = store.Previous
-		plan.pod = append(plan.pod, writes(deleted, &behind)...)
+		plan.pod = append(plan.pod, decisionWrites(deleted, &behind)...)
 	}
 	return plan, nil
 }
 
-// carryOutEviction commits a plan, and returns its refusal.
-func (a *API) carryOutEviction(ctx context.Context, req Request, plan evictionPlan) error {
+// commitEviction commits a plan, and returns its refusal.
+func (a *API) commitEviction(ctx context.Context, req Request, plan evictionPlan) error {
 	all := append(plan.budget, plan.pod...)
 	if len(all) == 0 {
 		return plan.refusal
@@ -128,7 +128,7 @@ func (a *API) carryOutEviction(ctx context.Context, req Request, plan evictionPl
 func budgetsIn(snapshot *store.Snapshot, namespace string) ([]*policyv1.PodDisruptionBudget, map[string]int64) {
 	var found []*policyv1.PodDisruptionBudget
 	revisions := map[string]int64{}
-	for record := range snapshot.Scan(budgets, namespace, "") {
+	for record := range snapshot.Scan(budgetResource, namespace, "") {
 		if budget, ok := record.Object.(*policyv1.PodDisruptionBudget); ok {
 			found, revisions[budget.Name] = append(found, budget), record.Revision
 		}
@@ -136,8 +136,8 @@ func budgetsIn(snapshot *store.Snapshot, namespace string) ([]*policyv1.PodDisru
 	return found, revisions
 }
 
-// evictionIn is how the Eviction that a request carries wants the pod deleted.
-func (a *API) evictionIn(ctx context.Context, req Request, opts metav1.CreateOptions) (metav1.DeleteOptions, []string, error) {
+// decodeEviction returns the delete options in the Eviction of a request.
+func (a *API) decodeEviction(ctx context.Context, req Request, opts metav1.CreateOptions) (metav1.DeleteOptions, []string, error) {
 	kind := evictions()
 	obj, warnings, err := registry.DecodeBody(kind, req.Envelope.GetContentType(), req.Envelope.GetBody(), opts.FieldValidation)
 	if err != nil {
@@ -146,7 +146,7 @@ func (a *API) evictionIn(ctx context.Context, req Request, opts metav1.CreateOpt
 	if err := registry.MatchRequest(kind, obj, req.Namespace, ""); err != nil {
 		return metav1.DeleteOptions{}, nil, err
 	}
-	obj, more, err := mayCreate(ctx, a, req, obj, len(opts.DryRun) > 0)
+	obj, more, err := callHooksOnBody(ctx, a, req, obj, len(opts.DryRun) > 0)
 	if err != nil {
 		return metav1.DeleteOptions{}, nil, err
 	}
@@ -154,7 +154,7 @@ func (a *API) evictionIn(ctx context.Context, req Request, opts metav1.CreateOpt
 		return metav1.DeleteOptions{}, nil, apierrors.NewBadRequest("name in URL does not match name in Eviction object")
 	}
 	warnings = append(warnings, more...)
-	wanted := deletionBy(obj)
+	wanted := evictionDeleteOptions(obj)
 	if len(wanted.DryRun) == 0 {
 		wanted.DryRun = opts.DryRun
 	}
@@ -165,38 +165,38 @@ func evictions() kinds.Kind {
 	return kinds.Kind{GroupVersionKind: policyv1.SchemeGroupVersion.WithKind("Eviction"), Resource: "evictions", Namespaced: true}
 }
 
-// deletionBy is how an Eviction wants its pod deleted.
-func deletionBy(obj kinds.Object) (wanted metav1.DeleteOptions) {
-	var said *metav1.DeleteOptions
-	switch asked := obj.(type) {
+// evictionDeleteOptions returns the delete options of an Eviction.
+func evictionDeleteOptions(obj kinds.Object) (wanted metav1.DeleteOptions) {
+	var deleteOptions *metav1.DeleteOptions
+	switch body := obj.(type) {
 	case *policyv1.Eviction:
-		said = asked.DeleteOptions
+		deleteOptions = body.DeleteOptions
 	case *policyv1beta1.Eviction:
-		said = asked.DeleteOptions
+		deleteOptions = body.DeleteOptions
 	}
-	if said != nil {
-		wanted = *said
+	if deleteOptions != nil {
+		wanted = *deleteOptions
 	}
 	return wanted
 }
 
-// Evicts reports whether a request asks for an eviction.
-func Evicts(req Request) bool { return req.Verb == proto.VerbCreate && req.Subresource == evicts }
+// IsEviction reports whether a request asks for an eviction.
+func IsEviction(req Request) bool { return req.Verb == proto.VerbCreate && req.Subresource == evicts }
 
-// Deletion is how a delete or an eviction wants its object deleted, as far as that can be read.
-func Deletion(req Request) (metav1.DeleteOptions, error) {
-	if !Evicts(req) {
-		return options[metav1.DeleteOptions](req.Envelope.GetOptions())
+// DeleteOptionsOf returns the delete options of a delete or an eviction, if they can be decoded.
+func DeleteOptionsOf(req Request) (metav1.DeleteOptions, error) {
+	if !IsEviction(req) {
+		return decodeOptions[metav1.DeleteOptions](req.Envelope.GetOptions())
 	}
 	obj, _, err := registry.DecodeBody(evictions(), req.Envelope.GetContentType(), req.Envelope.GetBody(), "")
 	if err != nil {
 		return metav1.DeleteOptions{}, err
 	}
-	return deletionBy(obj), nil
+	return evictionDeleteOptions(obj), nil
 }
 
-// versionOf is the version of the object that a delete asks for, nil for whichever.
-func versionOf(opts metav1.DeleteOptions) *string {
+// requiredVersion returns the resourceVersion that a delete requires; nil for any.
+func requiredVersion(opts metav1.DeleteOptions) *string {
 	if opts.Preconditions == nil {
 		return nil
 	}

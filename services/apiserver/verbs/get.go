@@ -17,11 +17,11 @@ import (
 
 // get reads one object. The subresource "status" reads the same object.
 func (a *API) get(ctx context.Context, req Request) (*proto.Response, error) {
-	opts, err := options[metav1.GetOptions](req.Envelope.GetOptions())
+	opts, err := decodeOptions[metav1.GetOptions](req.Envelope.GetOptions())
 	if err != nil {
 		return nil, err
 	}
-	if err := a.notOlderThan(ctx, opts.ResourceVersion); err != nil {
+	if err := a.waitForRevision(ctx, opts.ResourceVersion); err != nil {
 		return nil, err
 	}
 	record := a.Store.Snapshot().Get(req.key())
@@ -31,15 +31,16 @@ func (a *API) get(ctx context.Context, req Request) (*proto.Response, error) {
 	if err := admission.Admit(req.Attributes, nil, record.Object); err != nil {
 		return nil, err
 	}
-	return stored(http.StatusOK, req.Kind, record, nil)
+	return storedResponse(http.StatusOK, req.Kind, record, nil)
 }
 
-// patience is how long a read waits for a revision that is still to come (WCH-03).
-const patience = 3 * time.Second
+// futureRevisionWait is how long a read waits for a revision that the store has not reached yet
+// (WCH-03).
+const futureRevisionWait = 3 * time.Second
 
-// notOlderThan returns when the store has reached the revision that text names, or at
-// once when it names none or "0".
-func (a *API) notOlderThan(ctx context.Context, text string) error {
+// waitForRevision returns when the store has reached the revision that text names, or at once if
+// text is empty or "0".
+func (a *API) waitForRevision(ctx context.Context, text string) error {
 	if text == "" || text == "0" {
 		return nil
 	}
@@ -50,7 +51,7 @@ func (a *API) notOlderThan(ctx context.Context, text string) error {
 	if revision <= a.Store.Snapshot().Revision() {
 		return nil
 	}
-	waiting, cancel := a.Clock.Timeout(ctx, patience)
+	waiting, cancel := a.Clock.Timeout(ctx, futureRevisionWait)
 	defer cancel()
 	switch err := a.Store.WaitFor(waiting, revision); {
 	case err == nil:

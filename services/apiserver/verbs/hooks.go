@@ -15,13 +15,13 @@ import (
 	"github.com/podfall/podfall/services/apiserver/webhook"
 )
 
-// mutate asks the mutating webhooks. What they leave is prepared once more, so that they
-// change nothing that is the server's alone.
+// mutate calls the mutating webhooks. Their result is prepared again, so that they cannot change
+// what only the server may set.
 func (a *API) mutate(ctx context.Context, w *write) error {
-	if a.Hooks.Idle(w.Identity) {
+	if a.Hooks.HasNoHooks(w.Identity) {
 		return nil
 	}
-	event, err := a.event(w)
+	event, err := a.webhookEvent(w)
 	if err != nil {
 		return err
 	}
@@ -53,12 +53,12 @@ func (a *API) mutate(ctx context.Context, w *write) error {
 	return err
 }
 
-// consult asks the validating webhooks about what is about to be stored.
-func (a *API) consult(ctx context.Context, w *write) error {
-	if a.Hooks.Idle(w.Identity) {
+// callValidatingHooks calls the validating webhooks with the object to be stored.
+func (a *API) callValidatingHooks(ctx context.Context, w *write) error {
+	if a.Hooks.HasNoHooks(w.Identity) {
 		return nil
 	}
-	event, err := a.event(w)
+	event, err := a.webhookEvent(w)
 	if err != nil {
 		return err
 	}
@@ -67,14 +67,14 @@ func (a *API) consult(ctx context.Context, w *write) error {
 	return err
 }
 
-// event is a write as webhooks are told of it: of a scale subresource they see the Scale.
-func (a *API) event(w *write) (webhook.Event, error) {
+// webhookEvent returns a write as webhooks see it. For the scale subresource they see the Scale.
+func (a *API) webhookEvent(w *write) (webhook.Event, error) {
 	event := webhook.Event{
-		Attributes: w.Attributes, Operation: w.Envelope.GetOperation(), Object: w.obj, Old: w.old, DryRun: w.dryRun, Within: namespaceIn(w.snapshot, w.Namespace),
+		Attributes: w.Attributes, Operation: w.Envelope.GetOperation(), Object: w.obj, Old: w.old, DryRun: w.dryRun, NamespaceObject: namespaceIn(w.snapshot, w.Namespace),
 	}
 	event.Name = w.obj.GetName()
 	var err error
-	if event.Options, err = w.options(); err != nil {
+	if event.Options, err = w.verbOptions(); err != nil {
 		return event, err
 	}
 	if w.Subresource != scale || w.old == nil {
@@ -88,34 +88,34 @@ func (a *API) event(w *write) (webhook.Event, error) {
 	return event, err
 }
 
-// options are a request's, as webhooks are told of them.
-func (r Request) options() (any, error) {
+// verbOptions returns a request's options, for webhooks.
+func (r Request) verbOptions() (any, error) {
 	data := r.Envelope.GetOptions()
 	switch r.Verb {
 	case proto.VerbCreate:
-		return options[metav1.CreateOptions](data)
+		return decodeOptions[metav1.CreateOptions](data)
 	case proto.VerbUpdate:
-		return options[metav1.UpdateOptions](data)
+		return decodeOptions[metav1.UpdateOptions](data)
 	case proto.VerbPatch:
-		return options[metav1.PatchOptions](data)
+		return decodeOptions[metav1.PatchOptions](data)
 	case proto.VerbDelete, proto.VerbDeleteCollection:
-		return options[metav1.DeleteOptions](data)
+		return decodeOptions[metav1.DeleteOptions](data)
 	case proto.VerbGet, proto.VerbList, proto.VerbWatch:
 	}
 	return nil, nil
 }
 
-// mayDelete asks who may delete what, and then the webhooks, which may refuse (API-07).
-func (a *API) mayDelete(ctx context.Context, req Request, old kinds.Object, opts metav1.DeleteOptions) ([]string, error) {
+// checkDelete calls admission, and then the webhooks, which may refuse a delete (API-07).
+func (a *API) checkDelete(ctx context.Context, req Request, old kinds.Object, opts metav1.DeleteOptions) ([]string, error) {
 	if err := admission.Admit(req.Attributes, nil, old); err != nil {
 		return nil, err
 	}
-	if a.Hooks.Idle(req.Identity) {
+	if a.Hooks.HasNoHooks(req.Identity) {
 		return nil, nil
 	}
 	event := webhook.Event{
 		Attributes: req.Attributes, Operation: req.Envelope.GetOperation(), Old: old, Options: opts, DryRun: len(opts.DryRun) > 0,
-		Within: namespaceIn(a.Store.Snapshot(), req.Namespace),
+		NamespaceObject: namespaceIn(a.Store.Snapshot(), req.Namespace),
 	}
 	outcome, err := a.Hooks.Mutate(ctx, event)
 	if err != nil {
@@ -125,10 +125,10 @@ func (a *API) mayDelete(ctx context.Context, req Request, old kinds.Object, opts
 	return append(outcome.Warnings, warnings...), err
 }
 
-// mayCreate asks the webhooks about what a request creates through a subresource with a kind
-// of its own, and returns what they leave of it.
-func mayCreate[T kinds.Object](ctx context.Context, a *API, req Request, body T, dryRun bool) (T, []string, error) {
-	if a.Hooks.Idle(req.Identity) {
+// callHooksOnBody calls the webhooks with the body of a subresource that has a kind of its own, and
+// returns the body as they leave it.
+func callHooksOnBody[T kinds.Object](ctx context.Context, a *API, req Request, body T, dryRun bool) (T, []string, error) {
+	if a.Hooks.HasNoHooks(req.Identity) {
 		return body, nil, nil
 	}
 	gvk, err := kinds.GVK(body)
@@ -137,9 +137,9 @@ func mayCreate[T kinds.Object](ctx context.Context, a *API, req Request, body T,
 	}
 	event := webhook.Event{
 		Attributes: req.Attributes, Operation: req.Envelope.GetOperation(), Body: gvk, Object: body, DryRun: dryRun,
-		Within: namespaceIn(a.Store.Snapshot(), req.Namespace),
+		NamespaceObject: namespaceIn(a.Store.Snapshot(), req.Namespace),
 	}
-	if event.Options, err = req.options(); err != nil {
+	if event.Options, err = req.verbOptions(); err != nil {
 		return body, nil, err
 	}
 	outcome, err := a.Hooks.Mutate(ctx, event)
@@ -165,7 +165,7 @@ func (a *API) DecodeStored(kind kinds.Kind, document []byte) (kinds.Object, erro
 	return obj, err
 }
 
-// Versions are those in which a kind is served.
+// Versions returns the versions in which a kind is served.
 func (a *API) Versions(kind kinds.Kind) []kinds.Kind {
 	if kind.Custom {
 		return a.Custom.Versions(kind.GroupResource().String())

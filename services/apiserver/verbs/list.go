@@ -19,50 +19,52 @@ import (
 
 // list answers with a page of a collection, all of it at one revision (WCH-02 to WCH-06).
 func (a *API) list(ctx context.Context, req Request, opts metav1.ListOptions, send Send) error {
-	found, err := a.find(ctx, req, opts)
+	found, err := a.readPage(ctx, req, opts)
 	if err != nil {
 		return err
 	}
 	return found.send(ctx, req, send)
 }
 
-func listOptions(data []byte) (metav1.ListOptions, error) { return options[metav1.ListOptions](data) }
+func listOptions(data []byte) (metav1.ListOptions, error) {
+	return decodeOptions[metav1.ListOptions](data)
+}
 
-// page is what a list has found.
+// page is one page of a list.
 type page struct {
 	revision int64
 	records  []*store.Record
-	// more says that the selection goes on behind the last record.
+	// more says that the list continues behind the last record.
 	more bool
-	// remaining counts what it goes on with; unknown when it would have to be searched for.
+	// remaining counts the objects behind the page; unknown if that would need a search.
 	remaining int64
 }
 
 const unknown = -1
 
-// find reads a page.
-func (a *API) find(ctx context.Context, req Request, opts metav1.ListOptions) (page, error) {
+// readPage returns the page that a list asks for.
+func (a *API) readPage(ctx context.Context, req Request, opts metav1.ListOptions) (page, error) {
 	plan, err := registry.ParseListOptions(req.Kind, req.Namespace, opts)
 	if err != nil {
 		return page{}, err
 	}
-	snapshot, err := a.state(ctx, plan, opts.ResourceVersion)
+	snapshot, err := a.snapshotFor(ctx, plan, opts.ResourceVersion)
 	if errors.Is(err, store.ErrCompacted) {
-		return page{}, expired(req, plan)
+		return page{}, expiredList(req, plan)
 	}
 	if err != nil {
 		return page{}, err
 	}
-	return a.read(req, plan, snapshot), nil
+	return a.pageOf(req, plan, snapshot), nil
 }
 
-// read takes a page out of a state of the store.
-func (a *API) read(req Request, plan registry.ListPlan, snapshot *store.Snapshot) page {
+// pageOf takes a page out of a state of the store.
+func (a *API) pageOf(req Request, plan registry.ListPlan, snapshot *store.Snapshot) page {
 	found := page{revision: snapshot.Revision()}
 	everything := plan.Labels.Empty() && plan.Fields.Empty()
 	strategy := a.strategy(req.Kind)
 	for record := range snapshot.Scan(req.key().Resource, req.Namespace, plan.After) {
-		if !everything && !selects(plan, strategy, record.Object) {
+		if !everything && !matchesSelectors(plan, strategy, record.Object) {
 			continue
 		}
 		if plan.Limit == 0 || int64(len(found.records)) < plan.Limit {
@@ -79,18 +81,18 @@ func (a *API) read(req Request, plan registry.ListPlan, snapshot *store.Snapshot
 	return found
 }
 
-func selects(plan registry.ListPlan, strategy registry.Strategy, obj kinds.Object) bool {
+func matchesSelectors(plan registry.ListPlan, strategy registry.Strategy, obj kinds.Object) bool {
 	return plan.Labels.Matches(labels.Set(obj.GetLabels())) &&
 		(plan.Fields.Empty() || plan.Fields.Matches(strategy.Fields(obj)))
 }
 
-// state is the state of the store that a plan asks for.
-func (a *API) state(ctx context.Context, plan registry.ListPlan, asked string) (*store.Snapshot, error) {
+// snapshotFor returns the state of the store that a plan asks for.
+func (a *API) snapshotFor(ctx context.Context, plan registry.ListPlan, asked string) (*store.Snapshot, error) {
 	switch plan.Match {
 	case registry.Latest, registry.Any:
 		return a.Store.Snapshot(), nil
 	case registry.NotOlderThan:
-		if err := a.notOlderThan(ctx, asked); err != nil {
+		if err := a.waitForRevision(ctx, asked); err != nil {
 			return nil, err
 		}
 		return a.Store.Snapshot(), nil
@@ -106,9 +108,9 @@ func (a *API) state(ctx context.Context, plan registry.ListPlan, asked string) (
 	return snapshot, nil
 }
 
-// expired says that the state asked for is no longer known. Who was in the middle of a
-// list gets a token to go on with, at the price of a list that is no state at all.
-func expired(req Request, plan registry.ListPlan) error {
+// expiredList returns the 410 for a state that is compacted. A client in the middle of a list gets
+// a token to continue without consistency.
+func expiredList(req Request, plan registry.ListPlan) error {
 	if plan.After == "" {
 		return apierrors.NewResourceExpired("The resourceVersion for the provided list is too old.")
 	}
@@ -123,8 +125,8 @@ func expired(req Request, plan registry.ListPlan) error {
 	return refused
 }
 
-// partLimit is how many bytes of objects a part of an answer holds; larger parts would
-// delay what others have to say.
+// partLimit is how many bytes of objects a part of an answer holds. Larger parts would delay other
+// messages.
 const partLimit = 32 << 10
 
 // send answers with the page, in parts.

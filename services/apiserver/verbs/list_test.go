@@ -15,7 +15,7 @@ import (
 	"github.com/podfall/podfall/services/apiserver/store"
 )
 
-func list(opts metav1.ListOptions) ask { return ask{verb: proto.VerbList, options: &opts} }
+func list(opts metav1.ListOptions) call { return call{verb: proto.VerbList, options: &opts} }
 
 func names(got result) string {
 	var names []string
@@ -31,7 +31,7 @@ func TestList(t *testing.T) {
 		for i := range 5 {
 			r.pod(fmt.Sprintf("p%d", i), labelled(fmt.Sprint(i%2)), func(p *corev1.Pod) { p.Spec.NodeName = fmt.Sprintf("n%d", i%2) })
 		}
-		r.ok(ask{verb: proto.VerbCreate, namespace: "kube-system", body: podNamed("a", func(p *corev1.Pod) { p.Namespace = "kube-system" })})
+		r.ok(call{verb: proto.VerbCreate, namespace: "kube-system", body: podNamed("a", func(p *corev1.Pod) { p.Namespace = "kube-system" })})
 		rows := []struct{ opts, want string }{
 			{"", "p0 p1 p2 p3 p4"},
 			{"l=1", "p1 p3"},
@@ -42,14 +42,14 @@ func TestList(t *testing.T) {
 		for _, row := range rows {
 			labels, fields, _ := strings.Cut(row.opts, "|")
 			got := r.ok(list(metav1.ListOptions{LabelSelector: labels, FieldSelector: fields}))
-			same(t, row.opts, names(got), row.want)
+			equal(t, row.opts, names(got), row.want)
 			if int64(got.list.GetRevision()) != r.revision() {
 				t.Errorf("list at %d, want %d", got.list.GetRevision(), r.revision())
 			}
 		}
 		all := list(metav1.ListOptions{})
 		all.namespace = "*"
-		same(t, "all namespaces", names(r.ok(all)), "p0 p1 p2 p3 p4 a")
+		equal(t, "all namespaces", names(r.ok(all)), "p0 p1 p2 p3 p4 a")
 		if item := r.ok(list(metav1.ListOptions{})).items[0]; item.GetResourceVersion() != r.get("p0").ResourceVersion {
 			t.Errorf("an item is of revision %s, want its own, %s", item.GetResourceVersion(), r.get("p0").ResourceVersion)
 		}
@@ -64,19 +64,19 @@ func TestListPages(t *testing.T) {
 		}
 		at := r.revision()
 		one := r.ok(list(metav1.ListOptions{Limit: 2}))
-		same(t, "first page", names(one), "p0 p1")
+		equal(t, "first page", names(one), "p0 p1")
 		if one.list.GetRemaining() != 3 || one.list.GetContinue() == "" {
 			t.Errorf("%v", one.list)
 		}
 		r.ok(deletePod("p3", grace(0)))
 		r.pod("p22")
 		two := r.ok(list(metav1.ListOptions{Limit: 2, Continue: one.list.GetContinue()}))
-		same(t, "second page, of the same revision", names(two), "p2 p3")
+		equal(t, "second page, of the same revision", names(two), "p2 p3")
 		if int64(two.list.GetRevision()) != at || two.list.GetRemaining() != 1 {
 			t.Errorf("%v", two.list)
 		}
 		three := r.ok(list(metav1.ListOptions{Limit: 2, Continue: two.list.GetContinue()}))
-		same(t, "last page", names(three), "p4")
+		equal(t, "last page", names(three), "p4")
 		if three.list.GetContinue() != "" {
 			t.Error("the last page goes on")
 		}
@@ -98,7 +98,7 @@ func TestListPages(t *testing.T) {
 			t.Fatalf("%d %+v", gone.code, gone.status)
 		}
 		rest := r.ok(list(metav1.ListOptions{Continue: gone.status.Continue}))
-		same(t, "the rest, as it is now", names(rest), "p2 p22 p4 p9")
+		equal(t, "the rest, as it is now", names(rest), "p2 p22 p4 p9")
 		r.refused(list(metav1.ListOptions{ResourceVersion: fmt.Sprint(at), ResourceVersionMatch: metav1.ResourceVersionMatchExact}), 410,
 			"The resourceVersion for the provided list is too old.") // WCH-06
 	})
@@ -111,11 +111,11 @@ func TestListRevisions(t *testing.T) {
 		at := r.revision()
 		r.pod("p1")
 		exact := metav1.ListOptions{ResourceVersion: fmt.Sprint(at), ResourceVersionMatch: metav1.ResourceVersionMatchExact}
-		same(t, "exact", names(r.ok(list(exact))), "p0")
+		equal(t, "exact", names(r.ok(list(exact))), "p0")
 		exact.ResourceVersionMatch = metav1.ResourceVersionMatchNotOlderThan
-		same(t, "not older than", names(r.ok(list(exact))), "p0 p1")
-		same(t, "any", names(r.ok(list(metav1.ListOptions{ResourceVersion: "0"}))), "p0 p1")
-		same(t, "a limit makes it exact, as of old", names(r.ok(list(metav1.ListOptions{ResourceVersion: fmt.Sprint(at), Limit: 9}))), "p0")
+		equal(t, "not older than", names(r.ok(list(exact))), "p0 p1")
+		equal(t, "any", names(r.ok(list(metav1.ListOptions{ResourceVersion: "0"}))), "p0 p1")
+		equal(t, "a limit makes it exact, as of old", names(r.ok(list(metav1.ListOptions{ResourceVersion: fmt.Sprint(at), Limit: 9}))), "p0")
 
 		// WCH-03
 		began, future := time.Now(), r.revision()+10
@@ -130,7 +130,7 @@ func TestListRevisions(t *testing.T) {
 			time.Sleep(time.Second)
 			r.pod("p2")
 		})
-		same(t, "it comes in time", names(r.ok(list(metav1.ListOptions{ResourceVersion: fmt.Sprint(future)}))), "p0 p1 p2")
+		equal(t, "it comes in time", names(r.ok(list(metav1.ListOptions{ResourceVersion: fmt.Sprint(future)}))), "p0 p1 p2")
 		writing.Wait()
 		r.refused(list(metav1.ListOptions{LabelSelector: "!!"}), 400, r.do(list(metav1.ListOptions{LabelSelector: "!!"})).message())
 	})
@@ -153,10 +153,10 @@ func TestGetWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		r.pod("p")
-		r.ok(ask{verb: proto.VerbGet, name: "p", options: &metav1.GetOptions{ResourceVersion: "0"}})
-		r.refused(ask{verb: proto.VerbGet, name: "p", options: &metav1.GetOptions{ResourceVersion: "999"}}, 504,
+		r.ok(call{verb: proto.VerbGet, name: "p", options: &metav1.GetOptions{ResourceVersion: "0"}})
+		r.refused(call{verb: proto.VerbGet, name: "p", options: &metav1.GetOptions{ResourceVersion: "999"}}, 504,
 			fmt.Sprintf("Timeout: Too large resource version: 999, current: %d", r.revision()))
-		r.refused(ask{verb: proto.VerbGet, name: "p", options: &metav1.GetOptions{ResourceVersion: "x"}}, 400, `invalid resource version: "x"`)
+		r.refused(call{verb: proto.VerbGet, name: "p", options: &metav1.GetOptions{ResourceVersion: "x"}}, 400, `invalid resource version: "x"`)
 	})
 }
 
@@ -167,21 +167,21 @@ func TestDeleteCollection(t *testing.T) {
 		r.pod("b", labelled("1"), held("x.y/z"))
 		r.pod("c", labelled("2"))
 		before := r.revision()
-		all := func(list metav1.ListOptions) ask {
-			return ask{verb: proto.VerbDeleteCollection, options: grace(0), list: &list}
+		all := func(list metav1.ListOptions) call {
+			return call{verb: proto.VerbDeleteCollection, options: grace(0), list: &list}
 		}
 		got := r.ok(all(metav1.ListOptions{LabelSelector: "l=1"}))
-		same(t, "answer", names(got), "a b")
+		equal(t, "answer", names(got), "a b")
 		if r.get("a") != nil || describe(r.get("b")) != "b +0s grace=0 gen=2 [x.y/z]" || r.get("c").DeletionTimestamp != nil {
 			t.Errorf("events:\n%s", r.since(before))
 		}
-		r.refused(ask{verb: proto.VerbDeleteCollection, options: &metav1.DeleteOptions{DryRun: []string{"Some"}}, list: &metav1.ListOptions{}}, 422,
+		r.refused(call{verb: proto.VerbDeleteCollection, options: &metav1.DeleteOptions{DryRun: []string{"Some"}}, list: &metav1.ListOptions{}}, 422,
 			`DeleteOptions.meta.k8s.io "" is invalid: dryRun: Unsupported value: ["Some"]: supported values: "All"`)
-		same(t, "paged", names(r.ok(all(metav1.ListOptions{Limit: 1}))), "b")
+		equal(t, "paged", names(r.ok(all(metav1.ListOptions{Limit: 1}))), "b")
 		for i := range 200 {
 			r.pod(fmt.Sprintf("p%d", i))
 		}
-		got = r.ok(ask{verb: proto.VerbDeleteCollection, options: grace(0), list: &metav1.ListOptions{}})
+		got = r.ok(call{verb: proto.VerbDeleteCollection, options: grace(0), list: &metav1.ListOptions{}})
 		if n := r.store.Snapshot().Count("pods", "default"); n != 1 || len(got.items) != 202 {
 			t.Errorf("%d pods are left of %d", n, len(got.items))
 		}
@@ -205,7 +205,7 @@ func TestDeleteCollectionSparesSuccessors(t *testing.T) {
 		synctest.Wait()
 		late := make(chan result)
 		go func() {
-			late <- r.do(ask{verb: proto.VerbDeleteCollection, options: grace(0), list: &metav1.ListOptions{}})
+			late <- r.do(call{verb: proto.VerbDeleteCollection, options: grace(0), list: &metav1.ListOptions{}})
 		}()
 		synctest.Wait()
 		release()
@@ -222,8 +222,8 @@ func TestWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		r.pod("p")
-		open := func(sub string, opts metav1.ListOptions) ask {
-			return ask{verb: proto.VerbWatch, sub: sub, options: &opts}
+		open := func(sub string, opts metav1.ListOptions) call {
+			return call{verb: proto.VerbWatch, sub: sub, options: &opts}
 		}
 		r.refused(open("", metav1.ListOptions{SendInitialEvents: new(true)}), 422, `ListOptions.meta.k8s.io "" is invalid: `+
 			`resourceVersionMatch: Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan`)

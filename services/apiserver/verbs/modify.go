@@ -11,20 +11,19 @@ import (
 	"github.com/podfall/podfall/services/apiserver/store"
 )
 
-// change is a way to make the next version of an object out of the stored one.
+// change makes the next version of an object out of the stored one.
 type change struct {
 	dryRun bool
 	by     author
-	// next is the next version, its resourceVersion checked against old's. It is the
-	// caller's own, and old is not changed by it.
+	// next returns the next version, after it has compared its resourceVersion with old's. The
+	// caller owns the result; old is not changed.
 	next func(old kinds.Object) (obj kinds.Object, warnings []string, err error)
-	// shown is how the answer shows the object that was changed; nil shows it as it is.
+	// shown converts the changed object for the answer; nil answers with the object itself.
 	shown func(obj kinds.Object) (kinds.Kind, kinds.Object, error)
 }
 
-// modify stores the next version of an object. When another write came first, the change
-// is tried on what that one left; a change that names the version it starts from then
-// refuses itself (API-65).
+// modify stores the next version of an object. If another write came first, the change is applied
+// again to the newer version. A change that names its resourceVersion then refuses itself (API-65).
 func (a *API) modify(ctx context.Context, req Request, change change) (*proto.Response, error) {
 	for old := a.Store.Snapshot().Get(req.key()); ; {
 		if old == nil {
@@ -38,11 +37,11 @@ func (a *API) modify(ctx context.Context, req Request, change change) (*proto.Re
 			Request: req, strategy: a.strategy(req.Kind), old: old.Object, obj: obj, snapshot: a.Store.Snapshot(),
 			dryRun: change.dryRun, warnings: warnings, by: change.by,
 		}
-		if err := a.judge(ctx, w); err != nil {
+		if err := a.admitWrite(ctx, w); err != nil {
 			return nil, err
 		}
 		var now *store.Record // nothing, after a dry run
-		err = a.addressed(w, func() (err error) {
+		err = a.commitAddressed(w, func() (err error) {
 			if !w.dryRun {
 				now, err = a.replace(ctx, req, w.obj, old)
 			}
@@ -55,13 +54,13 @@ func (a *API) modify(ctx context.Context, req Request, change change) (*proto.Re
 		if err != nil {
 			return nil, err
 		}
-		return change.answer(w, now)
+		return change.response(w, now)
 	}
 }
 
-// answer shows what a write has left in the store, or what it would have; now is nil when
-// it has stored nothing.
-func (c change) answer(w *write, now *store.Record) (*proto.Response, error) {
+// response returns the answer with what a write has stored, or would have stored; now is nil if it
+// has stored nothing.
+func (c change) response(w *write, now *store.Record) (*proto.Response, error) {
 	switch {
 	case c.shown != nil:
 		obj := w.obj
@@ -72,16 +71,16 @@ func (c change) answer(w *write, now *store.Record) (*proto.Response, error) {
 		if err != nil {
 			return nil, err
 		}
-		return unstored(http.StatusOK, kind, shown, w.warnings)
+		return unstoredResponse(http.StatusOK, kind, shown, w.warnings)
 	case now == nil:
-		return unstored(http.StatusOK, w.Kind, w.obj, w.warnings)
+		return unstoredResponse(http.StatusOK, w.Kind, w.obj, w.warnings)
 	}
-	return stored(http.StatusOK, w.Kind, now, w.warnings)
+	return storedResponse(http.StatusOK, w.Kind, now, w.warnings)
 }
 
-// replace stores obj in the place of old and returns what is stored then, or removes the
-// object if only what obj leaves out had held it, and returns nil (API-53). The answer is
-// then the object as the sender wanted it.
+// replace stores obj in the place of old and returns the stored version. If obj removes the last
+// finalizer of a deleted object, replace removes the object and returns nil (API-53). The answer is
+// then the object as the client sent it.
 func (a *API) replace(ctx context.Context, req Request, obj kinds.Object, old *store.Record) (*store.Record, error) {
 	if deletion.RemovedByUpdate(obj, old.Object) {
 		_, err := a.commit(ctx, req, store.Write{Key: old.Key, Expect: old.Revision})

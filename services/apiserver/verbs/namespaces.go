@@ -9,7 +9,7 @@ import (
 	"github.com/podfall/podfall/services/apiserver/admission"
 )
 
-// EnsureNamespaces creates the namespaces that every cluster has, where they are missing.
+// EnsureNamespaces creates the namespaces that every cluster has, if they are missing.
 func (a *API) EnsureNamespaces(ctx context.Context) error {
 	for _, name := range admission.FirstNamespaces() {
 		if err := a.ensure(ctx, "namespaces", &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {

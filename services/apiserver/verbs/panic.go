@@ -5,20 +5,20 @@ import (
 	"runtime/debug"
 )
 
-// PanicError is a mistake of ours that a request has come upon.
+// PanicError is a panic during a request.
 type PanicError struct {
-	// Cause is what was panicked with.
+	// Cause is the panic's value.
 	Cause any
-	// Stack is where.
+	// Stack is the stack of the goroutine.
 	Stack []byte
 }
 
 // Error names the cause without the stack.
 func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Cause) }
 
-// Recovered is do, which fails with a *PanicError when it panics: one request's mistake is
-// not the end of the process. It has to be called on each goroutine of a request.
-func Recovered(do func() error) (err error) {
+// RecoverPanic runs do, and returns a *PanicError if do panics, so that a bug ends one request and
+// not the process. It must be called on each goroutine of a request.
+func RecoverPanic(do func() error) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			err = &PanicError{Cause: cause, Stack: debug.Stack()}

@@ -13,7 +13,7 @@ import (
 // TestPanicInACollection is a mistake of ours on a goroutine that deletes one of many: the
 // request fails, and the process goes on.
 func TestPanicInACollection(t *testing.T) {
-	broken := make([]*store.Record, 3*manyDeleters) // nil
+	broken := make([]*store.Record, 3*defaultDeleters) // nil
 	err := New(Config{}).deleteAll(t.Context(), Request{}, metav1.DeleteOptions{}, broken)
 	crash, ok := errors.AsType[*PanicError](err)
 	if !ok || !strings.Contains(string(crash.Stack), "deleteOne") {
@@ -21,7 +21,7 @@ func TestPanicInACollection(t *testing.T) {
 	}
 }
 
-func TestAPanicIsTheWorst(t *testing.T) {
+func TestDeleteCollectionReportsAPanicFirst(t *testing.T) {
 	refusal, other, crash := errors.New("refused"), errors.New("refused too"), &PanicError{Cause: "oops"}
 	for _, row := range []struct{ first, second, want error }{
 		{nil, nil, nil},
@@ -31,7 +31,7 @@ func TestAPanicIsTheWorst(t *testing.T) {
 		{refusal, crash, crash},
 		{crash, refusal, crash},
 	} {
-		if got := worse(row.first, row.second); !errors.Is(got, row.want) {
+		if got := worseError(row.first, row.second); !errors.Is(got, row.want) {
 			t.Errorf("of %v and %v: %v, want %v", row.first, row.second, got, row.want)
 		}
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/podfall/podfall/services/apiserver/registry"
 )
 
-// patch changes an object by what is to become different. Unless the patch itself names
-// a version, it is applied again to whatever version is current (API-65).
+// patch changes an object by a patch. Unless the patch names a version, it is applied to whatever
+// version is current (API-65).
 func (a *API) patch(ctx context.Context, req Request) (*proto.Response, error) {
 	opts, patchType, err := patchOptions(req)
 	if err != nil {
@@ -28,13 +28,13 @@ func (a *API) patch(ctx context.Context, req Request) (*proto.Response, error) {
 	return a.modify(ctx, req, change{
 		dryRun: len(opts.DryRun) > 0, by: author{manager: opts.FieldManager},
 		next: func(old kinds.Object) (kinds.Object, []string, error) {
-			return a.patched(req, old, patchType, opts.FieldValidation)
+			return a.applyPatch(req, old, patchType, opts.FieldValidation)
 		},
 	})
 }
 
-// patched is old as the patch changes it.
-func (a *API) patched(
+// applyPatch returns old with the patch applied.
+func (a *API) applyPatch(
 	req Request, old kinds.Object, patchType types.PatchType, fieldValidation string,
 ) (obj kinds.Object, warnings []string, err error) {
 	apply := registry.ApplyPatch
@@ -51,29 +51,29 @@ func (a *API) patched(
 	return obj, warnings, registry.CheckVersion(req.Kind, obj, old)
 }
 
-// patchType reads the kind of patch, and refuses those that are not served.
+// patchType returns the type of a patch, and refuses those that are not served.
 func patchType(req Request) (types.PatchType, error) {
 	const served = "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json, " +
 		"application/apply-patch+yaml"
-	switch asked := types.PatchType(req.Envelope.GetContentType()); asked {
+	switch contentType := types.PatchType(req.Envelope.GetContentType()); contentType {
 	case types.JSONPatchType, types.MergePatchType, types.StrategicMergePatchType, types.ApplyYAMLPatchType:
-		return asked, nil
+		return contentType, nil
 	case types.ApplyCBORPatchType:
 	}
-	return "", unsupported(req, fmt.Sprintf(
+	return "", unsupportedMediaType(req, fmt.Sprintf(
 		"the body of the request was in an unknown format - accepted media types include: %s", served))
 }
 
-func unsupported(req Request, message string) error {
+func unsupportedMediaType(req Request, message string) error {
 	refused := apierrors.NewGenericServerResponse(
 		http.StatusUnsupportedMediaType, string(req.Verb), req.Kind.GroupResource(), req.Name, "", 0, false)
 	refused.ErrStatus.Message = message
 	return refused
 }
 
-// patchOptions are the options and the type of a patch, of an object or of its scale.
+// patchOptions returns the options and the type of a patch, of an object or of its scale.
 func patchOptions(req Request) (metav1.PatchOptions, types.PatchType, error) {
-	opts, err := options[metav1.PatchOptions](req.Envelope.GetOptions())
+	opts, err := decodeOptions[metav1.PatchOptions](req.Envelope.GetOptions())
 	if err != nil {
 		return opts, "", err
 	}
@@ -81,5 +81,5 @@ func patchOptions(req Request) (metav1.PatchOptions, types.PatchType, error) {
 	if err != nil {
 		return opts, "", err
 	}
-	return opts, patchType, invalid("PatchOptions", validation.ValidatePatchOptions(&opts, patchType))
+	return opts, patchType, invalidOptions("PatchOptions", validation.ValidatePatchOptions(&opts, patchType))
 }

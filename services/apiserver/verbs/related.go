@@ -8,7 +8,7 @@ import (
 	"github.com/podfall/podfall/services/apiserver/store"
 )
 
-// related is admission.Related: what the pods of a node refer to, the volumes of their
+// related implements admission.Related: what the pods of a node refer to, the volumes of their
 // claims, and the node's own attachments.
 func (a *API) related(node, resource, namespace, name string) bool {
 	get := func() any {

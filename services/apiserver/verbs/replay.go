@@ -13,18 +13,18 @@ import (
 	"github.com/podfall/podfall/services/apiserver/store"
 )
 
-// replay answers an operation that has had its effect before from what it did, which the
-// history remembers over restarts; nil when it has not. Whether an answer was lost or a
-// request came twice, there is one effect (guarantees N1 and D9).
+// replay answers an operation that has had its effect before, from its events in the store's
+// history, which survives restarts. It returns nil if the operation has had no effect. Whether an
+// answer was lost or a request came twice, there is one effect (guarantees N1 and D9).
 func (a *API) replay(req Request) (*proto.Response, error) {
-	events, err := a.Store.CauseOf(req.Envelope.GetOperation())
+	events, err := a.Store.EventsOfOperation(req.Envelope.GetOperation())
 	if err != nil || len(events) == 0 {
 		return nil, err
 	}
 	if req.Subresource == evicts {
 		return replayEviction(req, events)
 	}
-	events = ofFirst(events)
+	events = firstObjectEvents(events)
 	last := events[len(events)-1]
 	if !sameRequest(req, events[0], last) {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf(
@@ -35,46 +35,45 @@ func (a *API) replay(req Request) (*proto.Response, error) {
 	}
 	switch {
 	case req.Subresource == binding:
-		return success(http.StatusCreated, nil, nil)
+		return successResponse(http.StatusCreated, nil, nil)
 	case req.Subresource == scale:
 		shown, err := a.scaleOf(req, last.Record.Object)
 		if err != nil {
 			return nil, err
 		}
-		return unstored(http.StatusOK, scaleKind(), shown, nil)
+		return unstoredResponse(http.StatusOK, scaleKind(), shown, nil)
 	case req.Verb == proto.VerbDelete:
-		opts, err := options[metav1.DeleteOptions](req.Envelope.GetOptions())
+		opts, err := decodeOptions[metav1.DeleteOptions](req.Envelope.GetOptions())
 		if err != nil {
 			return nil, err
 		}
-		answer, err := deleted(req, last, opts)
-		return warned(answer, a.stays(req, events[0].Previous.Object, opts)), err
+		answer, err := deleteResponse(req, last, opts)
+		return addWarnings(answer, a.deletionWarnings(req, events[0].Previous.Object, opts)), err
 	case last.Type == store.Added:
-		return stored(http.StatusCreated, req.Kind, last.Record, nil)
+		return storedResponse(http.StatusCreated, req.Kind, last.Record, nil)
 	}
-	return stored(http.StatusOK, req.Kind, last.Record, nil)
+	return storedResponse(http.StatusOK, req.Kind, last.Record, nil)
 }
 
-// ofFirst leaves out what the operation wrote beside its object.
-func ofFirst(events []store.Event) []store.Event {
+// firstObjectEvents leaves out what the operation wrote besides its first object.
+func firstObjectEvents(events []store.Event) []store.Event {
 	return slices.DeleteFunc(slices.Clone(events), func(e store.Event) bool { return e.Record.Key != events[0].Record.Key })
 }
 
-// replayEviction answers an eviction that has touched its pod. One that has only spent a
-// budget was refused afterwards, and is asked for again.
+// replayEviction answers an eviction that has written its pod. One that has only spent a budget was
+// refused afterwards, and is decided again.
 func replayEviction(req Request, events []store.Event) (*proto.Response, error) {
 	for _, event := range events {
 		if event.Record.Key == req.key() {
-			return success(http.StatusCreated, nil, nil)
+			return successResponse(http.StatusCreated, nil, nil)
 		}
 	}
 	return nil, nil //nolint:nilnil // as replay's
 }
 
-// sameRequest reports whether the events can be those of req: its object, and what its
-// verb does. Events do not name the verb, but only a create adds, and only a delete marks
-// or removes what is not marked.
-// The server, which remembers whole requests for a while, knows the rest.
+// sameRequest reports whether the events can be those of req: its object, and what its verb does.
+// Events do not name the verb, but only a create adds, and only a delete marks or removes an
+// unmarked object. For a while the server also remembers whole requests, and compares all of them.
 func sameRequest(req Request, first, last store.Event) bool {
 	want, have := req.key(), last.Record.Key
 	if want.Name == "" {
@@ -86,13 +85,13 @@ func sameRequest(req Request, first, last store.Event) bool {
 	case want != have:
 		return false
 	case req.Verb == proto.VerbDelete:
-		return !created && (last.Type == store.Deleted || onItsWayOut(last.Record))
+		return !created && (last.Type == store.Deleted || isTerminating(last.Record))
 	case created:
 		changes := req.Verb == proto.VerbUpdate || req.Verb == proto.VerbPatch
 		return creates || changes && req.Subresource == ""
 	}
-	return !creates && (onItsWayOut(first.Previous) || first.Type == store.Modified && !onItsWayOut(first.Record))
+	return !creates && (isTerminating(first.Previous) || first.Type == store.Modified && !isTerminating(first.Record))
 }
 
-// onItsWayOut reports whether the object of a version is being deleted.
-func onItsWayOut(record *store.Record) bool { return record.Object.GetDeletionTimestamp() != nil }
+// isTerminating reports whether the object of a version is being deleted.
+func isTerminating(record *store.Record) bool { return record.Object.GetDeletionTimestamp() != nil }

@@ -17,7 +17,7 @@ import (
 func TestReplay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		twice := func(a ask, code int32) (result, result) {
+		twice := func(a call, code int32) (result, result) {
 			t.Helper()
 			a.operation = fmt.Sprint("twice-", r.asked.Add(1))
 			one := r.ok(a)
@@ -31,11 +31,11 @@ func TestReplay(t *testing.T) {
 			}
 			return one, two
 		}
-		twice(ask{verb: proto.VerbCreate, body: podNamed("p", unbound)}, 201)
-		one, two := twice(ask{verb: proto.VerbCreate, body: podNamed("", func(p *corev1.Pod) { p.GenerateName = "g-" })}, 201)
-		same(t, "a generated name", two.obj.GetName(), one.obj.GetName())
+		twice(call{verb: proto.VerbCreate, body: podNamed("p", unbound)}, 201)
+		one, two := twice(call{verb: proto.VerbCreate, body: podNamed("", func(p *corev1.Pod) { p.GenerateName = "g-" })}, 201)
+		equal(t, "a generated name", two.obj.GetName(), one.obj.GetName())
 		twice(merge("p", "", `{"metadata":{"labels":{"a":"1"}}}`), 200)
-		twice(ask{verb: proto.VerbCreate, name: "p", sub: "binding", body: bindTo("p", "n1")}, 201)
+		twice(call{verb: proto.VerbCreate, name: "p", sub: "binding", body: bindTo("p", "n1")}, 201)
 		twice(deletePod("p", nil), 200)
 		twice(deletePod("p", notOrphaning(grace(9))), 202)
 		twice(deletePod("p", grace(0)), 200)
@@ -50,9 +50,9 @@ func TestReplay(t *testing.T) {
 		if r.get("p") == nil {
 			t.Error("a repeated delete removed another pod")
 		}
-		r.refused(ask{verb: proto.VerbDelete, name: "other", options: grace(0), operation: "once"}, 400,
+		r.refused(call{verb: proto.VerbDelete, name: "other", options: grace(0), operation: "once"}, 400,
 			`operation: "once" has been another request's; want a new one for each request`)
-		r.refused(ask{verb: proto.VerbCreate, body: podNamed("p"), operation: "once"}, 400,
+		r.refused(call{verb: proto.VerbCreate, body: podNamed("p"), operation: "once"}, 400,
 			`operation: "once" has been another request's; want a new one for each request`)
 
 		patch := merge("p", "", `{"metadata":{"labels":{"a":"1"}}}`)
@@ -61,13 +61,13 @@ func TestReplay(t *testing.T) {
 			`operation: "once" has been another request's; want a new one for each request`)
 		patch.operation = "label"
 		r.ok(patch)
-		r.refused(ask{verb: proto.VerbDelete, name: "p", options: grace(0), operation: "label"}, 400,
+		r.refused(call{verb: proto.VerbDelete, name: "p", options: grace(0), operation: "label"}, 400,
 			`operation: "label" has been another request's; want a new one for each request`)
 
-		collection := ask{verb: proto.VerbDeleteCollection, options: grace(0), list: &metav1.ListOptions{}, operation: "all"}
+		collection := call{verb: proto.VerbDeleteCollection, options: grace(0), list: &metav1.ListOptions{}, operation: "all"}
 		first := r.ok(collection)
 		r.pod("q")
-		same(t, "a repeated collection", names(r.ok(collection)), names(first))
+		equal(t, "a repeated collection", names(r.ok(collection)), names(first))
 		if r.get("q") == nil {
 			t.Error("a repeated collection removed what came later")
 		}
@@ -104,7 +104,7 @@ func TestReplayOverARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := t.TempDir() + "/db"
 		at := func(_ *verbs.Config, disk *store.Config) { disk.Path = path }
-		a := ask{verb: proto.VerbCreate, body: podNamed("p"), operation: "op"}
+		a := call{verb: proto.VerbCreate, body: podNamed("p"), operation: "op"}
 		first := newRig(t, at)
 		uid := string(first.ok(a).obj.GetUID())
 		first.stop()

@@ -103,8 +103,8 @@ func (r *rig) stall() (release func()) {
 	return func() { close(wait) }
 }
 
-// ask is a request; what is left out is the usual.
-type ask struct {
+// call is a request; what is left out has the usual value.
+type call struct {
 	verb                               proto.Verb
 	resource, namespace, name, sub, as string // pods, default
 	options                            interface{ Marshal() ([]byte, error) }
@@ -126,7 +126,7 @@ type result struct {
 	parts    int
 }
 
-func (r *rig) do(a ask) result {
+func (r *rig) do(a call) result {
 	r.t.Helper()
 	req := r.request(a)
 	var got result
@@ -141,7 +141,7 @@ func (r *rig) do(a ask) result {
 	return got
 }
 
-func (r *rig) request(a ask) verbs.Request {
+func (r *rig) request(a call) verbs.Request {
 	r.t.Helper()
 	if a.resource == "" {
 		a.resource = "pods"
@@ -231,7 +231,7 @@ func decode(t testing.TB, item *proto.Item) runtime.Object {
 }
 
 // ok is do, which must succeed.
-func (r *rig) ok(a ask) result {
+func (r *rig) ok(a call) result {
 	r.t.Helper()
 	got := r.do(a)
 	if got.code >= 300 || got.code < 200 {
@@ -248,7 +248,7 @@ func (got result) message() string {
 }
 
 // refused checks that a request fails, with this code and text, and changes nothing.
-func (r *rig) refused(a ask, code int32, message string) {
+func (r *rig) refused(a call, code int32, message string) {
 	r.t.Helper()
 	before := r.store.Snapshot().Revision()
 	got := r.do(a)
@@ -305,8 +305,8 @@ func describe(obj kinds.Object) string {
 	return text
 }
 
-// same compares texts.
-func same(t testing.TB, what, got, want string) {
+// equal compares texts.
+func equal(t testing.TB, what, got, want string) {
 	t.Helper()
 	if got != want {
 		t.Errorf("%s:\n got %s\nwant %s", what, got, want)
@@ -350,7 +350,7 @@ func graceOf(seconds int64) func(*corev1.Pod) {
 // pod creates one.
 func (r *rig) pod(name string, change ...func(*corev1.Pod)) *corev1.Pod {
 	r.t.Helper()
-	r.ok(ask{verb: proto.VerbCreate, body: podNamed(name, change...)})
+	r.ok(call{verb: proto.VerbCreate, body: podNamed(name, change...)})
 	return r.get(name)
 }
 
@@ -359,7 +359,7 @@ func (r *rig) phase(name string, phase corev1.PodPhase) {
 	r.t.Helper()
 	pod := r.get(name).DeepCopy()
 	pod.Status.Phase = phase
-	r.ok(ask{verb: proto.VerbUpdate, name: name, sub: "status", body: pod})
+	r.ok(call{verb: proto.VerbUpdate, name: name, sub: "status", body: pod})
 }
 
 func grace(seconds int64) *metav1.DeleteOptions {
@@ -372,9 +372,9 @@ func notOrphaning(opts *metav1.DeleteOptions) *metav1.DeleteOptions {
 	return opts
 }
 
-func deletePod(name string, opts *metav1.DeleteOptions) ask {
+func deletePod(name string, opts *metav1.DeleteOptions) call {
 	if opts == nil {
 		opts = &metav1.DeleteOptions{}
 	}
-	return ask{verb: proto.VerbDelete, name: name, options: opts}
+	return call{verb: proto.VerbDelete, name: name, options: opts}
 }

@@ -17,13 +17,13 @@ import (
 	"github.com/podfall/podfall/services/apiserver/registry"
 )
 
-// getScale shows how many replicas an object has, and shall have.
+// getScale returns the wanted and the present replicas of an object.
 func (a *API) getScale(ctx context.Context, req Request) (*proto.Response, error) {
-	opts, err := options[metav1.GetOptions](req.Envelope.GetOptions())
+	opts, err := decodeOptions[metav1.GetOptions](req.Envelope.GetOptions())
 	if err != nil {
 		return nil, err
 	}
-	if err := a.notOlderThan(ctx, opts.ResourceVersion); err != nil {
+	if err := a.waitForRevision(ctx, opts.ResourceVersion); err != nil {
 		return nil, err
 	}
 	record := a.Store.Snapshot().Get(req.key())
@@ -34,16 +34,16 @@ func (a *API) getScale(ctx context.Context, req Request) (*proto.Response, error
 	if err != nil {
 		return nil, err
 	}
-	return unstored(http.StatusOK, scaleKind(), scale, nil)
+	return unstoredResponse(http.StatusOK, scaleKind(), scale, nil)
 }
 
-// updateScale changes how many replicas an object shall have, and nothing else of it.
+// updateScale changes the wanted replicas of an object only.
 func (a *API) updateScale(ctx context.Context, req Request) (*proto.Response, error) {
-	opts, err := options[metav1.UpdateOptions](req.Envelope.GetOptions())
+	opts, err := decodeOptions[metav1.UpdateOptions](req.Envelope.GetOptions())
 	if err != nil {
 		return nil, err
 	}
-	if err := invalid("UpdateOptions", validation.ValidateUpdateOptions(&opts)); err != nil {
+	if err := invalidOptions("UpdateOptions", validation.ValidateUpdateOptions(&opts)); err != nil {
 		return nil, err
 	}
 	how := change{dryRun: len(opts.DryRun) > 0, by: author{manager: opts.FieldManager}}
@@ -57,7 +57,7 @@ func (a *API) updateScale(ctx context.Context, req Request) (*proto.Response, er
 	})
 }
 
-// patchScale is updateScale by what is to become different.
+// patchScale is updateScale by a patch.
 func (a *API) patchScale(ctx context.Context, req Request) (*proto.Response, error) {
 	opts, patchType, err := patchOptions(req)
 	if err != nil {
@@ -78,7 +78,7 @@ func (a *API) patchScale(ctx context.Context, req Request) (*proto.Response, err
 	})
 }
 
-// rescale stores what becomes of an object's Scale.
+// rescale stores a changed Scale of an object.
 func (a *API) rescale(
 	ctx context.Context, req Request, how change,
 	next func(now *autoscalingv1.Scale) (kinds.Object, []string, error),
@@ -112,7 +112,7 @@ func (a *API) rescale(
 	})
 }
 
-// showScale answers with the Scale of what has been stored.
+// showScale returns a change.shown that answers with the Scale of the stored object.
 func (a *API) showScale(req Request) func(kinds.Object) (kinds.Kind, kinds.Object, error) {
 	return func(obj kinds.Object) (kinds.Kind, kinds.Object, error) {
 		scale, err := a.scaleOf(req, obj)
@@ -129,7 +129,7 @@ func checkScale(req Request, scale *autoscalingv1.Scale, old kinds.Object) error
 	return registry.CheckUID(req.Kind, scale, old)
 }
 
-// scaler knows where objects of a kind have their replicas.
+// scaler returns the Scaler of a kind.
 func (a *API) scaler(kind kinds.Kind) registry.Scaler {
 	scaler, ok := a.strategy(kind).(registry.Scaler)
 	if !ok {
@@ -151,7 +151,7 @@ func (a *API) scaleOf(req Request, obj kinds.Object) (*autoscalingv1.Scale, erro
 	return scale, nil
 }
 
-// scaleKind is the same for all that can be scaled.
+// scaleKind is the kind of every Scale.
 func scaleKind() kinds.Kind {
 	return kinds.Kind{
 		GroupVersionKind: autoscalingv1.SchemeGroupVersion.WithKind("Scale"), Resource: "scales", Namespaced: true,

@@ -6,35 +6,35 @@ import (
 	"github.com/podfall/podfall/services/apiserver/registry"
 )
 
-// services is the key of Services in the store.
-const services = "services"
+// serviceResource is the key of Services in the store.
+const serviceResource = "services"
 
-// addressed gives a Service what it lacks of the cluster's addresses, and calls commit while
-// no other Service can be given the same. For all other writes it just calls commit.
-func (a *API) addressed(w *write, commit func() error) error {
+// commitAddressed allocates missing addresses of a Service, and calls commit before another Service
+// can be given the same ones. For all other writes it only calls commit.
+func (a *API) commitAddressed(w *write, commit func() error) error {
 	svc, ok := w.obj.(*corev1.Service)
 	if !ok || w.Subresource != "" {
 		return commit()
 	}
 	a.addressing.Lock()
 	defer a.addressing.Unlock()
-	if err := a.address(w, svc); err != nil {
+	if err := a.allocateAddresses(w, svc); err != nil {
 		return err
 	}
 	return commit()
 }
 
-func (a *API) address(w *write, svc *corev1.Service) error {
+func (a *API) allocateAddresses(w *write, svc *corev1.Service) error {
 	old, _ := w.old.(*corev1.Service)
 	if !registry.NeedsAddresses(svc, old) {
 		return nil
 	}
-	var taken registry.TakenAddresses
-	for record := range a.Store.Snapshot().Scan(services, "", "") {
+	var taken registry.UsedAddresses
+	for record := range a.Store.Snapshot().Scan(serviceResource, "", "") {
 		other, ok := record.Object.(*corev1.Service)
 		if ok && record.Key != w.key() {
-			taken.Take(other)
+			taken.Add(other)
 		}
 	}
-	return registry.GiveAddresses(w.Kind, svc, old, taken)
+	return registry.AllocateAddresses(w.Kind, svc, old, taken)
 }

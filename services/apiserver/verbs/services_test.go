@@ -39,12 +39,12 @@ func TestServicesGetAddresses(t *testing.T) {
 		if err := r.api.Bootstrap(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		create := func(s *corev1.Service) ask { return ask{verb: proto.VerbCreate, resource: "services", body: s} }
-		get := func(a ask) *corev1.Service {
+		create := func(s *corev1.Service) call { return call{verb: proto.VerbCreate, resource: "services", body: s} }
+		get := func(a call) *corev1.Service {
 			svc, _ := r.ok(a).obj.(*corev1.Service)
 			return svc
 		}
-		api := get(ask{verb: proto.VerbGet, resource: "services", name: "kubernetes"})
+		api := get(call{verb: proto.VerbGet, resource: "services", name: "kubernetes"})
 		if api.Spec.ClusterIP != "10.96.0.1" || api.Spec.Ports[0].TargetPort.IntValue() != 6443 {
 			t.Errorf("%+v", api.Spec)
 		}
@@ -52,11 +52,11 @@ func TestServicesGetAddresses(t *testing.T) {
 		if first.Spec.ClusterIP == "" || first.Spec.ClusterIPs[0] != first.Spec.ClusterIP || first.Spec.Ports[0].NodePort < 30000 {
 			t.Errorf("%+v", first.Spec)
 		}
-		if again := get(ask{verb: proto.VerbUpdate, resource: "services", name: "a", body: service("a", nodePort(0))}); again.Spec.ClusterIP != first.Spec.ClusterIP ||
+		if again := get(call{verb: proto.VerbUpdate, resource: "services", name: "a", body: service("a", nodePort(0))}); again.Spec.ClusterIP != first.Spec.ClusterIP ||
 			again.Spec.Ports[0].NodePort != first.Spec.Ports[0].NodePort {
 			t.Errorf("an update moved it: %+v", again.Spec)
 		}
-		inside := get(ask{verb: proto.VerbUpdate, resource: "services", name: "a", body: service("a")})
+		inside := get(call{verb: proto.VerbUpdate, resource: "services", name: "a", body: service("a")})
 		if inside.Spec.Ports[0].NodePort != 0 || inside.Spec.ExternalTrafficPolicy != "" {
 			t.Errorf("no longer reachable: %+v", inside.Spec)
 		}
@@ -66,7 +66,7 @@ func TestServicesGetAddresses(t *testing.T) {
 		r.refused(create(service("b", nodePort(80))), 422, invalid+`spec.ports[0].nodePort: Invalid value: 80: provided port is not in the valid range. The range of valid ports is 30000-32767`)
 		r.refused(create(service("b", clusterIP("10.96.0.1"))), 422, invalid+`spec.clusterIPs: Invalid value: ["10.96.0.1"]: failed to allocate IP 10.96.0.1: provided IP is already allocated`)
 		r.refused(create(service("b", clusterIP("10.1.0.1"))), 422, invalid+`spec.clusterIPs: Invalid value: ["10.1.0.1"]: failed to allocate IP 10.1.0.1: the provided IP (10.1.0.1) is not in the valid range. The range of valid IPs is 10.96.0.0/12`)
-		r.refused(ask{verb: proto.VerbUpdate, resource: "services", name: "a", body: service("a", clusterIP("10.96.0.9"))}, 422,
+		r.refused(call{verb: proto.VerbUpdate, resource: "services", name: "a", body: service("a", clusterIP("10.96.0.9"))}, 422,
 			`Service "a" is invalid: spec.clusterIPs[0]: Invalid value: ["10.96.0.9"]: may not change once set`)
 		dry := create(service("dry", nodePort(0)))
 		dry.options = &metav1.CreateOptions{DryRun: []string{"All"}}
@@ -89,7 +89,7 @@ func TestServicesAtOnce(t *testing.T) {
 		made := make(chan *corev1.Service, many)
 		for i := range many {
 			go func() {
-				svc, _ := r.do(ask{verb: proto.VerbCreate, resource: "services", body: service(fmt.Sprint("s", i), nodePort(0))}).obj.(*corev1.Service)
+				svc, _ := r.do(call{verb: proto.VerbCreate, resource: "services", body: service(fmt.Sprint("s", i), nodePort(0))}).obj.(*corev1.Service)
 				made <- svc
 			}()
 		}
@@ -110,7 +110,7 @@ func TestANamespaceHasAnAccount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		body := &corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metav1.ObjectMeta{Name: "team"}}
-		create := ask{verb: proto.VerbCreate, resource: "namespaces", body: body, operation: "once"}
+		create := call{verb: proto.VerbCreate, resource: "namespaces", body: body, operation: "once"}
 		r.ok(create)
 		if again := r.ok(create); again.code != 201 || again.obj.GetName() != "team" {
 			t.Errorf("%d %+v", again.code, again.obj)
@@ -127,17 +127,17 @@ func TestANamespaceHasAnAccount(t *testing.T) {
 func TestEventsHaveTwoGroups(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		r.ok(ask{verb: proto.VerbCreate, resource: "events", body: &corev1.Event{
+		r.ok(call{verb: proto.VerbCreate, resource: "events", body: &corev1.Event{
 			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Event"}, ObjectMeta: metav1.ObjectMeta{Name: "old"},
 			InvolvedObject: corev1.ObjectReference{Namespace: "default", Name: "p"}, Message: "said",
 		}})
-		r.ok(ask{
+		r.ok(call{
 			verb: proto.VerbCreate, resource: "events.events.k8s.io", contentType: "application/json",
 			body: `{"apiVersion":"events.k8s.io/v1","kind":"Event","metadata":{"name":"new"},"regarding":{"namespace":"default","name":"p"},` +
 				`"note":"said","reason":"r","action":"a","type":"Normal","eventTime":"2026-01-01T00:00:00.000000Z","reportingController":"c.d/e","reportingInstance":"i"}`,
 		})
 		for _, resource := range []string{"events", "events.events.k8s.io"} {
-			list := r.ok(ask{verb: proto.VerbList, resource: resource, list: nil, options: &metav1.ListOptions{}})
+			list := r.ok(call{verb: proto.VerbList, resource: resource, list: nil, options: &metav1.ListOptions{}})
 			if len(list.items) != 2 {
 				t.Errorf("%s: %d", resource, len(list.items))
 			}
@@ -154,7 +154,7 @@ func TestEventsHaveTwoGroups(t *testing.T) {
 				}
 			}
 		}
-		found := r.ok(ask{verb: proto.VerbList, resource: "events.events.k8s.io", options: &metav1.ListOptions{FieldSelector: "regarding.name=p,reportingController=c.d/e"}})
+		found := r.ok(call{verb: proto.VerbList, resource: "events.events.k8s.io", options: &metav1.ListOptions{FieldSelector: "regarding.name=p,reportingController=c.d/e"}})
 		if len(found.items) != 1 || found.items[0].GetName() != "new" {
 			t.Errorf("%+v", found.items)
 		}

@@ -10,15 +10,15 @@ import (
 	"github.com/podfall/podfall/services/apiserver/store"
 )
 
-// MaxObject is how many bytes a write may make an object have, as it is encoded in the
-// store. Every answer and every watch event carries whole objects, so what is larger than
-// the bus carries could never be read again. It is as much as a request's body may have;
-// a patch, of which nothing but the patch is sent, could make more.
+// MaxObject is the largest size that a write may give an object, in bytes as encoded in the store.
+// Every answer and every watch event carries whole objects, so an object that is larger than a bus
+// message could not be read. It equals the limit of a request's body. A small patch could make a
+// larger object, so the result is checked too.
 const MaxObject = 3 << 20
 
-// checkSize refuses with a 413 what makes an object too large. Deletions always pass: they
-// add a few bytes at most, and the store has room for them. So does what makes an object
-// smaller that they have made too large.
+// checkSize returns a 413 for a write that makes an object too large. Deletions always pass: they
+// add a few bytes at most, for which the store has room. A write that makes an oversized object
+// smaller passes, too.
 func (a *API) checkSize(req Request, write store.Write) error {
 	if write.Object == nil || req.Verb == proto.VerbDelete || req.Verb == proto.VerbDeleteCollection {
 		return nil
@@ -34,8 +34,8 @@ func (a *API) checkSize(req Request, write store.Write) error {
 		"%s would have %d bytes; an object may have at most %d", write.Key, size, MaxObject))
 }
 
-// sizeOf is how many bytes an object has in the store. What cannot be encoded has none, and
-// the store will say so.
+// sizeOf returns the size of an object in the store, in bytes. It is 0 for an object that cannot be
+// encoded; the store refuses such an object.
 func sizeOf(obj kinds.Object) int {
 	if sized, ok := obj.(interface{ Size() int }); ok {
 		return sized.Size()

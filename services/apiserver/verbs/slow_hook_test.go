@@ -21,7 +21,7 @@ import (
 // slowHook allows everything, and takes its time.
 type slowHook time.Duration
 
-func (s slowHook) Ask(_ context.Context, _ *webhook.Hook, review *admissionv1.AdmissionReview) (*admissionv1.AdmissionReview, error) {
+func (s slowHook) Call(_ context.Context, _ *webhook.Hook, review *admissionv1.AdmissionReview) (*admissionv1.AdmissionReview, error) {
 	time.Sleep(time.Duration(s))
 	review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: true}
 	return review, nil
@@ -41,7 +41,7 @@ func TestDeleteAfterASlowHook(t *testing.T) {
 			disk.OnCommit = func(s *store.Snapshot, e []store.Event) { told(s, e); catalog.OnCommit(e) }
 		})
 		r.pod("p")
-		r.ok(ask{verb: proto.VerbCreate, resource: webhook.ValidatingResource, body: &ar.ValidatingWebhookConfiguration{
+		r.ok(call{verb: proto.VerbCreate, resource: webhook.ValidatingResource, body: &ar.ValidatingWebhookConfiguration{
 			ObjectMeta: metav1.ObjectMeta{Name: "slow"},
 			Webhooks: []ar.ValidatingWebhook{{
 				Name: "slow.example.com", AdmissionReviewVersions: []string{"v1"}, SideEffects: new(ar.SideEffectClassNone),
@@ -54,6 +54,6 @@ func TestDeleteAfterASlowHook(t *testing.T) {
 		}})
 		before := r.revision()
 		r.ok(deletePod("p", grace(5)))
-		same(t, "events", r.since(before), "MODIFIED p +5s grace=5 gen=2")
+		equal(t, "events", r.since(before), "MODIFIED p +5s grace=5 gen=2")
 	})
 }

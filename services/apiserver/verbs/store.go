@@ -9,16 +9,16 @@ import (
 
 // Store is what the verbs read and write: a *store.Store, or a *store.Memory.
 type Store interface {
-	// Snapshot is the present state.
+	// Snapshot returns the present state.
 	Snapshot() *store.Snapshot
-	// At is the state at a revision.
+	// At returns the state at a revision.
 	At(revision int64) (*store.Snapshot, error)
 	// WaitFor returns once the store has reached a revision.
 	WaitFor(ctx context.Context, revision int64) error
-	// CauseOf is what an operation has changed.
-	CauseOf(operation string) ([]store.Event, error)
-	// Commit writes.
+	// EventsOfOperation returns what an operation has changed.
+	EventsOfOperation(operation string) ([]store.Event, error)
+	// Commit writes to the store.
 	Commit(ctx context.Context, commit store.Commit) ([]store.Event, error)
-	// Writing is since when commits have waited in vain.
-	Writing() time.Time
+	// WaitingSince returns since when commits have waited without any being carried out.
+	WaitingSince() time.Time
 }

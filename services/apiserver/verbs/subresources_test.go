@@ -18,7 +18,7 @@ import (
 	"github.com/podfall/podfall/services/apiserver/store"
 )
 
-func evict(pod string, change ...func(*policyv1.Eviction)) ask {
+func evict(pod string, change ...func(*policyv1.Eviction)) call {
 	body := &policyv1.Eviction{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "policy/v1", Kind: "Eviction"},
 		ObjectMeta: metav1.ObjectMeta{Name: pod, Namespace: "default"},
@@ -26,7 +26,7 @@ func evict(pod string, change ...func(*policyv1.Eviction)) ask {
 	for _, c := range change {
 		c(body)
 	}
-	return ask{verb: proto.VerbCreate, name: pod, sub: "eviction", body: body}
+	return call{verb: proto.VerbCreate, name: pod, sub: "eviction", body: body}
 }
 
 func guarded(p *corev1.Pod) { p.Labels = map[string]string{"app": "web"} }
@@ -37,7 +37,7 @@ func (r *rig) ready(name string) {
 	pod := r.get(name).DeepCopy()
 	pod.Status.Phase = corev1.PodRunning
 	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
-	r.ok(ask{verb: proto.VerbUpdate, name: name, sub: "status", body: pod})
+	r.ok(call{verb: proto.VerbUpdate, name: name, sub: "status", body: pod})
 }
 
 func (r *rig) budget(name string) *policyv1.PodDisruptionBudget {
@@ -54,10 +54,10 @@ func (r *rig) allow(name string, n int32) {
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"},
 		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}},
 	}
-	r.ok(ask{verb: proto.VerbCreate, resource: "poddisruptionbudgets.policy", body: budget})
+	r.ok(call{verb: proto.VerbCreate, resource: "poddisruptionbudgets.policy", body: budget})
 	budget = r.budget(name).DeepCopy()
 	budget.Status = policyv1.PodDisruptionBudgetStatus{ObservedGeneration: 1, DisruptionsAllowed: n, DesiredHealthy: 2, CurrentHealthy: 2 + n}
-	r.ok(ask{verb: proto.VerbUpdate, resource: "poddisruptionbudgets.policy", name: name, sub: "status", body: budget})
+	r.ok(call{verb: proto.VerbUpdate, resource: "poddisruptionbudgets.policy", name: name, sub: "status", body: budget})
 }
 
 const violates = "Cannot evict pod as it would violate the pod's disruption budget."
@@ -76,7 +76,7 @@ func TestEvict(t *testing.T) {
 			t.Errorf("%d %+v", got.code, got.status)
 		}
 		// TRC-17: the budget, the condition, the mark.
-		same(t, "events", r.since(before), "MODIFIED one gen=1\nMODIFIED a gen=1\nMODIFIED a +30s grace=30 gen=2")
+		equal(t, "events", r.since(before), "MODIFIED one gen=1\nMODIFIED a gen=1\nMODIFIED a +30s grace=30 gen=2")
 		status := r.budget("one").Status
 		if _, listed := status.DisruptedPods["a"]; status.DisruptionsAllowed != 0 || !listed {
 			t.Errorf("%+v", status)
@@ -93,7 +93,7 @@ func TestEvict(t *testing.T) {
 		r.phase("b", corev1.PodFailed)
 		before = r.revision()
 		r.ok(evict("b")) // finished: no budget, no grace
-		same(t, "events", r.since(before), "MODIFIED b gen=1\nMODIFIED b +0s grace=0 gen=2\nDELETED b +0s grace=0 gen=2")
+		equal(t, "events", r.since(before), "MODIFIED b gen=1\nMODIFIED b +0s grace=0 gen=2\nDELETED b +0s grace=0 gen=2")
 		r.allow("two", 1)
 		r.refused(evict("free"), 500, "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.")
 		r.ok(deletePod("free", nil)) // API-88
@@ -133,7 +133,7 @@ func TestEvictOptions(t *testing.T) {
 		}
 		before = r.revision()
 		r.ok(evict("b", with(metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))})))
-		same(t, "events", r.since(before), "MODIFIED one gen=1\nMODIFIED b gen=1\nMODIFIED b +0s grace=0 gen=2\nDELETED b +0s grace=0 gen=2")
+		equal(t, "events", r.since(before), "MODIFIED one gen=1\nMODIFIED b gen=1\nMODIFIED b +0s grace=0 gen=2\nDELETED b +0s grace=0 gen=2")
 	})
 }
 
@@ -202,7 +202,7 @@ func TestEvictUnready(t *testing.T) {
 			changed.Status.Message = "changed"
 			release := r.stall()
 			done, evicted := make(chan result), make(chan result)
-			go func() { done <- r.do(ask{verb: proto.VerbUpdate, name: c.name, sub: "status", body: changed}) }()
+			go func() { done <- r.do(call{verb: proto.VerbUpdate, name: c.name, sub: "status", body: changed}) }()
 			synctest.Wait()
 			go func() { evicted <- r.do(evict(c.name)) }()
 			synctest.Wait()
@@ -242,9 +242,9 @@ func deployment(name string) *appsv1.Deployment {
 func TestScale(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		r.ok(ask{verb: proto.VerbCreate, resource: "deployments.apps", body: deployment("d")})
-		on := func(verb proto.Verb, body any) ask {
-			return ask{verb: verb, resource: "deployments.apps", name: "d", sub: "scale", body: body}
+		r.ok(call{verb: proto.VerbCreate, resource: "deployments.apps", body: deployment("d")})
+		on := func(verb proto.Verb, body any) call {
+			return call{verb: verb, resource: "deployments.apps", name: "d", sub: "scale", body: body}
 		}
 		scale, ok := r.ok(on(proto.VerbGet, nil)).obj.(*autoscalingv1.Scale)
 		if !ok || scale.Spec.Replicas != 1 || scale.Status.Selector != "app=d" || scale.UID == "" || scale.ResourceVersion == "" {
@@ -258,7 +258,7 @@ func TestScale(t *testing.T) {
 		patch := on(proto.VerbPatch, `{"spec":{"replicas":7}}`)
 		patch.contentType = "application/merge-patch+json"
 		scale, _ = r.ok(patch).obj.(*autoscalingv1.Scale)
-		obj, _ := r.ok(ask{verb: proto.VerbGet, resource: "deployments.apps", name: "d"}).obj.(*appsv1.Deployment)
+		obj, _ := r.ok(call{verb: proto.VerbGet, resource: "deployments.apps", name: "d"}).obj.(*appsv1.Deployment)
 		if scale.Spec.Replicas != 7 || *obj.Spec.Replicas != 7 || obj.Generation != 3 {
 			t.Errorf("%+v %d %d", scale.Spec, *obj.Spec.Replicas, obj.Generation)
 		}
@@ -275,9 +275,9 @@ func TestToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		account := &corev1.ServiceAccount{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"}, ObjectMeta: metav1.ObjectMeta{Name: "robot"}}
-		r.ok(ask{verb: proto.VerbCreate, resource: "serviceaccounts", body: account})
-		on := func(name, body string) ask {
-			return ask{verb: proto.VerbCreate, resource: "serviceaccounts", name: name, sub: "token", contentType: "application/json", body: body}
+		r.ok(call{verb: proto.VerbCreate, resource: "serviceaccounts", body: account})
+		on := func(name, body string) call {
+			return call{verb: proto.VerbCreate, resource: "serviceaccounts", name: name, sub: "token", contentType: "application/json", body: body}
 		}
 		const head = `{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest"`
 		got, ok := r.ok(on("robot", head+`}`)).obj.(*authenticationv1.TokenRequest)
@@ -293,8 +293,8 @@ func TestEphemeralContainersAndResize(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		r.pod("x")
-		patch := func(sub, body string) ask {
-			return ask{verb: proto.VerbPatch, name: "x", sub: sub, contentType: "application/strategic-merge-patch+json", body: body}
+		patch := func(sub, body string) call {
+			return call{verb: proto.VerbPatch, name: "x", sub: sub, contentType: "application/strategic-merge-patch+json", body: body}
 		}
 		r.ok(patch("ephemeralcontainers", `{"metadata":{"labels":{"a":"b"}},"spec":{"ephemeralContainers":[{"name":"debug","image":"busybox"}]}}`))
 		pod := r.get("x")

@@ -24,22 +24,22 @@ import (
 
 // The lifetimes of a token, in seconds.
 const (
-	usualLifetime = 60 * 60
-	minLifetime   = 10 * 60
-	maxLifetime   = 1 << 32
+	defaultLifetime = 60 * 60
+	minLifetime     = 10 * 60
+	maxLifetime     = 1 << 32
 )
 
-// token answers a TokenRequest. The token has the form of one and opens nothing: it is not
-// signed, and podfall takes it from nobody.
+// token answers a TokenRequest. The token has the usual form but grants nothing: it is not signed,
+// and no podfall process accepts it.
 func (a *API) token(ctx context.Context, req Request) (*proto.Response, error) {
-	opts, err := options[metav1.CreateOptions](req.Envelope.GetOptions())
+	opts, err := decodeOptions[metav1.CreateOptions](req.Envelope.GetOptions())
 	if err != nil {
 		return nil, err
 	}
-	if err := invalid("CreateOptions", validation.ValidateCreateOptions(&opts)); err != nil {
+	if err := invalidOptions("CreateOptions", validation.ValidateCreateOptions(&opts)); err != nil {
 		return nil, err
 	}
-	wanted, warnings, err := tokenRequestIn(req, opts.FieldValidation)
+	wanted, warnings, err := decodeTokenRequest(req, opts.FieldValidation)
 	if err != nil {
 		return nil, err
 	}
@@ -48,14 +48,14 @@ func (a *API) token(ctx context.Context, req Request) (*proto.Response, error) {
 		return nil, req.notFound()
 	}
 	wanted.Name, wanted.Namespace = req.Name, req.Namespace
-	wanted, more, err := mayCreate(ctx, a, req, wanted, len(opts.DryRun) > 0)
+	wanted, more, err := callHooksOnBody(ctx, a, req, wanted, len(opts.DryRun) > 0)
 	if err != nil {
 		return nil, err
 	}
 	if err := admission.AdmitToken(req.Attributes, wanted, a.boundPod(wanted)); err != nil {
 		return nil, err
 	}
-	if err := tokenLifetime(req, wanted); err != nil {
+	if err := checkTokenLifetime(req, wanted); err != nil {
 		return nil, err
 	}
 	warnings = append(warnings, more...)
@@ -66,10 +66,10 @@ func (a *API) token(ctx context.Context, req Request) (*proto.Response, error) {
 		return nil, apierrors.NewInternalError(err)
 	}
 	wanted.Status = authenticationv1.TokenRequestStatus{Token: token, ExpirationTimestamp: metav1.Unix(expires.Unix(), 0)}
-	return unstored(http.StatusCreated, tokenKind(), wanted, warnings)
+	return unstoredResponse(http.StatusCreated, tokenKind(), wanted, warnings)
 }
 
-// boundPod is the pod that a token is to be bound to, nil when there is none.
+// boundPod returns the pod to which a token is to be bound; nil if there is none.
 func (a *API) boundPod(wanted *authenticationv1.TokenRequest) *corev1.Pod {
 	ref := wanted.Spec.BoundObjectRef
 	if ref == nil {
@@ -89,8 +89,8 @@ func tokenKind() kinds.Kind {
 	}
 }
 
-// tokenRequestIn is the TokenRequest that a request carries, with its defaults.
-func tokenRequestIn(req Request, fieldValidation string) (*authenticationv1.TokenRequest, []string, error) {
+// decodeTokenRequest returns the TokenRequest in a request, with its defaults.
+func decodeTokenRequest(req Request, fieldValidation string) (*authenticationv1.TokenRequest, []string, error) {
 	obj, warnings, err := registry.DecodeBody(
 		tokenKind(), req.Envelope.GetContentType(), req.Envelope.GetBody(), fieldValidation)
 	if err != nil {
@@ -108,13 +108,13 @@ func tokenRequestIn(req Request, fieldValidation string) (*authenticationv1.Toke
 		return nil, nil, err
 	}
 	if wanted.Spec.ExpirationSeconds == nil {
-		wanted.Spec.ExpirationSeconds = new(int64(usualLifetime))
+		wanted.Spec.ExpirationSeconds = new(int64(defaultLifetime))
 	}
 	return wanted, warnings, nil
 }
 
-// tokenLifetime refuses a TokenRequest, as webhooks have left it, whose lifetime no token has.
-func tokenLifetime(req Request, wanted *authenticationv1.TokenRequest) error {
+// checkTokenLifetime refuses a TokenRequest, after the webhooks, with an invalid lifetime.
+func checkTokenLifetime(req Request, wanted *authenticationv1.TokenRequest) error {
 	var errs field.ErrorList
 	at := field.NewPath("spec", "expirationSeconds")
 	if wanted.Spec.ExpirationSeconds == nil {
@@ -133,7 +133,7 @@ func tokenLifetime(req Request, wanted *authenticationv1.TokenRequest) error {
 	return nil
 }
 
-// inertToken is a JSON web token of the account with the algorithm "none".
+// inertToken returns a JSON web token of the account with the algorithm "none".
 func inertToken(wanted *authenticationv1.TokenRequest, account kinds.Object, now, expires time.Time) (string, error) {
 	claims, err := json.Marshal(map[string]any{
 		"aud": wanted.Spec.Audiences, "iss": "podfall", "iat": now.Unix(), "exp": expires.Unix(),

@@ -12,18 +12,18 @@ import (
 	"github.com/podfall/podfall/services/apiserver/registry"
 )
 
-// update replaces an object. With a resourceVersion it replaces that version only;
-// without one, for kinds that allow it, the last writer wins (API-65). A few kinds are
-// created by it when they are missing.
+// update replaces an object. With a resourceVersion it replaces that version only. Without one, for
+// kinds that allow it, the last writer wins (API-65). A few kinds are created by an update if they
+// are missing.
 func (a *API) update(ctx context.Context, req Request) (*proto.Response, error) {
-	opts, err := options[metav1.UpdateOptions](req.Envelope.GetOptions())
+	opts, err := decodeOptions[metav1.UpdateOptions](req.Envelope.GetOptions())
 	if err != nil {
 		return nil, err
 	}
-	if err := invalid("UpdateOptions", validation.ValidateUpdateOptions(&opts)); err != nil {
+	if err := invalidOptions("UpdateOptions", validation.ValidateUpdateOptions(&opts)); err != nil {
 		return nil, err
 	}
-	if a.missing(req) && req.Subresource == "" && registry.CreatesOnUpdate(req.Kind) {
+	if a.isMissing(req) && req.Subresource == "" && registry.CreatesOnUpdate(req.Kind) {
 		answer, err := a.createMissing(ctx, req, opts)
 		if !apierrors.IsAlreadyExists(err) {
 			return answer, err
@@ -32,7 +32,7 @@ func (a *API) update(ctx context.Context, req Request) (*proto.Response, error) 
 	return a.modify(ctx, req, change{
 		dryRun: len(opts.DryRun) > 0, by: author{manager: opts.FieldManager},
 		next: func(old kinds.Object) (kinds.Object, []string, error) {
-			obj, warnings, err := a.body(req, opts.FieldValidation)
+			obj, warnings, err := a.decodeBody(req, opts.FieldValidation)
 			if err != nil {
 				return nil, nil, err
 			}
@@ -44,14 +44,14 @@ func (a *API) update(ctx context.Context, req Request) (*proto.Response, error) 
 	})
 }
 
-func (a *API) missing(req Request) bool { return a.Store.Snapshot().Get(req.key()) == nil }
+func (a *API) isMissing(req Request) bool { return a.Store.Snapshot().Get(req.key()) == nil }
 
 func (a *API) createMissing(ctx context.Context, req Request, opts metav1.UpdateOptions) (*proto.Response, error) {
-	obj, warnings, err := a.body(req, opts.FieldValidation)
+	obj, warnings, err := a.decodeBody(req, opts.FieldValidation)
 	if err != nil {
 		return nil, err
 	}
-	return a.add(ctx, req, obj, addition{
+	return a.createObject(ctx, req, obj, createOptions{
 		dryRun: len(opts.DryRun) > 0, warnings: warnings, by: author{manager: opts.FieldManager},
 	})
 }

@@ -12,16 +12,16 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-func put(pod *corev1.Pod, change ...func(*corev1.Pod)) ask {
+func put(pod *corev1.Pod, change ...func(*corev1.Pod)) call {
 	next := pod.DeepCopy()
 	for _, c := range change {
 		c(next)
 	}
-	return ask{verb: proto.VerbUpdate, name: pod.Name, body: next}
+	return call{verb: proto.VerbUpdate, name: pod.Name, body: next}
 }
 
-func merge(name, sub, patch string) ask {
-	return ask{verb: proto.VerbPatch, name: name, sub: sub, contentType: "application/merge-patch+json", body: patch}
+func merge(name, sub, patch string) call {
+	return call{verb: proto.VerbPatch, name: name, sub: sub, contentType: "application/merge-patch+json", body: patch}
 }
 
 func labelled(value string) func(*corev1.Pod) {
@@ -43,7 +43,7 @@ func TestUpdate(t *testing.T) {
 		r.refused(put(old, labelled("2")), 409, `Operation cannot be fulfilled on pods "x": the object has been modified; `+
 			`please apply your changes to the latest version and try again`) // API-65
 		r.ok(put(old, labelled("3"), func(p *corev1.Pod) { p.ResourceVersion = "" }))
-		same(t, "the last writer wins", r.get("x").Labels["l"], "3")
+		equal(t, "the last writer wins", r.get("x").Labels["l"], "3")
 		r.refused(put(old, func(p *corev1.Pod) { p.Name = "nothing"; p.ResourceVersion = "" }), 400,
 			"the name of the object (nothing) does not match the name on the URL (x)")
 		r.refused(put(podNamed("nothing")), 404, `pods "nothing" not found`) // API-66
@@ -56,7 +56,7 @@ func TestUpdate(t *testing.T) {
 			t.Errorf("API-70: %d %s", got.code, got.message())
 		}
 		before = r.revision()
-		got = r.ok(func() ask {
+		got = r.ok(func() call {
 			a := put(r.get("x"), labelled("4"))
 			a.options = &metav1.UpdateOptions{DryRun: []string{"All"}}
 			return a
@@ -72,8 +72,8 @@ func TestPatch(t *testing.T) {
 		r := newRig(t)
 		pod := r.pod("p")
 		r.ok(merge("p", "", `{"metadata":{"labels":{"a":"1"}}}`))
-		r.ok(ask{verb: proto.VerbPatch, name: "p", contentType: "application/json-patch+json", body: `[{"op":"add","path":"/metadata/labels/b","value":"2"}]`})
-		r.ok(ask{verb: proto.VerbPatch, name: "p", sub: "status", contentType: "application/strategic-merge-patch+json", body: `{"status":{"phase":"Running"}}`})
+		r.ok(call{verb: proto.VerbPatch, name: "p", contentType: "application/json-patch+json", body: `[{"op":"add","path":"/metadata/labels/b","value":"2"}]`})
+		r.ok(call{verb: proto.VerbPatch, name: "p", sub: "status", contentType: "application/strategic-merge-patch+json", body: `{"status":{"phase":"Running"}}`})
 		now := r.get("p")
 		if now.Labels["a"] != "1" || now.Labels["b"] != "2" || now.Status.Phase != corev1.PodRunning {
 			t.Errorf("%+v", now)
@@ -86,7 +86,7 @@ func TestPatch(t *testing.T) {
 			t.Errorf("UNS-03: %d %s", got.code, got.message())
 		}
 		for _, media := range []string{"application/apply-patch+cbor", "text/plain"} {
-			if got := r.do(ask{verb: proto.VerbPatch, name: "p", contentType: media, body: "{}"}); got.code != 415 {
+			if got := r.do(call{verb: proto.VerbPatch, name: "p", contentType: media, body: "{}"}); got.code != 415 {
 				t.Errorf("%s: %d %s", media, got.code, got.message())
 			}
 		}
@@ -124,11 +124,11 @@ func TestDeletionByUpdate(t *testing.T) {
 				a := put(last, held())
 				a.sub = sub
 				got := r.ok(a)
-				same(t, "answer", describe(got.obj), "p +0s grace=0 gen=2")
+				equal(t, "answer", describe(got.obj), "p +0s grace=0 gen=2")
 				if got.obj.GetResourceVersion() != last.ResourceVersion {
 					t.Errorf("the answer is of revision %s, want that submitted, %s", got.obj.GetResourceVersion(), last.ResourceVersion)
 				}
-				same(t, "events", r.since(before), "DELETED p +0s grace=0 gen=2 [a.b/c]")
+				equal(t, "events", r.since(before), "DELETED p +0s grace=0 gen=2 [a.b/c]")
 			})
 		})
 	}
@@ -139,7 +139,7 @@ func TestDeletionByUpdate(t *testing.T) {
 			r.ok(deletePod("p", grace(0)))
 			before := r.revision()
 			r.ok(merge("p", "", `{"metadata":{"finalizers":null}}`))
-			same(t, "events", r.since(before), "DELETED p +0s grace=0 gen=2 [a.b/c]")
+			equal(t, "events", r.since(before), "DELETED p +0s grace=0 gen=2 [a.b/c]")
 		})
 	})
 	t.Run("API-54 TRC-11 while grace is in force", func(t *testing.T) {
@@ -151,7 +151,7 @@ func TestDeletionByUpdate(t *testing.T) {
 			r.ok(merge("p", "", `{"metadata":{"finalizers":null}}`))
 			time.Sleep(9 * time.Second)
 			r.ok(deletePod("p", grace(0)))
-			same(t, "events", r.since(before),
+			equal(t, "events", r.since(before),
 				"MODIFIED p +21s grace=30 gen=2\nMODIFIED p +0s grace=0 gen=2\nDELETED p +0s grace=0 gen=2")
 		})
 	})
@@ -167,7 +167,7 @@ func TestDeletionByUpdate(t *testing.T) {
 			r.ok(deletePod("p", final))
 			r.ok(deletePod("p", final))
 			r.ok(merge("p", "", `{"metadata":{"finalizers":[]}}`))
-			same(t, "events", r.since(before), "MODIFIED p +27s grace=30 gen=2 [a.b/c]\n"+
+			equal(t, "events", r.since(before), "MODIFIED p +27s grace=30 gen=2 [a.b/c]\n"+
 				"MODIFIED p +0s grace=0 gen=2 [a.b/c]\nDELETED p +0s grace=0 gen=2 [a.b/c]")
 		})
 	})
@@ -182,7 +182,7 @@ func TestUpdateOfADeletingPod(t *testing.T) {
 			`if the object is being deleted, found new finalizers []string{"x.y/z"}`) // API-55
 		before := r.revision()
 		r.ok(put(r.get("p"), func(p *corev1.Pod) { p.DeletionTimestamp, p.DeletionGracePeriodSeconds = nil, nil })) // API-56
-		same(t, "there is no undelete", r.since(before), "")
+		equal(t, "there is no undelete", r.since(before), "")
 		r.refused(put(r.get("p"), func(p *corev1.Pod) { p.DeletionGracePeriodSeconds = new(int64(7)) }), 422,
 			`Pod "p" is invalid: metadata.deletionGracePeriodSeconds: Invalid value: 7: field is immutable`)
 	})
@@ -195,7 +195,7 @@ func TestUpdateCreatesSomeKinds(t *testing.T) {
 			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Endpoints"},
 			ObjectMeta: metav1.ObjectMeta{Name: "e", Namespace: "default"},
 		}
-		got := r.ok(ask{verb: proto.VerbUpdate, resource: "endpoints", name: "e", body: endpoints})
+		got := r.ok(call{verb: proto.VerbUpdate, resource: "endpoints", name: "e", body: endpoints})
 		if got.code != 201 {
 			t.Errorf("code %d", got.code)
 		}
@@ -205,12 +205,12 @@ func TestUpdateCreatesSomeKinds(t *testing.T) {
 func TestOtherVersions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		r.ok(ask{
+		r.ok(call{
 			verb: proto.VerbCreate, resource: "cronjobs.batch", version: "v1beta1", contentType: "application/json",
 			body: `{"apiVersion":"batch/v1beta1","kind":"CronJob","metadata":{"name":"c"},"spec":{"schedule":"* * * * *","jobTemplate":{"spec":{"template":{"spec":{"restartPolicy":"Never","containers":[{"name":"c","image":"i"}]}}}}}}`,
 		})
 		for version, want := range map[string]string{"v1": "batch/v1", "v1beta1": "batch/v1beta1"} {
-			got := r.ok(ask{verb: proto.VerbGet, resource: "cronjobs.batch", version: version, name: "c"})
+			got := r.ok(call{verb: proto.VerbGet, resource: "cronjobs.batch", version: version, name: "c"})
 			if have := got.obj.GetObjectKind().GroupVersionKind().GroupVersion().String(); have != want {
 				t.Errorf("asked for %s, got %s", want, have)
 			}

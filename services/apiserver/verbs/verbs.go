@@ -1,31 +1,31 @@
-// Package verbs carries out requests on the store: a file per verb, each for every
-// kind. What is special about a kind is the registry's to know, what a DELETE means is
-// decided in package deletion, who may do what in package admission; the verbs read,
-// ask them, commit and answer.
+// Package verbs carries out requests on the store: a file per verb, each for every kind. Package
+// registry knows what is special about a kind, package deletion decides what a DELETE means, and
+// package admission decides which identity may do what. The verbs read, call these packages, commit
+// and answer.
 //
 //	create.go           new objects, generateName
 //	get.go list.go      reads, from one snapshot each
 //	watch.go            hands over to the watch hub
-//	write.go            the steps of every write, from what was asked for to the commit
-//	update.go patch.go  two ways to say what changes; modify.go stores it
-//	apply.go            a third, which needs no object to be there
+//	write.go            the steps of every write, from the request to the commit
+//	update.go patch.go  two ways to describe a change; modify.go stores it
+//	apply.go            a third, for objects that may not exist yet
 //	delete.go           rounds 1 and 3 of a deletion
 //	deletecollection.go a delete for each of many
-//	bind.go             a pod gets its node
-//	evict.go            a delete that asks the disruption budget first
+//	bind.go             assigns a pod to its node
+//	evict.go            a delete that respects the disruption budget
 //	scale.go token.go   the other subresources with bodies of their own
-//	replay.go           answers a repeated operation from what it did the first time
+//	replay.go           answers a repeated operation from its recorded effect
 //
 // # Order
 //
-// Reads see every write that was answered before they came. A write is decided on one
-// version of its object and stored only if that is still the current one; otherwise it
-// is decided again or refused.
+// Reads see every write that was answered before they arrived. A write is decided on one version of
+// its object and stored only if that is still the current one; otherwise it is decided again or
+// refused.
 //
 // # Blocking
 //
-// Reads never wait for writes. A write returns when it is on disk, or when its context
-// ends; in the latter case it may still happen.
+// Reads never wait for writes. A write returns when it is on disk, or when its context ends; in the
+// latter case it may still happen.
 //
 // # Errors
 //
@@ -66,18 +66,18 @@ type Config struct {
 	Clock clock.Clock
 	// Compat is the release that is imitated.
 	Compat proto.Compat
-	// Plugins are the admission plugins that are on; none when nil.
+	// Plugins are the enabled admission plugins; nil means none.
 	Plugins []string
-	// Custom are the kinds that definitions in the store add; nil means none.
+	// Custom has the kinds of the stored definitions; nil means none.
 	Custom *custom.Catalog
-	// Graph knows what the pods of nodes refer to; nil means nothing.
+	// Graph knows the references of the nodes' pods; nil means none.
 	Graph *nodegraph.Graph
-	// Hooks asks admission webhooks; nil asks none.
+	// Hooks calls admission webhooks; nil calls none.
 	Hooks *webhook.Dispatcher
-	// Entropy is what UIDs and generated names are drawn from; it must be safe for
-	// concurrent use. nil means the system's.
+	// Entropy is the source of UIDs and generated names. It must be safe for concurrent use. nil
+	// means the system's.
 	Entropy io.Reader
-	// Deleters is how many deletes of one collection run beside each other; 0 is many.
+	// Deleters is how many deletes of one collection run in parallel; 0 means defaultDeleters.
 	Deleters int
 }
 
@@ -85,15 +85,15 @@ type Config struct {
 type API struct {
 	Config
 
-	// builtIn are the strategies of the built-in kinds, by their keys in the store.
+	// builtIn has the strategies of the built-in kinds, keyed as in the store.
 	builtIn map[string]registry.Strategy
-	// fields knows how the fields of objects merge.
+	// fields merges and tracks the fields of objects.
 	fields *fieldmanager.Fields
-	// addressing is held while a Service is judged and stored.
+	// addressing is held while a Service's addresses are allocated and stored.
 	addressing sync.Mutex
 }
 
-// New is an API over cfg.
+// New returns an API over cfg.
 func New(cfg Config) *API {
 	if cfg.Entropy == nil {
 		cfg.Entropy = rand.Reader
@@ -101,7 +101,7 @@ func New(cfg Config) *API {
 	return &API{Config: cfg, builtIn: registry.Strategies(cfg.Compat), fields: fieldmanager.New(cfg.definition)}
 }
 
-// definition is what defines a custom kind; nil when nothing does.
+// definition returns the definition of a custom kind; nil if there is none.
 func (c Config) definition(gr schema.GroupResource) *apiextensionsv1.CustomResourceDefinition {
 	if definition := c.Custom.Definition(gr.String()); definition != nil {
 		return definition.CRD
@@ -109,28 +109,28 @@ func (c Config) definition(gr schema.GroupResource) *apiextensionsv1.CustomResou
 	return nil
 }
 
-// Request is a call whose subject and envelope have been read and found well-formed.
+// Request is a call with a parsed and checked subject and envelope.
 type Request struct {
 	admission.Attributes
 	// Envelope holds the options and the body, still encoded.
 	Envelope *proto.Request
-	// Now is when the request came. Each attempt of a delete or an eviction has a time of its own,
-	// as upstream's has: what it finds may have been marked since then.
+	// Now is when the request arrived. Each attempt of a delete or an eviction uses the time of
+	// that attempt, as upstream's does: the object may have been marked since the request arrived.
 	Now time.Time
-	// Meant is filled with what an update's or a create's object says of itself; nil for
-	// nobody.
+	// Meant is filled with what the object of an update or a create says of itself; nil if that is
+	// not needed.
 	Meant *Meant
 }
 
-// Meant is the incarnation and the version that an update is about, as its sender says, or
-// the name that a create's object is to have; empty for one that is to be made up.
+// Meant is the UID and the resourceVersion in the object of an update, or the name in the object of
+// a create, which is empty for a generated name.
 type Meant struct{ UID, Revision, Name string }
 
-// Send takes one part of an answer; more says whether others follow.
+// Send sends one part of an answer; more says whether others follow.
 type Send func(ctx context.Context, part *proto.Response, more bool) error
 
-// Do carries out one request and sends its answer. Its error is what to answer with
-// instead, unless parts of an answer have been sent: then it is send's own.
+// Do carries out one request and sends its answer. Its error is to be answered instead. If parts of
+// an answer have been sent, the error is send's own.
 func (a *API) Do(ctx context.Context, req Request, send Send) error {
 	var opts metav1.ListOptions
 	if req.Verb == proto.VerbList || req.Verb == proto.VerbWatch {
@@ -151,15 +151,15 @@ func (a *API) Do(ctx context.Context, req Request, send Send) error {
 		return a.deleteCollection(ctx, req, send)
 	case proto.VerbGet, proto.VerbCreate, proto.VerbUpdate, proto.VerbPatch, proto.VerbDelete:
 	}
-	answer, err := a.one(ctx, req)
+	answer, err := a.doSingle(ctx, req)
 	if err != nil {
 		return err
 	}
 	return send(ctx, answer, false)
 }
 
-// one carries out a request on a single object.
-func (a *API) one(ctx context.Context, req Request) (*proto.Response, error) {
+// doSingle carries out a request on a single object.
+func (a *API) doSingle(ctx context.Context, req Request) (*proto.Response, error) {
 	if req.Verb == proto.VerbGet {
 		if req.Subresource == scale {
 			return a.getScale(ctx, req)
@@ -169,7 +169,7 @@ func (a *API) one(ctx context.Context, req Request) (*proto.Response, error) {
 	if answer, err := a.replay(req); answer != nil || err != nil {
 		return answer, err
 	}
-	if do := a.door(req.Verb, req.Subresource); do != nil {
+	if do := a.subresourceHandler(req.Verb, req.Subresource); do != nil {
 		return do(ctx, req)
 	}
 	switch req.Verb {
@@ -194,9 +194,9 @@ const (
 	token   = "token"
 )
 
-// door is what a verb does through a subresource of its own kind; nil when the
-// subresource is another way to write the object.
-func (a *API) door(verb proto.Verb, subresource string) func(context.Context, Request) (*proto.Response, error) {
+// subresourceHandler returns the handler of a subresource with a body of its own; nil if the
+// subresource writes the object itself.
+func (a *API) subresourceHandler(verb proto.Verb, subresource string) func(context.Context, Request) (*proto.Response, error) {
 	switch subresource {
 	case binding:
 		return a.bind
@@ -226,14 +226,14 @@ func (a *API) strategy(kind kinds.Kind) registry.Strategy {
 	return webhook.Strategy(kind, a.builtIn[kind.GroupResource().String()])
 }
 
-// optionsOf is what an options message of a request has to be able to do.
-type optionsOf[T any] interface {
+// optionsMessage is the constraint of an options type that can be decoded.
+type optionsMessage[T any] interface {
 	*T
 	Unmarshal(data []byte) error
 }
 
-// options reads a verb's metav1 options.
-func options[T any, P optionsOf[T]](data []byte) (T, error) {
+// decodeOptions reads a verb's metav1 options.
+func decodeOptions[T any, P optionsMessage[T]](data []byte) (T, error) {
 	var opts T
 	if len(data) == 0 {
 		return opts, nil

@@ -12,7 +12,7 @@ import (
 	"github.com/podfall/podfall/services/apiserver/watch"
 )
 
-// watch hands a reader over to the hub, or tells the hub that a reader is still there.
+// watch hands a reader over to the hub, or renews the reader's group.
 func (a *API) watch(ctx context.Context, req Request, opts metav1.ListOptions, send Send) error {
 	opts.Watch = true
 	if _, err := registry.ParseListOptions(req.Kind, req.Namespace, opts); err != nil {
@@ -32,7 +32,7 @@ func (a *API) renew(ctx context.Context, req Request, scope proto.WatchScope, se
 	if !a.Hub.Renew(req.Identity.Class(), scope) {
 		return apierrors.NewNotFound(req.Kind.GroupResource(), "the group of this watch")
 	}
-	answer, err := success(http.StatusOK, nil, nil)
+	answer, err := successResponse(http.StatusOK, nil, nil)
 	if err != nil {
 		return err
 	}

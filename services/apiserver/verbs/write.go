@@ -19,45 +19,45 @@ type write struct {
 	Request
 
 	strategy registry.Strategy
-	// old is the version in the store; nil for a new object.
+	// old is the stored version; nil for a new object.
 	old kinds.Object
-	// obj is what shall be stored, the writer's own.
+	// obj is the object to be stored. The write owns it.
 	obj kinds.Object
-	// snapshot is the state that the write is judged by.
+	// snapshot is the state on which the write is decided.
 	snapshot *store.Snapshot
 	dryRun   bool
 	warnings []string
-	// uid is a new object's, drawn once.
+	// uid is that of a new object, drawn once.
 	uid types.UID
-	// by is who writes.
+	// by is the field manager of the write.
 	by author
 }
 
-// author is who makes a write, as managedFields name it.
+// author identifies the field manager of a write.
 type author struct {
-	// manager is empty when nobody was named.
+	// manager is empty if the request names none.
 	manager string
-	// applied says that the object is the outcome of an apply.
+	// applied says that the object is the result of an apply.
 	applied bool
 }
 
-// judge takes a write from what was asked for to what may be committed, or refuses it.
-// Between reading and committing, each write takes these steps, in upstream's order:
+// admitWrite takes a write through all steps before the commit, or refuses it. The steps are in
+// upstream's order:
 //
-//	place     the namespace is there          admission/namespace.go
-//	prepare   what the server keeps, defaults registry/
-//	track     who has set which field         fieldmanager/
-//	complete  what classes and plugins add    admission/defaults.go
-//	mutate    what webhooks change            webhook/
-//	admit     who may write what              admission/
-//	validate  what the kind refuses           registry/
-//	consult   what webhooks refuse            webhook/
+//	checkPlace           the namespace exists            admission/namespace.go
+//	prepare              what the server keeps, defaults registry/
+//	track                which manager set which field   fieldmanager/
+//	setPluginDefaults    what classes and plugins add    admission/defaults.go
+//	mutate               what webhooks change            webhook/
+//	admit                which identity may write what   admission/
+//	validate             what the kind refuses           registry/
+//	callValidatingHooks  what webhooks refuse            webhook/
 //
-// A step may change w.obj and add to w.warnings; it writes nothing. What follows is the
-// commit; a Service gets its address with it (services.go).
-func (a *API) judge(ctx context.Context, w *write) error {
+// A step may change w.obj and add to w.warnings; it writes nothing. The commit follows; a Service
+// gets its address with it (services.go).
+func (a *API) admitWrite(ctx context.Context, w *write) error {
 	for _, step := range []func(context.Context, *write) error{
-		a.place, a.prepare, a.track, a.complete, a.mutate, a.admit, a.validate, a.consult,
+		a.checkPlace, a.prepare, a.track, a.setPluginDefaults, a.mutate, a.admit, a.validate, a.callValidatingHooks,
 	} {
 		if err := step(ctx, w); err != nil {
 			return err
@@ -66,21 +66,21 @@ func (a *API) judge(ctx context.Context, w *write) error {
 	return nil
 }
 
-// place refuses a new object in a namespace that takes none.
-func (a *API) place(_ context.Context, w *write) error {
-	if w.old == nil && a.Custom.Terminating(w.Kind.GroupResource().String()) {
+// checkPlace refuses a new object in a namespace that does not exist or is being deleted.
+func (a *API) checkPlace(_ context.Context, w *write) error {
+	if w.old == nil && a.Custom.IsTerminating(w.Kind.GroupResource().String()) {
 		return apierrors.NewForbidden(w.Kind.GroupResource(), w.Name, errDefinitionTerminating)
 	}
 	if w.old != nil || !w.Kind.Namespaced {
 		return nil
 	}
-	return admission.InNamespace(w.Attributes, w.obj, namespaceIn(w.snapshot, w.Namespace))
+	return admission.CheckNamespace(w.Attributes, w.obj, namespaceIn(w.snapshot, w.Namespace))
 }
 
 var errDefinitionTerminating = errors.New("create not allowed while custom resource definition is terminating")
 
-// prepare sets what is not the sender's to say, and fills in what was left out. Doing it
-// again after a step that changed the object changes nothing else.
+// prepare sets what only the server may set, and the defaults. It is idempotent, so it may run
+// again after a step that changed the object.
 func (a *API) prepare(_ context.Context, w *write) error {
 	if w.old != nil {
 		registry.PrepareUpdate(w.strategy, w.obj, w.old, w.Subresource)
@@ -92,35 +92,38 @@ func (a *API) prepare(_ context.Context, w *write) error {
 	return registry.PrepareCreate(w.strategy, w.obj, w.Now, w.uid)
 }
 
-// track brings managedFields up to date, for the objects that have any.
+// track updates managedFields, for the objects that have any.
 func (a *API) track(_ context.Context, w *write) error {
 	switch {
 	case w.by.applied:
-	case fieldmanager.Tracked(w.by.manager, w.obj, w.old):
-		a.fields.Track(w.door(w.by), w.obj, w.old)
+	case fieldmanager.IsTracked(w.by.manager, w.obj, w.old):
+		a.fields.Track(w.fieldWrite(w.by), w.obj, w.old)
 	default:
 		w.obj.SetManagedFields(nil)
 		return nil
 	}
-	fieldmanager.Settle(w.obj, w.old, w.Now)
+	fieldmanager.StampTimes(w.obj, w.old, w.Now)
 	return nil
 }
 
-// door is what a request goes through, as managedFields see it.
-func (r Request) door(by author) fieldmanager.Door {
+// fieldWrite describes a request's write for managedFields.
+func (r Request) fieldWrite(by author) fieldmanager.Write {
 	manager := by.manager
 	if manager == "" {
-		manager = fieldmanager.NameOf(r.Identity)
+		manager = fieldmanager.DefaultManager(r.Identity)
 	}
-	return fieldmanager.Door{Kind: r.Kind, Subresource: r.Subresource, Manager: manager}
+	return fieldmanager.Write{Kind: r.Kind, Subresource: r.Subresource, Manager: manager}
 }
 
-// admit asks who may write what.
+// admit checks whether the identity may write the object, and what the plugins refuse.
 func (a *API) admit(_ context.Context, w *write) error {
-	return admission.Admit(w.Attributes, w.obj, w.old)
+	if err := admission.Admit(w.Attributes, w.obj, w.old); err != nil {
+		return err
+	}
+	return admission.Check(a.Plugins, w.Attributes, w.obj, classes{w.snapshot})
 }
 
-// validate asks the kind what is wrong with the object.
+// validate calls the kind's validation.
 func (a *API) validate(_ context.Context, w *write) error {
 	if w.old != nil {
 		return registry.ValidateUpdate(w.strategy, w.Kind, w.obj, w.old, w.Subresource)

@@ -100,8 +100,8 @@ func newBench(b testing.TB, watchers int) *bench {
 	}
 	conn := rig.dial(ctx, proto.APIServer)
 	boot := proto.NewBoot(time.Now(), [4]byte{})
-	rig.hub = watch.New(watch.Config{Boot: boot, Store: rig.store, Match: match, Publish: watch.Encoded(conn.Publish)})
-	served := &stand{t: b, store: rig.store}
+	rig.hub = watch.New(watch.Config{Boot: boot, Store: rig.store, Match: match, Publish: watch.EncodeTo(conn.Publish)})
+	served := &harness{t: b, store: rig.store}
 	var parts sync.WaitGroup
 	parts.Go(func() { _ = rig.store.Run(ctx) })
 	parts.Go(func() { _ = rig.hub.Run(ctx) })

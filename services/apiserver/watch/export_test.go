@@ -4,5 +4,5 @@ package watch
 func (h *Hub) GroupsForTest() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return len(h.groups.inOrder)
+	return len(h.groups.sorted)
 }

@@ -13,24 +13,24 @@ import (
 	"github.com/podfall/podfall/services/apiserver/store"
 )
 
-// selection is a scope in the form that matches objects.
+// selection is a parsed scope that matches objects.
 type selection struct {
-	scope    proto.WatchScope
-	byLabel  labels.Selector
-	byField  fields.Selector
-	anything bool
-	// term is one value that every match has, if there is one worth an index.
+	scope      proto.WatchScope
+	byLabel    labels.Selector
+	byField    fields.Selector
+	matchesAll bool
+	// term is a value that every match has, if the scope has one that is worth an index.
 	term term
 }
 
 // term is a field and its value.
 type term struct{ field, value string }
 
-// indexed are the fields by which many groups select one value each: every kubelet
-// follows its own node's pods, and a client may wait for one name.
-func indexed() []string { return []string{"spec.nodeName", "metadata.name"} }
+// indexedFields are the fields by which many groups select one value each: every kubelet follows
+// the pods of its own node, and a client may wait for one name.
+func indexedFields() []string { return []string{"spec.nodeName", "metadata.name"} }
 
-func selectionOf(scope proto.WatchScope) (selection, error) {
+func newSelection(scope proto.WatchScope) (selection, error) {
 	byLabel, err := labels.Parse(scope.LabelSelector)
 	if err != nil {
 		return selection{}, err
@@ -39,8 +39,8 @@ func selectionOf(scope proto.WatchScope) (selection, error) {
 	if err != nil {
 		return selection{}, err
 	}
-	s := selection{scope: scope, byLabel: byLabel, byField: byField, anything: byLabel.Empty() && byField.Empty()}
-	for _, field := range indexed() {
+	s := selection{scope: scope, byLabel: byLabel, byField: byField, matchesAll: byLabel.Empty() && byField.Empty()}
+	for _, field := range indexedFields() {
 		if value, ok := byField.RequiresExactMatch(field); ok && s.term == (term{}) {
 			s.term = term{field, value}
 		}
@@ -49,7 +49,7 @@ func selectionOf(scope proto.WatchScope) (selection, error) {
 }
 
 func (s selection) matches(v view) bool {
-	return s.anything || s.byLabel.Matches(v.labels) && s.byField.Matches(v.fields)
+	return s.matchesAll || s.byLabel.Matches(v.labels) && s.byField.Matches(v.fields)
 }
 
 // covers reports whether the selection's resource and namespace include key.
@@ -62,52 +62,52 @@ type group struct {
 	selection
 	class   string
 	subject string
-	// sequence of the last frame.
+	// sequence is that of the last frame.
 	sequence uint64
 	renewed  time.Time
-	// pending are events of the batch that is being matched.
+	// pending holds events of the batch that is being matched.
 	pending []*proto.Event
 }
 
 // index finds the groups of one resource that a change may concern.
 type index struct {
-	// scanned have no term: each is asked about each change.
+	// scanned groups have no term: each is matched against each change.
 	scanned []*group
 	byTerm  map[term][]*group
 }
 
-// readers are those who share a group.
-type readers struct {
+// groupKey identifies a group: the class of its readers and their scope.
+type groupKey struct {
 	class string
 	scope proto.WatchScope
 }
 
-// groups is every group.
+// groups holds every group.
 type groups struct {
-	byReaders map[readers]*group
-	// inOrder are the groups by their subjects.
-	inOrder    []*group
+	byKey map[groupKey]*group
+	// sorted holds the groups ordered by subject.
+	sorted     []*group
 	byResource map[string]*index
-	// retired is the highest sequence of a group that has been dropped. A group made
-	// later begins beyond it, so that a reader who was not told of the drop sees a gap.
-	retired uint64
+	// maxDropped is the highest sequence of a dropped group. A later group begins beyond it, so
+	// that a reader who missed the drop sees a gap.
+	maxDropped uint64
 }
 
-// join is the group of a class and a selection, made if need be.
+// join returns the group of a class and a selection, and creates it if it is missing.
 func (g *groups) join(class string, s selection, at time.Time) *group {
-	of := readers{class, s.scope}
-	joined := g.byReaders[of]
+	key := groupKey{class, s.scope}
+	joined := g.byKey[key]
 	if joined == nil {
-		joined = &group{selection: s, class: class, subject: proto.WatchSubject(class, s.scope), sequence: g.retired + 1}
-		g.byReaders[of] = joined
-		g.add(joined)
+		joined = &group{selection: s, class: class, subject: proto.WatchSubject(class, s.scope), sequence: g.maxDropped + 1}
+		g.byKey[key] = joined
+		g.insert(joined)
 	}
 	joined.renewed = at
 	return joined
 }
 
-func (g *groups) renew(of readers, at time.Time) bool {
-	renewed := g.byReaders[of]
+func (g *groups) renew(key groupKey, at time.Time) bool {
+	renewed := g.byKey[key]
 	if renewed == nil {
 		return false
 	}
@@ -115,24 +115,25 @@ func (g *groups) renew(of readers, at time.Time) bool {
 	return true
 }
 
-func (g *groups) add(added *group) {
-	place, _ := slices.BinarySearchFunc(g.inOrder, added, func(a, b *group) int { return strings.Compare(a.subject, b.subject) })
-	g.inOrder = slices.Insert(g.inOrder, place, added)
-	of := g.byResource[added.scope.Resource]
-	if of == nil {
-		of = &index{byTerm: map[term][]*group{}}
-		g.byResource[added.scope.Resource] = of
+func (g *groups) insert(added *group) {
+	place, _ := slices.BinarySearchFunc(g.sorted, added, func(a, b *group) int { return strings.Compare(a.subject, b.subject) })
+	g.sorted = slices.Insert(g.sorted, place, added)
+	idx := g.byResource[added.scope.Resource]
+	if idx == nil {
+		idx = &index{byTerm: map[term][]*group{}}
+		g.byResource[added.scope.Resource] = idx
 	}
 	if added.term == (term{}) {
-		of.scanned = append(of.scanned, added)
+		idx.scanned = append(idx.scanned, added)
 		return
 	}
-	of.byTerm[added.term] = append(of.byTerm[added.term], added)
+	idx.byTerm[added.term] = append(idx.byTerm[added.term], added)
 }
 
-// drop removes every group that nobody has renewed since, and returns their subjects in order.
-func (g *groups) drop(since time.Time) (dropped []string) {
-	g.inOrder = slices.DeleteFunc(g.inOrder, func(old *group) bool {
+// dropIdle removes every group that no reader has renewed since the given time, and returns their
+// subjects in order.
+func (g *groups) dropIdle(since time.Time) (dropped []string) {
+	g.sorted = slices.DeleteFunc(g.sorted, func(old *group) bool {
 		if !old.renewed.Before(since) {
 			return false
 		}
@@ -143,42 +144,42 @@ func (g *groups) drop(since time.Time) (dropped []string) {
 	return dropped
 }
 
-// remove forgets a group, but for its place in the order.
+// remove deletes a group from the maps, but not from sorted.
 func (g *groups) remove(old *group) {
-	delete(g.byReaders, readers{old.class, old.scope})
-	g.retired = max(g.retired, old.sequence)
-	of := g.byResource[old.scope.Resource]
+	delete(g.byKey, groupKey{old.class, old.scope})
+	g.maxDropped = max(g.maxDropped, old.sequence)
+	idx := g.byResource[old.scope.Resource]
 	without := func(all []*group) []*group {
 		return slices.DeleteFunc(all, func(each *group) bool { return each == old })
 	}
-	of.scanned = without(of.scanned)
-	of.byTerm[old.term] = without(of.byTerm[old.term])
-	if len(of.byTerm[old.term]) == 0 {
-		delete(of.byTerm, old.term)
+	idx.scanned = without(idx.scanned)
+	idx.byTerm[old.term] = without(idx.byTerm[old.term])
+	if len(idx.byTerm[old.term]) == 0 {
+		delete(idx.byTerm, old.term)
 	}
-	if len(of.scanned)+len(of.byTerm) == 0 {
+	if len(idx.scanned)+len(idx.byTerm) == 0 {
 		delete(g.byResource, old.scope.Resource)
 	}
 }
 
-// concerned calls each for every group that a change from one view to another may
-// concern, once.
-func (of *index) concerned(before, after view, each func(*group)) {
-	for _, g := range of.scanned {
+// forEachCandidate calls each once for every group that a change from one view to another may
+// concern.
+func (x *index) forEachCandidate(before, after view, each func(*group)) {
+	for _, g := range x.scanned {
 		each(g)
 	}
-	if len(of.byTerm) == 0 {
+	if len(x.byTerm) == 0 {
 		return
 	}
-	for _, field := range indexed() {
+	for _, field := range indexedFields() {
 		was, is := before.fields[field], after.fields[field]
-		for _, g := range of.byTerm[term{field, is}] {
+		for _, g := range x.byTerm[term{field, is}] {
 			each(g)
 		}
 		if was == is {
 			continue
 		}
-		for _, g := range of.byTerm[term{field, was}] {
+		for _, g := range x.byTerm[term{field, was}] {
 			each(g)
 		}
 	}
@@ -186,38 +187,38 @@ func (of *index) concerned(before, after view, each func(*group)) {
 
 // view is what selectors see of one version of an object.
 type view struct {
-	of     *store.Record
+	record *store.Record
 	labels labels.Set
 	fields fields.Set
 }
 
-// views makes the view of each version once: a version is first the new side of a
-// change and later the old side of the next.
-type views struct {
-	match func(resource string, obj kinds.Object) (labels.Set, fields.Set)
-	kept  map[store.Key]view
+// viewCache computes the view of each version once. A version is first the new side of a change and
+// later the old side of the next.
+type viewCache struct {
+	match  func(resource string, obj kinds.Object) (labels.Set, fields.Set)
+	cached map[store.Key]view
 }
 
-// keptViews bounds the memory of views.
-const keptViews = 8192
+// maxCachedViews bounds the memory of viewCache.
+const maxCachedViews = 8192
 
-// see is the view of record; of nothing when record is nil.
-func (v *views) see(record *store.Record) view {
+// get returns the view of record; the empty view if record is nil.
+func (v *viewCache) get(record *store.Record) view {
 	if record == nil {
 		return view{}
 	}
-	if kept, ok := v.kept[record.Key]; ok && kept.of == record {
+	if kept, ok := v.cached[record.Key]; ok && kept.record == record {
 		return kept
 	}
-	seen := look(v.match, record)
-	if len(v.kept) >= keptViews {
-		clear(v.kept)
+	seen := newView(v.match, record)
+	if len(v.cached) >= maxCachedViews {
+		clear(v.cached)
 	}
-	v.kept[record.Key] = seen
+	v.cached[record.Key] = seen
 	return seen
 }
 
-func look(match func(string, kinds.Object) (labels.Set, fields.Set), record *store.Record) view {
+func newView(match func(string, kinds.Object) (labels.Set, fields.Set), record *store.Record) view {
 	byLabel, byField := match(record.Key.Resource, record.Object)
-	return view{of: record, labels: byLabel, fields: byField}
+	return view{record: record, labels: byLabel, fields: byField}
 }

@@ -72,11 +72,11 @@ func newHubRig(t testing.TB) *hubRig {
 
 func (r *hubRig) join(t testing.TB, scope proto.WatchScope) *proto.Join {
 	t.Helper()
-	selected, err := selectionOf(scope)
+	selected, err := newSelection(scope)
 	if err != nil {
 		t.Fatal(err)
 	}
-	join, _ := r.position("cluster", selected)
+	join, _ := r.joinGroup("cluster", selected)
 	return join
 }
 
@@ -113,12 +113,12 @@ func TestAChangeIsTriedOnlyWhereItMayMatter(t *testing.T) {
 		before, after view
 		want          []string
 	}{
-		"one node":      {view{}, rig.views.see(added.Record), []string{"", "metadata.name=a", "spec.nodeName=n1"}},
-		"node and node": {rig.views.see(added.Record), rig.views.see(moved.Record), []string{"", "metadata.name=a", "spec.nodeName=n1", "spec.nodeName=n2"}},
-		"removed":       {rig.views.see(moved.Record), view{}, []string{"", "metadata.name=a", "spec.nodeName=n2"}},
+		"one node":      {view{}, rig.views.get(added.Record), []string{"", "metadata.name=a", "spec.nodeName=n1"}},
+		"node and node": {rig.views.get(added.Record), rig.views.get(moved.Record), []string{"", "metadata.name=a", "spec.nodeName=n1", "spec.nodeName=n2"}},
+		"removed":       {rig.views.get(moved.Record), view{}, []string{"", "metadata.name=a", "spec.nodeName=n2"}},
 	} {
 		var tried []string
-		of.concerned(row.before, row.after, func(g *group) { tried = append(tried, g.scope.FieldSelector) })
+		of.forEachCandidate(row.before, row.after, func(g *group) { tried = append(tried, g.scope.FieldSelector) })
 		slices.Sort(tried)
 		if !slices.Equal(tried, row.want) {
 			t.Errorf("%s: tried %v, want %v", name, tried, row.want)
@@ -135,7 +135,7 @@ func TestAVersionIsLookedAtOnce(t *testing.T) {
 	for i := range 100 {
 		event := rig.bind("a", fmt.Sprint("n", i), before)
 		rig.backlog.add(event.Revision, []store.Event{event})
-		if frames := rig.next(); len(frames) != 10 {
+		if frames := rig.nextFrames(); len(frames) != 10 {
 			t.Fatalf("%d frames, want one for each group", len(frames))
 		}
 		before = event.Record
@@ -165,7 +165,7 @@ func TestAChangeAfterTheSnapshotComesAfterTheJoin(t *testing.T) {
 	rig.cfg.Store = racing{rig.cfg.Store, func() {
 		event := rig.bind("a", "n1", nil)
 		rig.backlog.add(event.Revision, []store.Event{event})
-		later = rig.next()
+		later = rig.nextFrames()
 	}}
 	join := rig.join(t, proto.WatchScope{Resource: "pods"})
 	if len(later) != 1 || later[0].GetSequence() <= join.GetSequence() {
@@ -184,8 +184,8 @@ func (circling) SinceAtMost(int64, int) ([]store.Event, error) {
 func TestAHistoryThatDoesNotGoOn(t *testing.T) {
 	rig := newHubRig(t)
 	rig.cfg.Store = circling{rig.cfg.Store}
-	reading := &parts{hub: rig.Hub}
-	if _, err := reading.history(t.Context(), selection{}, 7, 9); err == nil {
+	reading := &partSender{hub: rig.Hub}
+	if _, err := reading.addHistory(t.Context(), selection{}, 7, 9); err == nil {
 		t.Error("it has come to an end")
 	}
 }
@@ -198,14 +198,14 @@ func TestABatchIsOneFrameForAGroup(t *testing.T) {
 	b := rig.bind("b", "n1", nil)
 	rig.backlog.add(a.Revision, []store.Event{a})
 	rig.backlog.add(b.Revision+5, []store.Event{b}) // five changes of other kinds
-	frames := rig.next()
+	frames := rig.nextFrames()
 	if len(frames) != 1 || len(frames[0].GetEvents()) != 2 {
 		t.Fatalf("got %v, want one frame of two events", frames)
 	}
 	if frames[0].GetSequence() != join.GetSequence()+1 || int64(frames[0].GetRevision()) != b.Revision+5 {
 		t.Errorf("got sequence %d, revision %d", frames[0].GetSequence(), frames[0].GetRevision())
 	}
-	beats := rig.beat()
+	beats := rig.heartbeatFrames()
 	if len(beats) != 2 {
 		t.Fatalf("%d heartbeats, want one for each group", len(beats))
 	}
@@ -220,9 +220,9 @@ func TestASequenceIsNeverUsedAgain(t *testing.T) {
 	rig := newHubRig(t)
 	first := rig.join(t, onNode("n1"))
 	for range 5 {
-		rig.beat()
+		rig.heartbeatFrames()
 	}
-	rig.groups.drop(time.Now().Add(time.Hour))
+	rig.groups.dropIdle(time.Now().Add(time.Hour))
 	if rig.GroupsForTest() != 0 || len(rig.groups.byResource) != 0 {
 		t.Fatalf("%d groups are left", rig.GroupsForTest())
 	}
@@ -245,10 +245,10 @@ func TestAnOverrunLeavesAHoleInEverySequence(t *testing.T) {
 	event := rig.bind("a", "n1", nil)
 	rig.backlog.add(event.Revision, make([]store.Event, backlogLimit))
 	rig.backlog.add(event.Revision, []store.Event{event})
-	if frames := rig.next(); len(frames) != 0 {
+	if frames := rig.nextFrames(); len(frames) != 0 {
 		t.Fatalf("got %d frames of what was forgotten", len(frames))
 	}
-	beat := rig.beat()[0]
+	beat := rig.heartbeatFrames()[0]
 	if beat.GetSequence() != join.GetSequence()+2 || int64(beat.GetRevision()) != event.Revision {
 		t.Errorf("got sequence %d and revision %d, want a hole after %d", beat.GetSequence(), beat.GetRevision(), join.GetSequence())
 	}
@@ -260,7 +260,7 @@ func TestAnEventIsEncodedAsItIsStored(t *testing.T) {
 	added := rig.bind("a", "n1", nil)
 	left := rig.bind("a", "n2", added.Record)
 	rig.backlog.add(left.Revision, []store.Event{added, left})
-	events := rig.next()[0].GetEvents()
+	events := rig.nextFrames()[0].GetEvents()
 	want := []*proto.Event{
 		{Type: proto.EventType_EVENT_TYPE_ADDED, Revision: uint64(added.Revision), Object: []byte("n1")},
 		{Type: proto.EventType_EVENT_TYPE_DELETED, Revision: uint64(left.Revision), Object: []byte("n1")},
@@ -286,7 +286,7 @@ func BenchmarkMatch(b *testing.B) {
 				event := rig.bind("a", "n1", before)
 				before = event.Record
 				rig.backlog.add(event.Revision, []store.Event{event})
-				if frames := rig.next(); len(frames) != 2 {
+				if frames := rig.nextFrames(); len(frames) != 2 {
 					b.Fatalf("%d frames, want 2", len(frames))
 				}
 			}
@@ -313,7 +313,7 @@ func TestWhatCouldNotBeSentEndsTheWatch(t *testing.T) {
 	for i, node := range []string{"n1", "n2"} {
 		rig.OnCommit(rig.cfg.Store.Snapshot(), []store.Event{rig.bind(fmt.Sprint(i), node, nil)})
 	}
-	rig.publish(t.Context(), rig.next())
+	rig.publish(t.Context(), rig.nextFrames())
 	recorder.Close()
 	log, err := history.Read(dir)
 	if err != nil {

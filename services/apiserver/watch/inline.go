@@ -2,10 +2,10 @@ package watch
 
 import "context"
 
-// Tell publishes what has been committed since it was called last. It is for an owner that
-// has no Run going.
-func (h *Hub) Tell(ctx context.Context) { h.publish(ctx, h.next()) }
+// PublishPending publishes the commits since the last call. It is for an owner that does not call
+// Run.
+func (h *Hub) PublishPending(ctx context.Context) { h.publish(ctx, h.nextFrames()) }
 
-// Beat drops groups that nobody reads, and tells the others the revision. It is for an owner
-// that has no Run going.
-func (h *Hub) Beat(ctx context.Context) { h.publish(ctx, h.beat()) }
+// PublishHeartbeats drops groups without readers, and sends the others the revision. It is for an
+// owner that does not call Run.
+func (h *Hub) PublishHeartbeats(ctx context.Context) { h.publish(ctx, h.heartbeatFrames()) }

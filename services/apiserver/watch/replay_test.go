@@ -87,8 +87,8 @@ func selectors() []selector {
 	}
 }
 
-// told is one event as the model or a watch has it.
-type told struct {
+// observed is one event as the model or a watch has it.
+type observed struct {
 	typ      k8swatch.EventType
 	name     string
 	revision int64
@@ -99,18 +99,18 @@ func content(p *corev1.Pod) string {
 	return fmt.Sprint(p.Labels["app"], "/", p.Spec.NodeName, "/", p.Status.Phase)
 }
 
-func toldBy(event k8swatch.Event) (told, error) {
+func observedFrom(event k8swatch.Event) (observed, error) {
 	p, ok := event.Object.(*corev1.Pod)
 	if !ok {
-		return told{}, fmt.Errorf("%s with a %T", event.Type, event.Object)
+		return observed{}, fmt.Errorf("%s with a %T", event.Type, event.Object)
 	}
 	revision, err := strconv.ParseInt(p.ResourceVersion, 10, 64)
-	return told{event.Type, p.Name, revision, content(p)}, err
+	return observed{event.Type, p.Name, revision, content(p)}, err
 }
 
 // after is what a watch that begins after revision must be told.
-func after(log []change, revision int64, matches func(*corev1.Pod) bool) []told {
-	var want []told
+func after(log []change, revision int64, matches func(*corev1.Pod) bool) []observed {
+	var want []observed
 	for _, c := range log {
 		if c.revision <= revision {
 			continue
@@ -118,31 +118,31 @@ func after(log []change, revision int64, matches func(*corev1.Pod) bool) []told 
 		was, is := c.old != nil && matches(c.old), c.new != nil && matches(c.new)
 		switch {
 		case !was && is:
-			want = append(want, told{k8swatch.Added, c.new.Name, c.revision, content(c.new)})
+			want = append(want, observed{k8swatch.Added, c.new.Name, c.revision, content(c.new)})
 		case was && is:
-			want = append(want, told{k8swatch.Modified, c.new.Name, c.revision, content(c.new)})
+			want = append(want, observed{k8swatch.Modified, c.new.Name, c.revision, content(c.new)})
 		case was:
-			want = append(want, told{k8swatch.Deleted, c.old.Name, c.revision, content(c.old)})
+			want = append(want, observed{k8swatch.Deleted, c.old.Name, c.revision, content(c.old)})
 		}
 	}
 	return want
 }
 
 // initially is what there was at revision, by key.
-func initially(log []change, revision int64, matches func(*corev1.Pod) bool) []told {
-	state := map[string]told{}
+func initially(log []change, revision int64, matches func(*corev1.Pod) bool) []observed {
+	state := map[string]observed{}
 	for _, c := range log {
 		switch {
 		case c.revision > revision:
 		case c.new == nil:
 			delete(state, c.old.Name)
 		case matches(c.new):
-			state[c.new.Name] = told{k8swatch.Added, c.new.Name, c.revision, content(c.new)}
+			state[c.new.Name] = observed{k8swatch.Added, c.new.Name, c.revision, content(c.new)}
 		default:
 			delete(state, c.new.Name)
 		}
 	}
-	return slices.SortedFunc(maps.Values(state), func(a, b told) int { return cmp.Compare(a.name, b.name) })
+	return slices.SortedFunc(maps.Values(state), func(a, b observed) int { return cmp.Compare(a.name, b.name) })
 }
 
 // observer is one watch and its reader.
@@ -183,7 +183,7 @@ func (o *observer) check(log []change, compacted int64) error {
 			}
 			return nil // what came before was a prefix
 		default:
-			got, err := toldBy(event)
+			got, err := observedFrom(event)
 			if err != nil {
 				return err
 			}
@@ -205,7 +205,7 @@ func (o *observer) check(log []change, compacted int64) error {
 	return nil
 }
 
-func (o *observer) checkInitial(log []change) (want []told, rest []k8swatch.Event, err error) {
+func (o *observer) checkInitial(log []change) (want []observed, rest []k8swatch.Event, err error) {
 	end := slices.IndexFunc(o.got, func(e k8swatch.Event) bool { return e.Type == k8swatch.Bookmark })
 	if end < 0 {
 		return nil, nil, fmt.Errorf("no end of the initial events in %d events", len(o.got))
@@ -223,7 +223,7 @@ func (o *observer) checkInitial(log []change) (want []told, rest []k8swatch.Even
 		return nil, nil, fmt.Errorf("%d initial events, want %v", end, wanted)
 	}
 	for i, event := range o.got[:end] {
-		got, err := toldBy(event)
+		got, err := observedFrom(event)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -236,7 +236,7 @@ func (o *observer) checkInitial(log []change) (want []told, rest []k8swatch.Even
 
 // life carries out a plan.
 type life struct {
-	*stand
+	*harness
 	pods      map[string]*corev1.Pod
 	log       []change
 	compacted int64
@@ -265,13 +265,13 @@ func (l *life) do(s step) {
 	case open:
 		l.observe(s)
 	case cut:
-		l.cut()
+		l.cutConnections()
 	case restart:
 		l.restart()
 	case loseFrames:
-		l.losing(func(*proto.Frame) bool { return true })
+		l.dropFrames(func(*proto.Frame) bool { return true })
 	case keepFrames:
-		l.losing(nil)
+		l.dropFrames(nil)
 	case compact:
 		revision := l.store.Snapshot().Revision() - int64(s.N) // which may be compacted already
 		if err := l.store.Compact(l.t.Context(), revision); err != nil {
@@ -310,12 +310,12 @@ func TestW1ToW6EveryWatchEqualsTheReplay(t *testing.T) {
 		plan := plans().Draw(rt, "plan")
 		var broken error
 		synctest.Test(t, func(t *testing.T) {
-			l := &life{stand: newStand(t, 0), pods: map[string]*corev1.Pod{}}
+			l := &life{harness: newHarness(t, 0), pods: map[string]*corev1.Pod{}}
 			l.do(step{Do: open, Node: 0})
 			for _, s := range plan {
 				l.do(s)
 			}
-			l.losing(nil)
+			l.dropFrames(nil)
 			time.Sleep(3 * time.Minute) // L4 and the slowest reader, by far
 			for _, stop := range l.stops {
 				stop()

@@ -5,8 +5,8 @@ import (
 	"github.com/podfall/podfall/services/apiserver/store"
 )
 
-// Transition is what a selector makes of a change: was and is say whether it matches
-// the object before and after. UNSPECIFIED means that its readers are told nothing
+// Transition returns the type of the event that readers with a selector get for a change. was and
+// is say whether the selector matches the object before and after. UNSPECIFIED means no event
 // (WCH-21; upstream's convertToWatchEvent).
 //
 //	            is not        is
@@ -24,9 +24,9 @@ func Transition(was, is bool) proto.EventType {
 	return proto.EventType_EVENT_TYPE_UNSPECIFIED
 }
 
-// told is the event as readers get it; nil when they get none. DELETED carries the last
-// content that matched, under the revision of the change (WCH-21, WCH-22).
-func told(event store.Event, was, is bool) *proto.Event {
+// eventFor returns the event that readers get; nil for none. DELETED carries the last content that
+// matched, under the revision of the change (WCH-21, WCH-22).
+func eventFor(event store.Event, was, is bool) *proto.Event {
 	change := Transition(was, is)
 	content := event.Record
 	switch change {

@@ -25,7 +25,7 @@ import (
 )
 
 func TestTD048AStuckReaderDelaysNobody(t *testing.T) {
-	bubble(t, 0, func(t *testing.T, s *stand) {
+	bubble(t, 0, func(t *testing.T, s *harness) {
 		c := s.client(reader)
 		begin := at(s.store.Snapshot().Revision())
 		stuck := s.watch(c, pods("ns"), begin)
@@ -54,7 +54,7 @@ func TestTD048AStuckReaderDelaysNobody(t *testing.T) {
 }
 
 func TestW7ASlowReaderWhoseHistoryHasGoneIsTold(t *testing.T) {
-	bubble(t, 100, func(t *testing.T, s *stand) {
+	bubble(t, 100, func(t *testing.T, s *harness) {
 		w := s.watch(s.client(reader), pods("ns"), at(s.store.Snapshot().Revision()))
 		for i := range 3000 {
 			s.put(pod("ns", "p", map[string]string{"n": strconv.Itoa(i)}))
@@ -69,18 +69,18 @@ func TestW7ASlowReaderWhoseHistoryHasGoneIsTold(t *testing.T) {
 				}
 				break
 			}
-			got, err := toldBy(event)
+			got, err := observedFrom(event)
 			if err != nil || last != 0 && got.revision != last+1 {
 				t.Fatalf("revision %d after %d, %v", got.revision, last, err)
 			}
 			last = got.revision
 		}
-		w.ended(time.Second)
+		w.expectEnd(time.Second)
 	})
 }
 
 func TestALongHistoryIsReadInHelpings(t *testing.T) {
-	bubble(t, 0, func(t *testing.T, s *stand) {
+	bubble(t, 0, func(t *testing.T, s *harness) {
 		begin := s.store.Snapshot().Revision()
 		heavy := strings.Repeat("x", 150_000)
 		var want []string
@@ -101,7 +101,7 @@ func TestALongHistoryIsReadInHelpings(t *testing.T) {
 		for range 101 {
 			all.next()
 		}
-		all.nothing(3 * time.Second)
+		all.expectNone(3 * time.Second)
 		if s.asked != 5 {
 			t.Errorf("%d watch requests, want 5", s.asked)
 		}
@@ -109,10 +109,10 @@ func TestALongHistoryIsReadInHelpings(t *testing.T) {
 }
 
 func TestALargeBatchIsSplitIntoFrames(t *testing.T) {
-	bubble(t, 0, func(t *testing.T, s *stand) {
+	bubble(t, 0, func(t *testing.T, s *harness) {
 		var sizes []int
 		var mu sync.Mutex
-		s.losing(func(frame *proto.Frame) bool {
+		s.dropFrames(func(frame *proto.Frame) bool {
 			mu.Lock()
 			defer mu.Unlock()
 			if len(frame.GetEvents()) > 0 {
@@ -140,7 +140,7 @@ func TestALargeBatchIsSplitIntoFrames(t *testing.T) {
 }
 
 func TestTD050ConcurrentWatchesSeeOneOrder(t *testing.T) {
-	bubble(t, 0, func(t *testing.T, s *stand) {
+	bubble(t, 0, func(t *testing.T, s *harness) {
 		begin := at(s.store.Snapshot().Revision())
 		one, two := s.watch(s.client(reader), pods("ns"), begin), s.watch(s.client(proto.Client("b")), pods("ns"), begin)
 		for i := range 50 {
@@ -158,7 +158,7 @@ func TestTD050ConcurrentWatchesSeeOneOrder(t *testing.T) {
 }
 
 func TestTD046RevisionsNeverFallHoweverAWatchJoins(t *testing.T) {
-	bubble(t, 0, func(t *testing.T, s *stand) {
+	bubble(t, 0, func(t *testing.T, s *harness) {
 		var enough atomic.Bool
 		var writers, readers sync.WaitGroup
 		for i := range 4 {
@@ -206,9 +206,9 @@ func contiguous(ctx context.Context, c *podapi.Client, behind int64, n int) erro
 }
 
 func TestALostFrameIsMadeUpFor(t *testing.T) {
-	bubble(t, 0, func(t *testing.T, s *stand) {
+	bubble(t, 0, func(t *testing.T, s *harness) {
 		w := s.watch(s.client(reader), pods("ns"), at(s.store.Snapshot().Revision()))
-		s.losing(func(frame *proto.Frame) bool { return len(frame.GetEvents()) > 0 })
+		s.dropFrames(func(frame *proto.Frame) bool { return len(frame.GetEvents()) > 0 })
 		p := pod("ns", "p", nil)
 		revision := s.put(p)
 		lost := time.Now()
@@ -220,9 +220,9 @@ func TestALostFrameIsMadeUpFor(t *testing.T) {
 }
 
 func TestSilenceMakesAReaderAsk(t *testing.T) {
-	bubble(t, 0, func(t *testing.T, s *stand) {
+	bubble(t, 0, func(t *testing.T, s *harness) {
 		w := s.watch(s.client(reader), pods("ns"), at(s.store.Snapshot().Revision()))
-		s.losing(func(*proto.Frame) bool { return true })
+		s.dropFrames(func(*proto.Frame) bool { return true })
 		p := pod("ns", "p", nil)
 		revision := s.put(p)
 		lost := time.Now()
@@ -234,7 +234,7 @@ func TestSilenceMakesAReaderAsk(t *testing.T) {
 }
 
 func TestAWatchOutlivesTheAPIServer(t *testing.T) {
-	bubble(t, 0, func(t *testing.T, s *stand) {
+	bubble(t, 0, func(t *testing.T, s *harness) {
 		w := s.watch(s.client(reader), pods("ns"), at(s.store.Snapshot().Revision()))
 		p := pod("ns", "p", nil)
 		w.expect(as("ADDED", p, s.put(p)))
@@ -253,10 +253,10 @@ func TestAWatchOutlivesTheAPIServer(t *testing.T) {
 }
 
 func TestAWatchOutlivesItsConnection(t *testing.T) {
-	bubble(t, 0, func(t *testing.T, s *stand) {
+	bubble(t, 0, func(t *testing.T, s *harness) {
 		w := s.watch(s.client(reader), pods("ns"), at(s.store.Snapshot().Revision()))
 		for i := range 5 {
-			s.cut()
+			s.cutConnections()
 			p := pod("ns", fmt.Sprint("p", i), nil)
 			revision := s.put(p)
 			up := time.Now()
@@ -269,7 +269,7 @@ func TestAWatchOutlivesItsConnection(t *testing.T) {
 }
 
 func TestGroupsDieWithoutReaders(t *testing.T) {
-	bubble(t, 0, func(t *testing.T, s *stand) {
+	bubble(t, 0, func(t *testing.T, s *harness) {
 		c := s.client(reader)
 		begin := at(s.store.Snapshot().Revision())
 		lasting, short := s.watch(c, pods("ns"), begin), s.watch(c, pods("other"), begin)
@@ -291,7 +291,7 @@ func TestGroupsDieWithoutReaders(t *testing.T) {
 }
 
 func TestWCH31ACopyListsAgainWhenTheHistoryHasGone(t *testing.T) {
-	bubble(t, 5, func(t *testing.T, s *stand) {
+	bubble(t, 5, func(t *testing.T, s *harness) {
 		c := s.client(reader)
 		s.put(pod("ns", "old", nil))
 		copied := newMirror()
@@ -305,14 +305,14 @@ func TestWCH31ACopyListsAgainWhenTheHistoryHasGone(t *testing.T) {
 		await(t, copied, func() bool { return copied.has("live") })
 
 		// Everything is lost until the history no longer reaches back.
-		s.losing(func(frame *proto.Frame) bool { return len(frame.GetEvents()) > 0 })
+		s.dropFrames(func(frame *proto.Frame) bool { return len(frame.GetEvents()) > 0 })
 		s.stop()
 		s.start()
 		s.delete(pod("ns", "old", nil))
 		for i := range 20 {
 			s.put(pod("ns", "churn", map[string]string{"n": strconv.Itoa(i)}))
 		}
-		s.losing(nil)
+		s.dropFrames(nil)
 		await(t, copied, func() bool { return !copied.has("old") })
 		equal(t, copied, "churn", "live")
 		cancel()

@@ -1,7 +1,7 @@
-// Package watch tells readers what happens in the store. Readers of one class that
-// select the same objects form a group: each change is matched, encoded and published
-// once for a group, however many read it. Start here; open.go is how a reader catches
-// up and joins, publish.go is the live stream, transition.go and start.go are the rules.
+// Package watch sends the changes of the store to readers. Readers of one class that select the
+// same objects form a group: each change is matched, encoded and published once for a group,
+// however many read it. Start here; open.go is how a reader catches up and joins, publish.go is the
+// live stream, transition.go and start.go are the rules.
 //
 //	reader                         hub                              store
 //	  | subscribe watch.<class>.<g>  |                                |
@@ -14,16 +14,16 @@
 //
 // # Order
 //
-// A group's frames have gapless sequences within one boot, and their events have rising
-// revisions. A position is taken before the snapshot that a reader catches up with, so
-// between the two nothing is lost; what is in both, the reader knows by its revision.
-// A sequence is never used for two frames, also when a group is dropped and made again.
+// A group's frames have gapless sequences within one boot, and their events have rising revisions.
+// A reader's position is taken before the snapshot that it catches up with, so no event between the
+// two is lost. The reader recognizes an event that is in both by its revision. No two frames have
+// the same sequence, also if a group is dropped and made again.
 //
 // # Blocking
 //
-// OnCommit appends to a queue and returns. A hub that is more than 100,000 events
-// behind forgets them and leaves a hole in every sequence, which makes readers resume
-// from the store's history. A reader that is slow to catch up blocks its own call.
+// OnCommit appends to a queue and returns. A hub that is more than 100,000 events behind drops them
+// and leaves a gap in every sequence, which makes readers resume from the store's history. A reader
+// that is slow to catch up blocks its own call only.
 package watch
 
 import (
@@ -46,34 +46,34 @@ import (
 // Store is what the hub reads.
 type Store interface {
 	Snapshot() *store.Snapshot
-	// SinceAtMost is the first limit events after revision, or store.ErrCompacted.
+	// SinceAtMost returns the first limit events after revision, or store.ErrCompacted.
 	SinceAtMost(revision int64, limit int) ([]store.Event, error)
-	// Oldest is the first revision whose event is still there.
+	// Oldest returns the first revision whose event is still in the history.
 	Oldest() int64
 	WaitFor(ctx context.Context, revision int64) error
 }
 
-// Config is what a hub is made of. Boot, Store, Publish and Match are required.
+// Config configures a hub. Boot, Store, Publish and Match are required.
 type Config struct {
 	// Boot is the apiserver's incarnation.
 	Boot proto.Boot
-	// Store has its OnCommit set to the hub's.
+	// Store must call the hub's OnCommit.
 	Store Store
-	// Publish hands a frame to the bus, as [Encoded] does; it may fail, which readers notice.
-	// The frame and its events are not changed any more.
+	// Publish sends a frame on the bus, as [EncodeTo] does. Readers notice a failed one by the gap.
+	// The frame and its events must not be changed.
 	Publish func(subject string, frame *proto.Frame) error
-	// Match is what selectors see of an object. Its results are not changed.
+	// Match returns what selectors see of an object. Its results must not be changed.
 	Match func(resource string, obj kinds.Object) (labels.Set, fields.Set)
 	// Clock is the cluster's time.
 	Clock clock.Clock
-	// Heartbeat is how often an idle group is told the revision; 1 s when zero, so
-	// that a reader that has lost something is right again within 5 s.
+	// Heartbeat is how often an idle group is sent the revision; zero means 1 s, so that a reader
+	// that has missed a frame resumes within 5 s.
 	Heartbeat time.Duration
-	// GroupIdle is how long a group lasts without a renewal; 60 s when zero.
+	// GroupIdle is how long a group lasts without a renewal; zero means 60 s.
 	GroupIdle time.Duration
 	// Log is nil for none.
 	Log *slog.Logger
-	// History is told which groups there are and what they were sent; nil for nobody.
+	// History records which groups exist and what they were sent; nil records nothing.
 	History *history.Recorder
 }
 
@@ -87,7 +87,7 @@ const (
 	leastGroupIdle = 6 * time.Second
 )
 
-// Hub is all groups of one apiserver. It is safe for concurrent use.
+// Hub holds all watch groups of one apiserver. It is safe for concurrent use.
 type Hub struct {
 	cfg     Config
 	backlog backlog
@@ -96,12 +96,12 @@ type Hub struct {
 	groups groups
 	// revision up to which every group's frames have their sequence.
 	revision int64
-	views    views
-	// sent is what History is to be told of the frames that are being made.
+	views    viewCache
+	// sent holds what History is to record of the frames that are being made.
 	sent []history.Entry
 }
 
-// Request is one reader's wish.
+// Request is one reader's watch request.
 type Request struct {
 	// Class is the identity class of the reader: proto.Identity.Class.
 	Class string
@@ -111,7 +111,7 @@ type Request struct {
 	Options metav1.ListOptions
 }
 
-// New is a hub that has nothing to tell yet. Run publishes.
+// New returns a hub without groups. Run publishes.
 func New(cfg Config) *Hub {
 	if cfg.Heartbeat <= 0 {
 		cfg.Heartbeat = DefaultHeartbeat
@@ -125,33 +125,34 @@ func New(cfg Config) *Hub {
 	return &Hub{
 		cfg:      cfg,
 		backlog:  backlog{wake: make(chan struct{}, 1)},
-		groups:   groups{byReaders: map[readers]*group{}, byResource: map[string]*index{}},
+		groups:   groups{byKey: map[groupKey]*group{}, byResource: map[string]*index{}},
 		revision: cfg.Store.Snapshot().Revision(),
-		views:    views{match: cfg.Match, kept: map[store.Key]view{}},
+		views:    viewCache{match: cfg.Match, cached: map[store.Key]view{}},
 	}
 }
 
-// OnCommit is told of every committed batch, in order, by the store's writer. It never
-// waits for anything but another short look at the queue.
+// OnCommit queues every committed batch, in order; the store's writer calls it. It blocks on
+// nothing but a short lock of the queue.
 func (h *Hub) OnCommit(snapshot *store.Snapshot, events []store.Event) {
 	h.backlog.add(snapshot.Revision(), events)
 }
 
-// Forget ends every watch of a resource that is served no longer: at the next heartbeat its
-// groups fall silent, and their readers, who then ask again, are told that it is not there.
-func (h *Hub) Forget(resource string) {
+// EndWatches ends every watch of a resource that is no longer served. At the next heartbeat its
+// groups fall silent. Their readers then ask again, and get a 404.
+func (h *Hub) EndWatches(resource string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, g := range h.groups.inOrder {
+	for _, g := range h.groups.sorted {
 		if g.scope.Resource == resource {
 			g.renewed = time.Time{}
 		}
 	}
 }
 
-// Renew keeps a group alive; false when there is none, and its reader should ask again.
+// Renew keeps a group alive. It returns false if there is no such group; the reader should then ask
+// again.
 func (h *Hub) Renew(class string, scope proto.WatchScope) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.groups.renew(readers{class, scope}, clock.Clock{}.Now())
+	return h.groups.renew(groupKey{class, scope}, clock.Clock{}.Now())
 }

@@ -21,9 +21,9 @@ var (
 )
 
 // bubble runs a test around a stand in virtual time.
-func bubble(t *testing.T, history int, test func(t *testing.T, s *stand)) {
+func bubble(t *testing.T, history int, test func(t *testing.T, s *harness)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) { test(t, newStand(t, history)) })
+	synctest.Test(t, func(t *testing.T) { test(t, newHarness(t, history)) })
 }
 
 func selecting(opts metav1.ListOptions) metav1.ListOptions {
@@ -53,7 +53,7 @@ func TestTD040Sequences(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, 0, func(t *testing.T, s *stand) {
+			bubble(t, 0, func(t *testing.T, s *harness) {
 				begin := s.store.Snapshot().Revision()
 				live := s.watch(s.client(reader), pods("ns"), selecting(at(begin)))
 				var want []string
@@ -78,7 +78,7 @@ func TestTD040Sequences(t *testing.T) {
 					previous = step.labels
 				}
 				// Both ways to learn of the changes agree: live, and from history.
-				for _, w := range []*watching{live, s.watch(s.client(reader), pods("ns"), selecting(at(begin)))} {
+				for _, w := range []*openWatch{live, s.watch(s.client(reader), pods("ns"), selecting(at(begin)))} {
 					for i := range want {
 						event := w.next()
 						if got := line(event); got != want[i] {
@@ -88,7 +88,7 @@ func TestTD040Sequences(t *testing.T) {
 							t.Fatalf("%s has content %v, want labels %v", want[i], event.Object, content[i])
 						}
 					}
-					w.nothing(3 * time.Second)
+					w.expectNone(3 * time.Second)
 				}
 			})
 		})
@@ -96,7 +96,7 @@ func TestTD040Sequences(t *testing.T) {
 }
 
 func TestTD042DeletedCarriesTheRevisionOfTheDelete(t *testing.T) {
-	bubble(t, 0, func(t *testing.T, s *stand) {
+	bubble(t, 0, func(t *testing.T, s *harness) {
 		p := pod("ns", "p", selected)
 		written := s.put(p)
 		w := s.watch(s.client(reader), pods("ns"), at(written))
@@ -109,7 +109,7 @@ func TestTD042DeletedCarriesTheRevisionOfTheDelete(t *testing.T) {
 }
 
 func TestTD043FromZeroAndFromOne(t *testing.T) {
-	bubble(t, 2, func(t *testing.T, s *stand) {
+	bubble(t, 2, func(t *testing.T, s *harness) {
 		a, b := pod("ns", "a", nil), pod("ns", "b", nil)
 		first := s.put(b)
 		second := s.put(a)
@@ -118,7 +118,7 @@ func TestTD043FromZeroAndFromOne(t *testing.T) {
 		s.watch(c, pods("ns"), at(0)).expect(as("ADDED", a, second), as("ADDED", b, first))
 		later := s.watch(c, pods("ns"), at(first))
 		later.expect(as("ADDED", a, second))
-		later.nothing(3 * time.Second)
+		later.expectNone(3 * time.Second)
 
 		if err := s.store.Compact(t.Context(), second); err != nil {
 			t.Fatal(err)
@@ -126,12 +126,12 @@ func TestTD043FromZeroAndFromOne(t *testing.T) {
 		s.watch(c, pods("ns"), at(0)).expect(as("ADDED", a, second), as("ADDED", b, first))
 		old := s.watch(c, pods("ns"), at(first))
 		old.expect(fmt.Sprintf("ERROR 410 too old resource version: %d (%d)", first, s.store.Oldest()-1))
-		old.ended(time.Second)
+		old.expectEnd(time.Second)
 	})
 }
 
 func TestTD045UnreadEventsDoNotEndAWatch(t *testing.T) {
-	bubble(t, 0, func(_ *testing.T, s *stand) {
+	bubble(t, 0, func(_ *testing.T, s *harness) {
 		w := s.watch(s.client(reader), pods("ns"), at(s.store.Snapshot().Revision()))
 		var want []string
 		for i := range 10 {
@@ -194,7 +194,7 @@ func TestTD047InitialEventsEnd(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, 0, func(t *testing.T, s *stand) {
+			bubble(t, 0, func(t *testing.T, s *harness) {
 				b, a := pod("ns", "b", nil), pod("ns", "a", nil)
 				first, last := s.put(b), s.put(a)
 				if first != 2 {
@@ -202,7 +202,7 @@ func TestTD047InitialEventsEnd(t *testing.T) {
 				}
 				w := s.watch(s.client(reader), pods("ns"), row.opts)
 				w.expect(row.want(first, last)...)
-				w.nothing(5 * time.Second)
+				w.expectNone(5 * time.Second)
 				c := pod("ns", "c", nil)
 				w.expect(as("ADDED", c, s.put(c)))
 			})
@@ -211,7 +211,7 @@ func TestTD047InitialEventsEnd(t *testing.T) {
 }
 
 func TestTD050LabelWatches(t *testing.T) {
-	bubble(t, 0, func(_ *testing.T, s *stand) {
+	bubble(t, 0, func(_ *testing.T, s *harness) {
 		c := s.client(reader)
 		begin := at(s.store.Snapshot().Revision())
 		web, all := s.watch(c, pods("ns"), selecting(begin)), s.watch(c, pods(""), begin)
@@ -241,7 +241,7 @@ func TestTD050LabelWatches(t *testing.T) {
 }
 
 func TestWCH23AKubeletSeesABindingAsAdded(t *testing.T) {
-	bubble(t, 0, func(_ *testing.T, s *stand) {
+	bubble(t, 0, func(_ *testing.T, s *harness) {
 		begin := at(s.store.Snapshot().Revision())
 		mine, theirs := begin, begin
 		mine.FieldSelector, theirs.FieldSelector = "spec.nodeName=n1", "spec.nodeName=n2"
@@ -265,19 +265,19 @@ func TestWCH23AKubeletSeesABindingAsAdded(t *testing.T) {
 		phase.expect(as("DELETED", p, done))
 		removed := s.delete(p)
 		kubelet.expect(as("DELETED", p, removed))
-		phase.nothing(3 * time.Second)
-		another.nothing(3 * time.Second)
+		phase.expectNone(3 * time.Second)
+		another.expectNone(3 * time.Second)
 	})
 }
 
 func TestWCH10AFutureRevisionWaitsSilently(t *testing.T) {
-	bubble(t, 0, func(_ *testing.T, s *stand) {
+	bubble(t, 0, func(_ *testing.T, s *harness) {
 		begin := s.store.Snapshot().Revision()
 		w := s.watch(s.client(reader), pods("ns"), at(begin+2))
 		s.put(pod("ns", "a", nil))
 		s.restart() // the wish survives the boot
 		s.put(pod("ns", "b", nil))
-		w.nothing(10 * time.Second)
+		w.expectNone(10 * time.Second)
 		p := pod("ns", "c", nil)
 		w.expect(as("ADDED", p, s.put(p)))
 	})
@@ -290,7 +290,7 @@ func TestWCH03InitialEventsOfAFutureRevision(t *testing.T) {
 		opts.SendInitialEvents, opts.ResourceVersionMatch = &yes, metav1.ResourceVersionMatchNotOlderThan
 		return opts
 	}
-	bubble(t, 0, func(t *testing.T, s *stand) {
+	bubble(t, 0, func(t *testing.T, s *harness) {
 		c, current := s.client(reader), s.store.Snapshot().Revision()
 		began := time.Now()
 		_, err := c.Watch(t.Context(), pods("ns"), opts(current+5))
@@ -317,7 +317,7 @@ func TestWCH03InitialEventsOfAFutureRevision(t *testing.T) {
 }
 
 func TestW10GarbageIsRefused(t *testing.T) {
-	bubble(t, 0, func(t *testing.T, s *stand) {
+	bubble(t, 0, func(t *testing.T, s *harness) {
 		c := s.client(reader)
 		for name, opts := range map[string]metav1.ListOptions{
 			"revision": {ResourceVersion: "x"}, "negative": {ResourceVersion: "-1"},
@@ -331,7 +331,7 @@ func TestW10GarbageIsRefused(t *testing.T) {
 }
 
 func TestWCH33AWatchEndsInPeace(t *testing.T) {
-	bubble(t, 0, func(t *testing.T, s *stand) {
+	bubble(t, 0, func(t *testing.T, s *harness) {
 		c := s.client(reader)
 		ninety := int64(90)
 		opts := metav1.ListOptions{TimeoutSeconds: &ninety, AllowWatchBookmarks: true}

@@ -25,32 +25,31 @@ import (
 	"github.com/podfall/podfall/internal/clock"
 )
 
-// Client asks hooks over HTTPS. It is safe for concurrent use. Close it when nobody asks
-// any longer.
+// Client calls hooks over HTTPS. It is safe for concurrent use. Close it after the last call.
 type Client struct {
-	// Resolve is the address, host and port, behind a Service.
+	// Resolve returns the address, host and port, behind a Service.
 	Resolve func(service admissionregistrationv1.ServiceReference) (string, error)
 
 	mu sync.Mutex
-	// known are the clients by what they trust and whom they ask for.
-	known map[string]*http.Client
+	// clients are keyed by the CA bundle that they trust and the server name.
+	clients map[string]*http.Client
 }
 
 const (
-	// maxAnswer is how many bytes of an answer are read.
-	maxAnswer = 8 << 20
-	// maxComplaint is how many bytes of one that is no answer are told (upstream's
+	// maxResponse is how many bytes of a response are read.
+	maxResponse = 8 << 20
+	// maxErrorText is how many bytes of a failed response's text go into the error (upstream's
 	// maxUnstructuredResponseTextBytes).
-	maxComplaint = 2048
-	// maxKnown bounds the clients that are kept with their connections.
-	maxKnown = 64
-	// idle is how long, on the wall, a connection is kept for the next question.
-	idle = 90 * time.Second
+	maxErrorText = 2048
+	// maxClients bounds the clients that are kept with their connections.
+	maxClients = 64
+	// idleTimeout is how long, in wall-clock time, a connection is kept for the next call.
+	idleTimeout = 90 * time.Second
 )
 
-// Ask sends a review and reads the answer, in at most the hook's time.
-func (c *Client) Ask(ctx context.Context, h *Hook, review *admissionv1.AdmissionReview) (*admissionv1.AdmissionReview, error) {
-	where, serverName, err := c.address(h)
+// Call sends a review and reads the answer, within the hook's timeout.
+func (c *Client) Call(ctx context.Context, h *Hook, review *admissionv1.AdmissionReview) (*admissionv1.AdmissionReview, error) {
+	where, serverName, err := c.targetURL(h)
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +68,7 @@ func (c *Client) Ask(ctx context.Context, h *Hook, review *admissionv1.Admission
 	if serverName != "" {
 		request.Host = serverName
 	}
-	client, err := c.client(h.ClientConfig.CABundle, serverName)
+	client, err := c.httpClient(h.ClientConfig.CABundle, serverName)
 	if err != nil {
 		return nil, err
 	}
@@ -78,17 +77,17 @@ func (c *Client) Ask(ctx context.Context, h *Hook, review *admissionv1.Admission
 		return nil, err
 	}
 	defer func() { _ = response.Body.Close() }() // it was only read
-	return readAnswer(response)
+	return readReview(response)
 }
 
-func readAnswer(response *http.Response) (*admissionv1.AdmissionReview, error) {
-	data, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+func readReview(response *http.Response) (*admissionv1.AdmissionReview, error) {
+	data, err := io.ReadAll(io.LimitReader(response.Body, maxResponse))
 	if err != nil {
 		return nil, err
 	}
 	if response.StatusCode < http.StatusOK || response.StatusCode >= http.StatusMultipleChoices {
-		said := strings.TrimSpace(string(data[:min(len(data), maxComplaint)]))
-		return nil, apierrors.NewGenericServerResponse(response.StatusCode, http.MethodPost, schema.GroupResource{}, "", said, 0, true)
+		message := strings.TrimSpace(string(data[:min(len(data), maxErrorText)]))
+		return nil, apierrors.NewGenericServerResponse(response.StatusCode, http.MethodPost, schema.GroupResource{}, "", message, 0, true)
 	}
 	answer := &admissionv1.AdmissionReview{}
 	if err := json.Unmarshal(data, answer); err != nil {
@@ -102,9 +101,9 @@ var (
 	errScheme   = errors.New("the webhook's URL must begin with https://")
 )
 
-// address is where a hook is asked, and what its certificate calls it when that is another
-// name.
-func (c *Client) address(h *Hook) (where *url.URL, serverName string, err error) {
+// targetURL returns the URL of a hook, and the name in its certificate if that differs from the
+// URL's host.
+func (c *Client) targetURL(h *Hook) (where *url.URL, serverName string, err error) {
 	config := h.ClientConfig
 	switch {
 	case config.URL != nil:
@@ -133,12 +132,13 @@ func (c *Client) address(h *Hook) (where *url.URL, serverName string, err error)
 	return where, serverName, nil
 }
 
-// client is one that trusts what caBundle says, or what this machine trusts.
-func (c *Client) client(caBundle []byte, serverName string) (*http.Client, error) {
+// httpClient returns a client that trusts caBundle, or the certificates that this machine trusts if
+// caBundle is empty.
+func (c *Client) httpClient(caBundle []byte, serverName string) (*http.Client, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	key := serverName + "\x00" + string(caBundle)
-	if known, ok := c.known[key]; ok {
+	if known, ok := c.clients[key]; ok {
 		return known, nil
 	}
 	trust := &tls.Config{ServerName: serverName, MinVersion: tls.VersionTLS12}
@@ -148,21 +148,21 @@ func (c *Client) client(caBundle []byte, serverName string) (*http.Client, error
 			return nil, errors.New("unable to load root certificates: unable to parse bytes as PEM block")
 		}
 	}
-	if len(c.known) >= maxKnown || c.known == nil {
+	if len(c.clients) >= maxClients || c.clients == nil {
 		c.closeAll()
-		c.known = map[string]*http.Client{}
+		c.clients = map[string]*http.Client{}
 	}
 	made := &http.Client{
 		Transport: &http.Transport{
-			DialContext: (&net.Dialer{}).DialContext, TLSClientConfig: trust, IdleConnTimeout: idle, MaxIdleConnsPerHost: 16,
+			DialContext: (&net.Dialer{}).DialContext, TLSClientConfig: trust, IdleConnTimeout: idleTimeout, MaxIdleConnsPerHost: 16,
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	c.known[key] = made
+	c.clients[key] = made
 	return made, nil
 }
 
-// Close lets go of connections that wait for the next question.
+// Close closes idle connections.
 func (c *Client) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -170,7 +170,7 @@ func (c *Client) Close() {
 }
 
 func (c *Client) closeAll() {
-	for _, known := range c.known {
+	for _, known := range c.clients {
 		known.CloseIdleConnections()
 	}
 }

@@ -14,8 +14,8 @@ func TestReadAnswerCutsComplaints(t *testing.T) {
 	response := &http.Response{
 		StatusCode: http.StatusInternalServerError, Body: io.NopCloser(strings.NewReader("why: " + strings.Repeat("x", 1<<20))),
 	}
-	_, err := readAnswer(response)
-	if err == nil || !strings.Contains(err.Error(), "why: xxx") || len(err.Error()) > 2*maxComplaint {
+	_, err := readReview(response)
+	if err == nil || !strings.Contains(err.Error(), "why: xxx") || len(err.Error()) > 2*maxErrorText {
 		t.Errorf("%d bytes: %.100v", len(err.Error()), err)
 	}
 }

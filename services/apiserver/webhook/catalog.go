@@ -13,38 +13,39 @@ const (
 	ValidatingResource = "validatingwebhookconfigurations.admissionregistration.k8s.io"
 )
 
-// Catalog is the hooks that are stored. It is safe for concurrent use, and its readers
-// never wait. The zero value, and nil, know none.
+// Catalog holds the stored hooks. It is safe for concurrent use, and its readers never wait. The
+// zero value, and nil, have none.
 type Catalog struct {
-	now atomic.Pointer[hooks]
+	state atomic.Pointer[hooks]
 }
 
-// hooks are one state of a catalog; it is immutable.
+// hooks is one state of a catalog; it is immutable.
 type hooks struct {
 	configurations       map[string]map[string][]*Hook // by resource and name
 	mutating, validating []*Hook
 }
 
-// Load takes all configurations of a snapshot, before the first commit.
+// Load adds all configurations of a snapshot. Call it before the first commit.
 func (c *Catalog) Load(snapshot *store.Snapshot) {
 	loaded := map[string]map[string][]*Hook{}
 	for _, resource := range []string{MutatingResource, ValidatingResource} {
 		loaded[resource] = map[string][]*Hook{}
 		for record := range snapshot.Scan(resource, "", "") {
-			loaded[resource][record.Key.Name] = hooksIn(record.Object)
+			loaded[resource][record.Key.Name] = hooksOf(record.Object)
 		}
 	}
 	c.publish(loaded)
 }
 
 func (c *Catalog) publish(configurations map[string]map[string][]*Hook) {
-	c.now.Store(&hooks{
+	c.state.Store(&hooks{
 		configurations: configurations,
-		mutating:       sorted(configurations[MutatingResource]), validating: sorted(configurations[ValidatingResource]),
+		mutating:       sortHooks(configurations[MutatingResource]), validating: sortHooks(configurations[ValidatingResource]),
 	})
 }
 
-// OnCommit is told of every committed batch by the store's writer, before anybody else is.
+// OnCommit follows every committed batch; the store's writer calls it, before any caller is
+// answered.
 func (c *Catalog) OnCommit(events []store.Event) {
 	var changed map[string]map[string][]*Hook
 	for _, event := range events {
@@ -54,14 +55,14 @@ func (c *Catalog) OnCommit(events []store.Event) {
 		}
 		if changed == nil {
 			changed = map[string]map[string][]*Hook{MutatingResource: {}, ValidatingResource: {}}
-			for resource, known := range c.load().configurations {
+			for resource, known := range c.current().configurations {
 				maps.Copy(changed[resource], known)
 			}
 		}
 		if event.Type == store.Deleted {
 			delete(changed[key.Resource], key.Name)
 		} else {
-			changed[key.Resource][key.Name] = hooksIn(event.Record.Object)
+			changed[key.Resource][key.Name] = hooksOf(event.Record.Object)
 		}
 	}
 	if changed != nil {
@@ -69,18 +70,18 @@ func (c *Catalog) OnCommit(events []store.Event) {
 	}
 }
 
-func (c *Catalog) load() *hooks {
+func (c *Catalog) current() *hooks {
 	if c == nil {
 		return &hooks{}
 	}
-	if now := c.now.Load(); now != nil {
+	if now := c.state.Load(); now != nil {
 		return now
 	}
 	return &hooks{}
 }
 
-// Mutating are the mutating hooks, in the order in which they are called.
-func (c *Catalog) Mutating() []*Hook { return c.load().mutating }
+// Mutating returns the mutating hooks, in the order in which they are called.
+func (c *Catalog) Mutating() []*Hook { return c.current().mutating }
 
-// Validating are the validating hooks.
-func (c *Catalog) Validating() []*Hook { return c.load().validating }
+// Validating returns the validating hooks.
+func (c *Catalog) Validating() []*Hook { return c.current().validating }

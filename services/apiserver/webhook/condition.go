@@ -19,8 +19,8 @@ type condition struct {
 	program *expression.Program
 }
 
-// compileConditions compiles a hook's matchConditions. They see object, oldObject and
-// request; there is no authorizer, so that a condition which asks one does not compile.
+// compileConditions compiles a hook's matchConditions. They see object, oldObject and request.
+// There is no authorizer, so a condition that uses one does not compile.
 func compileConditions(conditions []admissionregistrationv1.MatchCondition) ([]condition, error) {
 	if len(conditions) == 0 {
 		return nil, nil
@@ -45,7 +45,7 @@ func compileConditions(conditions []admissionregistrationv1.MatchCondition) ([]c
 	return compiled, nil
 }
 
-// conditionError is a condition that cannot be compiled or evaluated.
+// conditionError says which condition cannot be compiled or evaluated.
 type conditionError struct {
 	name string
 	err  error
@@ -55,21 +55,21 @@ func (e *conditionError) Error() string { return fmt.Sprintf("[%s]: %v", e.name,
 
 func (e *conditionError) Unwrap() error { return e.err }
 
-// holds reports whether all conditions of a hook hold for a question. One that is false
-// decides, whatever the others do (upstream's matchconditions.Matcher).
-func (h *Hook) holds(question *admissionv1.AdmissionRequest) (bool, error) {
+// conditionsHold reports whether all conditions of a hook hold for a request. One that is false
+// decides, even if others fail (upstream's matchconditions.Matcher).
+func (h *Hook) conditionsHold(request *admissionv1.AdmissionRequest) (bool, error) {
 	conditions, err := h.conditions()
 	if err != nil || len(conditions) == 0 {
 		return err == nil, err
 	}
-	variables, err := variablesOf(question)
+	variables, err := variablesOf(request)
 	if err != nil {
 		return false, err
 	}
 	budget := expression.NewBudget(celconfig.RuntimeCELCostBudgetMatchConditions)
 	var failed error
 	for _, c := range conditions {
-		ok, err := c.program.Bool(variables, budget)
+		ok, err := c.program.EvalBool(variables, budget)
 		switch {
 		case err != nil:
 			failed = errors.Join(failed, &conditionError{name: c.name, err: err})
@@ -80,25 +80,25 @@ func (h *Hook) holds(question *admissionv1.AdmissionRequest) (bool, error) {
 	return failed == nil, failed
 }
 
-// variablesOf is what conditions see of a question.
-func variablesOf(question *admissionv1.AdmissionRequest) (map[string]any, error) {
+// variablesOf returns what conditions see of a request.
+func variablesOf(request *admissionv1.AdmissionRequest) (map[string]any, error) {
 	variables := map[string]any{"object": nil, "oldObject": nil}
-	for name, raw := range map[string][]byte{"object": question.Object.Raw, "oldObject": question.OldObject.Raw} {
+	for name, raw := range map[string][]byte{"object": request.Object.Raw, "oldObject": request.OldObject.Raw} {
 		if len(raw) == 0 {
 			continue
 		}
-		value, err := plain(raw)
+		value, err := decodeObject(raw)
 		if err != nil {
 			return nil, err
 		}
 		variables[name] = value
 	}
-	bare := question.DeepCopy()
+	bare := request.DeepCopy()
 	bare.Object.Raw, bare.OldObject.Raw = nil, nil
 	data, err := json.Marshal(bare)
 	if err != nil {
 		return nil, err
 	}
-	variables["request"], err = plain(data)
+	variables["request"], err = decodeObject(data)
 	return variables, err
 }

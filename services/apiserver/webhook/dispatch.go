@@ -20,101 +20,100 @@ import (
 	"github.com/podfall/podfall/services/apiserver/registry"
 )
 
-// Caller asks a hook; *Client is one.
+// Caller calls a hook; [*Client] implements it.
 type Caller interface {
-	Ask(ctx context.Context, h *Hook, review *admissionv1.AdmissionReview) (*admissionv1.AdmissionReview, error)
+	Call(ctx context.Context, h *Hook, review *admissionv1.AdmissionReview) (*admissionv1.AdmissionReview, error)
 }
 
-// Dispatcher asks the hooks that want to know of an event. It is safe for concurrent use;
-// nil asks nobody.
+// Dispatcher calls the hooks that match an event. It is safe for concurrent use; nil calls none.
 type Dispatcher struct {
 	Catalog *Catalog
 	Caller  Caller
-	// Versions are those in which a kind is served.
+	// Versions returns the versions in which a kind is served.
 	Versions func(kind kinds.Kind) []kinds.Kind
 	// Decode reads an object of kind from JSON into the stored version.
 	Decode func(kind kinds.Kind, document []byte) (kinds.Object, error)
-	// NewUID names a question.
+	// NewUID returns the UID of a review.
 	NewUID func() types.UID
-	// History is told of every hook that was asked, and of its answer; nil tells nobody.
+	// History records every called hook and its answer; nil records nothing.
 	History *history.Recorder
 	Log     *slog.Logger
 }
 
-// Outcome is what hooks have made of an event.
+// Outcome is the result of the mutating hooks.
 type Outcome struct {
-	// Object is the event's, as mutating hooks have left it.
+	// Object is the event's object after the mutating hooks.
 	Object kinds.Object
-	// Changed says that it is another than before.
+	// Changed says that a hook has changed Object.
 	Changed  bool
 	Warnings []string
 }
 
-// Idle reports whether nobody is to be asked about what an identity does. It is cheap, so
-// that writes cost nothing more where there are no hooks.
-func (d *Dispatcher) Idle(identity proto.Identity) bool {
-	return d == nil || spares(identity) || len(d.Catalog.Mutating())+len(d.Catalog.Validating()) == 0
+// HasNoHooks reports whether no hook is called for the writes of an identity. It is cheap, so
+// writes cost nothing more in a cluster without hooks.
+func (d *Dispatcher) HasNoHooks(identity proto.Identity) bool {
+	return d == nil || isExemptIdentity(identity) || len(d.Catalog.Mutating())+len(d.Catalog.Validating()) == 0
 }
 
-// spares reports whether nobody is asked about what an identity does: the apiserver itself
-// must be able to begin.
-func spares(identity proto.Identity) bool { return identity == proto.APIServer }
+// isExemptIdentity reports whether no hook is called for an identity. The apiserver itself is
+// exempt, because it must be able to start.
+func isExemptIdentity(identity proto.Identity) bool { return identity == proto.APIServer }
 
-// Mutate asks the mutating hooks, one after the other: each sees what those before it have
-// made of the object. When a later one has changed it, the earlier ones that want to are
-// asked once more (upstream's mutatingDispatcher).
+// Mutate calls the mutating hooks, one after the other. Each sees the object as the hooks before it
+// have left it. If a later hook has changed the object, earlier ones with a reinvocation policy are
+// called once more (upstream's mutatingDispatcher).
 func (d *Dispatcher) Mutate(ctx context.Context, e Event) (Outcome, error) {
 	outcome := Outcome{Object: e.Object}
-	if d.Idle(e.Identity) {
+	if d.HasNoHooks(e.Identity) {
 		return outcome, nil
 	}
-	first, err := d.mutateRound(ctx, e, &outcome, nil)
+	first, err := d.callMutating(ctx, e, &outcome, nil)
 	if err == nil && len(first) > 0 {
-		_, err = d.mutateRound(ctx, e, &outcome, first)
+		_, err = d.callMutating(ctx, e, &outcome, first)
 	}
 	return outcome, err
 }
 
-// mutateRound asks the hooks in turn, or only some of them, and returns those that want to be
-// asked again because a later one has changed what they had seen.
-func (d *Dispatcher) mutateRound(
+// callMutating calls all hooks in order, or those in only. It returns the hooks to be called again,
+// because a later hook has changed the object that they had seen.
+func (d *Dispatcher) callMutating(
 	ctx context.Context, e Event, outcome *Outcome, only map[*Hook]bool,
 ) (again map[*Hook]bool, err error) {
 	again = map[*Hook]bool{}
-	var asked []*Hook
+	var seen []*Hook
 	for _, h := range d.Catalog.Mutating() {
 		if only != nil && !only[h] {
 			continue
 		}
 		e.Object = outcome.Object
-		changed, err := d.mutateBy(ctx, h, e, outcome)
+		changed, err := d.callMutatingHook(ctx, h, e, outcome)
 		if err != nil {
 			return nil, err
 		}
 		if changed {
 			outcome.Changed = true
-			for _, earlier := range asked {
+			for _, earlier := range seen {
 				again[earlier] = true
 			}
-			asked = nil
+			seen = nil
 		}
 		if h.Reinvoke {
-			asked = append(asked, h)
+			seen = append(seen, h)
 		}
 	}
 	return again, nil
 }
 
-// mutateBy asks one hook, and applies its patch.
-func (d *Dispatcher) mutateBy(ctx context.Context, h *Hook, e Event, outcome *Outcome) (changed bool, err error) {
+// callMutatingHook calls one hook and applies its patch.
+func (d *Dispatcher) callMutatingHook(ctx context.Context, h *Hook, e Event, outcome *Outcome) (changed bool, err error) {
 	match, ok, err := h.Matches(e, d.Versions(e.Kind))
 	if err != nil || !ok {
 		return false, err
 	}
-	verdict, err := d.ask(ctx, match, e, d.NewUID())
-	d.note(e, h, verdict, err)
+	verdict, err := d.call(ctx, match, e, d.NewUID())
+	d.recordVerdict(e, h, verdict, err)
 	if err != nil {
-		return false, d.settle(ctx, h, err)
+		return false, d.applyFailurePolicy(ctx, h, err)
 	}
 	outcome.Warnings = append(outcome.Warnings, verdict.Warnings...)
 	if verdict.Refused != nil {
@@ -123,7 +122,7 @@ func (d *Dispatcher) mutateBy(ctx context.Context, h *Hook, e Event, outcome *Ou
 	if len(verdict.Patch) == 0 {
 		return false, nil
 	}
-	patched, err := d.patched(match, e, verdict.Patch)
+	patched, err := d.applyPatch(match, e, verdict.Patch)
 	if err != nil {
 		return false, err
 	}
@@ -132,14 +131,14 @@ func (d *Dispatcher) mutateBy(ctx context.Context, h *Hook, e Event, outcome *Ou
 	return changed, nil
 }
 
-// patched is the event's object as a hook wants it.
-func (d *Dispatcher) patched(match Match, e Event, patch []byte) (kinds.Object, error) {
+// applyPatch returns the event's object with a hook's patch applied.
+func (d *Dispatcher) applyPatch(match Match, e Event, patch []byte) (kinds.Object, error) {
 	if e.Object == nil {
 		return nil, apierrors.NewInternalError(fmt.Errorf(
 			"admission webhook %q attempted to modify the object, which is not supported for this operation", match.Name))
 	}
 	gvk := e.bodyKind(match.Kind)
-	document, err := encoded(e.Object, gvk)
+	document, err := encodeAs(e.Object, gvk)
 	if err != nil {
 		return nil, apierrors.NewInternalError(err)
 	}
@@ -158,10 +157,10 @@ func (d *Dispatcher) patched(match Match, e Event, patch []byte) (kinds.Object, 
 	return obj, nil
 }
 
-// Validate asks the validating hooks, all at once, and returns their warnings, or the
-// refusal of the first that refuses.
+// Validate calls the validating hooks, all at once, and returns their warnings, or the first
+// refusal in the hooks' order.
 func (d *Dispatcher) Validate(ctx context.Context, e Event) ([]string, error) {
-	if d.Idle(e.Identity) {
+	if d.HasNoHooks(e.Identity) {
 		return nil, nil
 	}
 	var matches []Match
@@ -175,16 +174,16 @@ func (d *Dispatcher) Validate(ctx context.Context, e Event) ([]string, error) {
 		}
 	}
 	verdicts, failures, uids := make([]Verdict, len(matches)), make([]error, len(matches)), make([]types.UID, len(matches))
-	for i := range uids { // in order, whoever is asked first
+	for i := range uids { // in order, whichever hook is called first
 		uids[i] = d.NewUID()
 	}
-	atOnce(len(matches), func(i int) { verdicts[i], failures[i] = d.ask(ctx, matches[i], e, uids[i]) })
+	runParallel(len(matches), func(i int) { verdicts[i], failures[i] = d.call(ctx, matches[i], e, uids[i]) })
 	for i, match := range matches {
-		d.note(e, match.Hook, verdicts[i], failures[i])
+		d.recordVerdict(e, match.Hook, verdicts[i], failures[i])
 	}
 	var warnings []string
 	for i, match := range matches {
-		if err := d.settle(ctx, match.Hook, failures[i]); err != nil {
+		if err := d.applyFailurePolicy(ctx, match.Hook, failures[i]); err != nil {
 			return nil, err
 		}
 		warnings = append(warnings, verdicts[i].Warnings...)
@@ -195,9 +194,9 @@ func (d *Dispatcher) Validate(ctx context.Context, e Event) ([]string, error) {
 	return warnings, nil
 }
 
-// atOnce does all of n things at once and waits for them. A panic is the caller's, whose
-// request it ends, and not the process's.
-func atOnce(n int, do func(i int)) {
+// runParallel calls do n times in parallel and waits for all. It raises a panic of do in the
+// caller, so that the panic ends one request and not the process.
+func runParallel(n int, do func(i int)) {
 	var doing sync.WaitGroup
 	panics := make(chan string, n)
 	for i := range n {
@@ -218,29 +217,29 @@ func atOnce(n int, do func(i int)) {
 	}
 }
 
-// ask puts one question, which uid names, to one hook. A hook whose conditions do not hold
-// allows everything.
-func (d *Dispatcher) ask(ctx context.Context, match Match, e Event, uid types.UID) (Verdict, error) {
-	review, err := match.review(e, uid)
+// call sends one review with the given UID to one hook. A hook whose conditions do not hold allows
+// everything.
+func (d *Dispatcher) call(ctx context.Context, match Match, e Event, uid types.UID) (Verdict, error) {
+	review, err := match.newReview(e, uid)
 	if err != nil {
 		return Verdict{}, apierrors.NewInternalError(err)
 	}
-	wanted, err := match.holds(review.Request)
-	if err != nil && !match.ignores() {
+	wanted, err := match.conditionsHold(review.Request)
+	if err != nil && !match.ignoresFailure() {
 		return Verdict{}, apierrors.NewForbidden(e.Kind.GroupResource(), e.Name, fmt.Errorf("match conditions of webhook %q: %w", match.Name, err))
 	}
 	if !wanted {
 		return Verdict{}, nil
 	}
-	if err := match.mayAsk(e); err != nil {
+	if err := match.checkCallable(e); err != nil {
 		return Verdict{}, err
 	}
-	answer, err := d.Caller.Ask(ctx, match.Hook, review)
+	answer, err := d.Caller.Call(ctx, match.Hook, review)
 	if err != nil {
-		return Verdict{asked: true}, &CallError{Webhook: match.Name, Err: fmt.Errorf("failed to call webhook: %w", err)}
+		return Verdict{called: true}, &CallError{Webhook: match.Name, Err: fmt.Errorf("failed to call webhook: %w", err)}
 	}
-	verdict, err := match.read(uid, answer)
-	verdict.asked = true
+	verdict, err := match.parseResponse(uid, answer)
+	verdict.called = true
 	if err != nil {
 		return verdict, &CallError{Webhook: match.Name, Err: fmt.Errorf("received invalid webhook response: %w", err)}
 	}
@@ -250,35 +249,35 @@ func (d *Dispatcher) ask(ctx context.Context, match Match, e Event, uid types.UI
 	return verdict, nil
 }
 
-// note tells the history what a hook has answered; one that was not asked has not.
-func (d *Dispatcher) note(e Event, h *Hook, verdict Verdict, failed error) {
-	if !verdict.asked {
+// recordVerdict writes a hook's answer to the history, if the hook was called.
+func (d *Dispatcher) recordVerdict(e Event, h *Hook, verdict Verdict, failed error) {
+	if !verdict.called {
 		return
 	}
-	said := history.Consulted{
+	call := history.WebhookCall{
 		Hook: h.Configuration + "/" + h.Name, Resource: e.Kind.GroupResource().String(), Key: e.Name,
-		Answer: history.HookAllowed, Ignore: h.ignores(),
+		Answer: history.HookAllowed, Ignore: h.ignoresFailure(),
 	}
 	if e.Namespace != "" {
-		said.Key = e.Namespace + "/" + e.Name
+		call.Key = e.Namespace + "/" + e.Name
 	}
 	switch {
 	case failed != nil:
-		said.Answer = history.HookFailed
+		call.Answer = history.HookFailed
 	case verdict.Refused != nil:
-		said.Answer = history.HookDenied
+		call.Answer = history.HookDenied
 	}
-	d.History.Note(e.Operation, said)
+	d.History.Record(e.Operation, call)
 }
 
 var errBadPatch = errors.New("received undecodable patch in webhook response: it is not JSON")
 
-// settle is [Hook.settle], and says in the log what is passed over.
-func (d *Dispatcher) settle(ctx context.Context, h *Hook, err error) error {
-	settled := h.settle(err)
+// applyFailurePolicy is [Hook.applyFailurePolicy], and logs an error that is ignored.
+func (d *Dispatcher) applyFailurePolicy(ctx context.Context, h *Hook, err error) error {
+	unignored := h.applyFailurePolicy(err)
 	switch {
-	case err == nil || settled != nil:
-		return settled
+	case err == nil || unignored != nil:
+		return unignored
 	case ctx.Err() != nil:
 		return apierrors.NewTimeoutError("request did not complete within requested timeout", 0)
 	}

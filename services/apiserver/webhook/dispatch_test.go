@@ -18,7 +18,7 @@ import (
 // panics is a caller with a mistake.
 type panics struct{}
 
-func (panics) Ask(context.Context, *Hook, *admissionv1.AdmissionReview) (*admissionv1.AdmissionReview, error) {
+func (panics) Call(context.Context, *Hook, *admissionv1.AdmissionReview) (*admissionv1.AdmissionReview, error) {
 	panic("on purpose")
 }
 
@@ -33,7 +33,7 @@ func TestAPanicIsTheRequests(t *testing.T) {
 		})
 	}
 	catalog := &Catalog{}
-	catalog.publish(map[string]map[string][]*Hook{ValidatingResource: {"x": hooksIn(configuration)}})
+	catalog.publish(map[string]map[string][]*Hook{ValidatingResource: {"x": hooksOf(configuration)}})
 	d := &Dispatcher{
 		Catalog: catalog, Caller: panics{}, NewUID: func() types.UID { return "u" },
 		Versions: func(kinds.Kind) []kinds.Kind { return nil },
@@ -64,7 +64,7 @@ func TestPatchedScale(t *testing.T) {
 		return scale, nil
 	}}
 	match := Match{Hook: &Hook{}, Kind: e.Kind}
-	if _, err := d.patched(match, e, []byte(`[{"op":"add","path":"/spec/replicas","value":3}]`)); err != nil {
+	if _, err := d.applyPatch(match, e, []byte(`[{"op":"add","path":"/spec/replicas","value":3}]`)); err != nil {
 		t.Error(err)
 	}
 }

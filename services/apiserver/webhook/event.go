@@ -20,22 +20,23 @@ type Event struct {
 
 	// Operation is the id of the request.
 	Operation string
-	// Body is the kind of Object where a subresource has one of its own, such as Binding;
-	// empty means that of the attributes.
+	// Body is the kind of Object if a subresource has one of its own, for example Binding; empty
+	// means that of the attributes.
 	Body schema.GroupVersionKind
-	// Object is as it would be stored, in the stored version; nil for a delete.
+	// Object is the object to be stored, in the stored version; nil for a delete.
 	Object kinds.Object
-	// Old is as it is stored; nil for a create.
+	// Old is the stored object; nil for a create.
 	Old kinds.Object
-	// Options are the verb's, a metav1 type.
+	// Options are the verb's options, of a metav1 type.
 	Options any
 	DryRun  bool
-	// Within is the object's namespace; nil when it has none or it is missing.
-	Within *corev1.Namespace
+	// NamespaceObject is the object's namespace; nil if the object has none or the namespace does
+	// not exist.
+	NamespaceObject *corev1.Namespace
 }
 
-// doing is the verb in admission's terms: every create through a subresource is one.
-func (e Event) doing() admissionv1.Operation {
+// admissionOperation returns the verb in admission's terms.
+func (e Event) admissionOperation() admissionv1.Operation {
 	switch e.Verb {
 	case proto.VerbCreate:
 		return admissionv1.Create
@@ -48,16 +49,16 @@ func (e Event) doing() admissionv1.Operation {
 	return admissionv1.Connect
 }
 
-// bodyKind is the kind of the object that is sent.
-func (e Event) bodyKind(asked kinds.Kind) schema.GroupVersionKind {
+// bodyKind returns the kind of the object that is sent.
+func (e Event) bodyKind(matched kinds.Kind) schema.GroupVersionKind {
 	if e.Body.Kind != "" {
 		return e.Body
 	}
-	return asked.GroupVersionKind
+	return matched.GroupVersionKind
 }
 
-// encoded is an object in JSON, in the version of gvk; nothing for nil.
-func encoded(obj kinds.Object, gvk schema.GroupVersionKind) ([]byte, error) {
+// encodeAs returns an object in JSON, in the version of gvk; nil for nil.
+func encodeAs(obj kinds.Object, gvk schema.GroupVersionKind) ([]byte, error) {
 	if obj == nil {
 		return nil, nil
 	}

@@ -18,9 +18,9 @@ import (
 // and what is told of it is short.
 func FuzzReadAnswer(f *testing.F) {
 	f.Fuzz(func(t *testing.T, code uint16, mutating bool, body []byte) {
-		answer, err := readAnswer(&http.Response{StatusCode: int(code), Body: io.NopCloser(bytes.NewReader(body))})
+		answer, err := readReview(&http.Response{StatusCode: int(code), Body: io.NopCloser(bytes.NewReader(body))})
 		if err != nil {
-			if len(err.Error()) > 8*maxComplaint+len(body) || code/100 == 2 && errors.As(err, new(*apierrors.StatusError)) {
+			if len(err.Error()) > 8*maxErrorText+len(body) || code/100 == 2 && errors.As(err, new(*apierrors.StatusError)) {
 				t.Errorf("%d bytes: %.200v", len(err.Error()), err)
 			}
 			return
@@ -30,7 +30,7 @@ func FuzzReadAnswer(f *testing.F) {
 		}
 		h := &Hook{Mutating: mutating}
 		h.Name = "hook.example.com"
-		verdict, err := h.read("u", answer)
+		verdict, err := h.parseResponse("u", answer)
 		said := answer.Response
 		if err != nil {
 			if verdict.Refused != nil || verdict.Patch != nil {

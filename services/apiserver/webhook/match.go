@@ -13,25 +13,25 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// Match is a hook that wants to know of an event, and the version in which it does.
+// Match is a hook that matches an event, and the version in which it does.
 type Match struct {
 	*Hook
 	Kind kinds.Kind
 }
 
-// Matches finds out whether a hook wants to know of an event; versions are those in which
-// the kind is served. It is pure. The error is about the hook's selectors or the event's
-// namespace, and is raised only if the rules match, as upstream's ShouldCallHook does.
+// Matches reports whether a hook is to be called for an event; versions are those in which the kind
+// is served. It is pure. The error is about the hook's selectors or the event's namespace. It is
+// returned only if the rules match, as in upstream's ShouldCallHook.
 func (h *Hook) Matches(e Event, versions []kinds.Kind) (Match, bool, error) {
-	if exempt(e) {
+	if isExempt(e) {
 		return Match{}, false, nil
 	}
-	kind, ok := h.rule(e, versions)
+	kind, ok := h.matchRule(e, versions)
 	if !ok {
 		return Match{}, false, nil
 	}
-	if h.broken != nil {
-		return Match{}, false, apierrors.NewInternalError(h.broken)
+	if h.selectorErr != nil {
+		return Match{}, false, apierrors.NewInternalError(h.selectorErr)
 	}
 	if !h.selectsObject(e) {
 		return Match{}, false, nil
@@ -40,8 +40,9 @@ func (h *Hook) Matches(e Event, versions []kinds.Kind) (Match, bool, error) {
 	return Match{Hook: h, Kind: kind}, ok, err
 }
 
-// exempt are the objects that could lock everybody out, themselves included.
-func exempt(e Event) bool {
+// isExempt reports whether an event is about admission configuration. No hook is called for it,
+// because a hook could block every write, also the one that repairs the hook.
+func isExempt(e Event) bool {
 	if e.Kind.Group != admissionregistrationv1.GroupName {
 		return false
 	}
@@ -53,11 +54,11 @@ func exempt(e Event) bool {
 	return false
 }
 
-// rule finds a rule that names the kind as it was asked for; failing that, and if equivalent
-// is good enough, one that names it in another version.
-func (h *Hook) rule(e Event, versions []kinds.Kind) (kinds.Kind, bool) {
+// matchRule finds a rule that names the requested kind. If there is none and matchPolicy is
+// Equivalent, it finds one that names the kind in another version.
+func (h *Hook) matchRule(e Event, versions []kinds.Kind) (kinds.Kind, bool) {
 	for i := range h.Rules {
-		if applies(&h.Rules[i], e, e.Kind) {
+		if ruleApplies(&h.Rules[i], e, e.Kind) {
 			return e.Kind, true
 		}
 	}
@@ -66,7 +67,7 @@ func (h *Hook) rule(e Event, versions []kinds.Kind) (kinds.Kind, bool) {
 	}
 	for i := range h.Rules {
 		for _, kind := range versions {
-			if kind.Version != e.Kind.Version && applies(&h.Rules[i], e, kind) {
+			if kind.Version != e.Kind.Version && ruleApplies(&h.Rules[i], e, kind) {
 				return kind, true
 			}
 		}
@@ -74,9 +75,9 @@ func (h *Hook) rule(e Event, versions []kinds.Kind) (kinds.Kind, bool) {
 	return kinds.Kind{}, false
 }
 
-// applies is upstream's rules.Matcher.
-func applies(r *admissionregistrationv1.RuleWithOperations, e Event, kind kinds.Kind) bool {
-	operation := admissionregistrationv1.OperationType(e.doing())
+// ruleApplies is upstream's rules.Matcher.
+func ruleApplies(r *admissionregistrationv1.RuleWithOperations, e Event, kind kinds.Kind) bool {
+	operation := admissionregistrationv1.OperationType(e.admissionOperation())
 	return inScope(r.Scope, e) &&
 		(slices.Contains(r.Operations, admissionregistrationv1.OperationAll) || slices.Contains(r.Operations, operation)) &&
 		exactOrAny(r.APIGroups, kind.Group) && exactOrAny(r.APIVersions, kind.Version) &&
@@ -90,7 +91,7 @@ func exactOrAny(listed []string, value string) bool {
 	return slices.Contains(listed, "*") || slices.Contains(listed, value)
 }
 
-// inScope counts namespaces among what is outside of namespaces.
+// inScope treats namespaces as cluster-scoped.
 func inScope(scope *admissionregistrationv1.ScopeType, e Event) bool {
 	if scope == nil || *scope == admissionregistrationv1.AllScopes {
 		return true
@@ -98,7 +99,7 @@ func inScope(scope *admissionregistrationv1.ScopeType, e Event) bool {
 	return (*scope == admissionregistrationv1.NamespacedScope) == e.Kind.Namespaced
 }
 
-// selectsObject asks the object selector about both versions: either will do.
+// selectsObject matches the object selector with the new and the old object: either is enough.
 func (h *Hook) selectsObject(e Event) bool {
 	if h.objects.Empty() {
 		return true
@@ -107,8 +108,8 @@ func (h *Hook) selectsObject(e Event) bool {
 		e.Old != nil && h.objects.Matches(labels.Set(e.Old.GetLabels()))
 }
 
-// selectsNamespace asks the namespace selector about the object's namespace, or about the
-// object when it is one.
+// selectsNamespace matches the namespace selector with the object's namespace, or with the object
+// if it is a namespace.
 func (h *Hook) selectsNamespace(e Event) (bool, error) {
 	isNamespace := e.Kind.GroupResource() == corev1.Resource("namespaces")
 	if h.namespaces.Empty() || !e.Kind.Namespaced && !isNamespace {
@@ -121,8 +122,8 @@ func (h *Hook) selectsNamespace(e Event) (bool, error) {
 		}
 		return of != nil && h.namespaces.Matches(labels.Set(of.GetLabels())), nil
 	}
-	if e.Within == nil {
+	if e.NamespaceObject == nil {
 		return false, apierrors.NewNotFound(corev1.Resource("namespaces"), e.Namespace)
 	}
-	return h.namespaces.Matches(labels.Set(e.Within.Labels)), nil
+	return h.namespaces.Matches(labels.Set(e.NamespaceObject.Labels)), nil
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/podfall/podfall/services/apiserver/store"
 )
 
-// Resolve is the address behind a Service as the store knows it: that of an ExternalName, or
-// the first ready endpoint on this machine's loopback. Podfall's pods have no network that
-// reaches the apiserver, so any other endpoint is an error that says what would do.
+// Resolve returns the address behind a stored Service: that of an ExternalName, or the first ready
+// endpoint on this machine's loopback. Podfall's pods have no network that reaches the apiserver,
+// so for any other endpoint Resolve returns an error that says how to configure the webhook.
 func Resolve(snapshot *store.Snapshot, ref admissionregistrationv1.ServiceReference) (string, error) {
 	record := snapshot.Get(store.Key{Resource: "services", Namespace: ref.Namespace, Name: ref.Name})
 	if record == nil {
@@ -30,17 +30,17 @@ func Resolve(snapshot *store.Snapshot, ref admissionregistrationv1.ServiceRefere
 		wanted = *ref.Port
 	}
 	if service.Spec.Type == corev1.ServiceTypeExternalName {
-		return join(service.Spec.ExternalName, wanted), nil
+		return joinHostPort(service.Spec.ExternalName, wanted), nil
 	}
 	for _, port := range service.Spec.Ports {
 		if port.Port == wanted {
-			return endpoint(snapshot, service, port.Name)
+			return loopbackEndpoint(snapshot, service, port.Name)
 		}
 	}
 	return "", apierrors.NewServiceUnavailable(fmt.Sprintf("no service port %d found for service %q", wanted, ref.Name))
 }
 
-func endpoint(snapshot *store.Snapshot, service *corev1.Service, portName string) (string, error) {
+func loopbackEndpoint(snapshot *store.Snapshot, service *corev1.Service, portName string) (string, error) {
 	elsewhere := ""
 	for record := range snapshot.Scan("endpointslices.discovery.k8s.io", service.Namespace, "") {
 		slice, ok := record.Object.(*discoveryv1.EndpointSlice)
@@ -54,7 +54,7 @@ func endpoint(snapshot *store.Snapshot, service *corev1.Service, portName string
 			}
 			for _, address := range end.Addresses {
 				if ip := net.ParseIP(address); ip != nil && ip.IsLoopback() {
-					return join(address, port), nil
+					return joinHostPort(address, port), nil
 				}
 				elsewhere = address
 			}
@@ -77,4 +77,6 @@ func portOf(slice *discoveryv1.EndpointSlice, name string) int32 {
 	return 0
 }
 
-func join(host string, port int32) string { return net.JoinHostPort(host, strconv.Itoa(int(port))) }
+func joinHostPort(host string, port int32) string {
+	return net.JoinHostPort(host, strconv.Itoa(int(port)))
+}

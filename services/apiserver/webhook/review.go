@@ -19,9 +19,9 @@ import (
 	"github.com/podfall/podfall/services/apiserver/admission"
 )
 
-// review is the question that a hook is asked about an event.
-func (m Match) review(e Event, uid types.UID) (*admissionv1.AdmissionReview, error) {
-	question := &admissionv1.AdmissionRequest{
+// newReview returns the review that a hook gets for an event.
+func (m Match) newReview(e Event, uid types.UID) (*admissionv1.AdmissionReview, error) {
+	request := &admissionv1.AdmissionRequest{
 		UID:             uid,
 		Kind:            metav1.GroupVersionKind(e.bodyKind(m.Kind)),
 		Resource:        metav1.GroupVersionResource(m.Kind.GroupVersionResource()),
@@ -32,30 +32,30 @@ func (m Match) review(e Event, uid types.UID) (*admissionv1.AdmissionReview, err
 		RequestSubResource: e.Subresource,
 		Name:               e.Name,
 		Namespace:          e.Namespace,
-		Operation:          e.doing(),
+		Operation:          e.admissionOperation(),
 		UserInfo:           admission.UserOf(e.Identity),
 		DryRun:             new(e.DryRun),
 	}
 	if e.Kind.GroupResource() == corev1.Resource("namespaces") {
-		question.Namespace = e.Name // as upstream's path has it
+		request.Namespace = e.Name // as upstream's path has it
 	}
 	var err error
-	if question.Object.Raw, err = encoded(e.Object, e.bodyKind(m.Kind)); err != nil {
+	if request.Object.Raw, err = encodeAs(e.Object, e.bodyKind(m.Kind)); err != nil {
 		return nil, err
 	}
-	if question.OldObject.Raw, err = encoded(e.Old, e.bodyKind(m.Kind)); err != nil {
+	if request.OldObject.Raw, err = encodeAs(e.Old, e.bodyKind(m.Kind)); err != nil {
 		return nil, err
 	}
-	if question.Options.Raw, err = optionsJSON(e.Options); err != nil {
+	if request.Options.Raw, err = optionsJSON(e.Options); err != nil {
 		return nil, err
 	}
 	return &admissionv1.AdmissionReview{
 		TypeMeta: metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "AdmissionReview"},
-		Request:  question,
+		Request:  request,
 	}, nil
 }
 
-// optionsJSON is a verb's options under the name that they have in a path.
+// optionsJSON encodes a verb's options with their kind and version.
 func optionsJSON(options any) ([]byte, error) {
 	var kind string
 	switch options.(type) {
@@ -76,7 +76,7 @@ func optionsJSON(options any) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	members, err := plain(data)
+	members, err := decodeObject(data)
 	if err != nil {
 		return nil, err
 	}
@@ -84,23 +84,23 @@ func optionsJSON(options any) ([]byte, error) {
 	return json.Marshal(members)
 }
 
-// plain is a JSON object as maps, its whole numbers whole.
-func plain(data []byte) (map[string]any, error) {
+// decodeObject decodes a JSON object into maps; whole numbers become int64.
+func decodeObject(data []byte) (map[string]any, error) {
 	var members map[string]any
 	err := utiljson.Unmarshal(data, &members)
 	return members, err
 }
 
-// Verdict is what a hook's answer means.
+// Verdict is the meaning of a hook's answer.
 type Verdict struct {
-	// Patch is a JSON patch of the object; empty when it stays as it is.
+	// Patch is a JSON patch of the object; empty if the object stays unchanged.
 	Patch    []byte
 	Warnings []string
-	// Refused is the hook's refusal, nil when it allows the event.
+	// Refused is the hook's refusal; nil if the hook allows the event.
 	Refused error
 
-	// asked says that the hook was asked at all.
-	asked bool
+	// called says that the hook was called.
+	called bool
 }
 
 var (
@@ -112,49 +112,49 @@ var (
 	errReviewVersions = errors.New("webhook does not accept known AdmissionReview versions (v1)")
 )
 
-// read takes an answer apart. It is pure; the error is that the answer is none.
-func (h *Hook) read(uid types.UID, answer *admissionv1.AdmissionReview) (Verdict, error) {
-	said := answer.Response
-	if said == nil {
+// parseResponse checks and decodes an answer. It is pure. The error says why the answer is invalid.
+func (h *Hook) parseResponse(uid types.UID, answer *admissionv1.AdmissionReview) (Verdict, error) {
+	response := answer.Response
+	if response == nil {
 		return Verdict{}, errNoResponse
 	}
-	if said.UID != uid {
-		return Verdict{}, fmt.Errorf("expected response.uid=%q, got %q", uid, said.UID)
+	if response.UID != uid {
+		return Verdict{}, fmt.Errorf("expected response.uid=%q, got %q", uid, response.UID)
 	}
 	if want := admissionv1.SchemeGroupVersion.WithKind("AdmissionReview"); answer.GroupVersionKind() != want {
 		return Verdict{}, fmt.Errorf("expected webhook response of %s, got %s", want, answer.GroupVersionKind())
 	}
-	if err := h.checkPatch(said); err != nil {
+	if err := h.checkPatch(response); err != nil {
 		return Verdict{}, err
 	}
-	verdict := Verdict{Warnings: said.Warnings, Patch: said.Patch}
-	if bytes.Equal(bytes.TrimSpace(said.Patch), []byte("[]")) {
+	verdict := Verdict{Warnings: response.Warnings, Patch: response.Patch}
+	if bytes.Equal(bytes.TrimSpace(response.Patch), []byte("[]")) {
 		verdict.Patch = nil
 	}
-	if !said.Allowed {
-		verdict.Refused = refusal(h.Name, said.Result)
+	if !response.Allowed {
+		verdict.Refused = deniedError(h.Name, response.Result)
 	}
 	return verdict, nil
 }
 
-func (h *Hook) checkPatch(said *admissionv1.AdmissionResponse) error {
+func (h *Hook) checkPatch(response *admissionv1.AdmissionResponse) error {
 	switch {
-	case !h.Mutating && len(said.Patch) > 0:
+	case !h.Mutating && len(response.Patch) > 0:
 		return errPatch
-	case !h.Mutating && said.PatchType != nil:
+	case !h.Mutating && response.PatchType != nil:
 		return errPatchType
-	case len(said.Patch) > 0 && said.PatchType == nil:
+	case len(response.Patch) > 0 && response.PatchType == nil:
 		return errNoPatchType
-	case len(said.Patch) == 0 && said.PatchType != nil:
+	case len(response.Patch) == 0 && response.PatchType != nil:
 		return errNoPatch
-	case said.PatchType != nil && *said.PatchType != admissionv1.PatchTypeJSONPatch:
-		return fmt.Errorf("unsupported patch type %q", *said.PatchType)
+	case response.PatchType != nil && *response.PatchType != admissionv1.PatchTypeJSONPatch:
+		return fmt.Errorf("unsupported patch type %q", *response.PatchType)
 	}
 	return nil
 }
 
-// refusal is a hook's status in upstream's words (its ToStatusErr).
-func refusal(name string, result *metav1.Status) error {
+// deniedError returns a hook's status in upstream's words (its ToStatusErr).
+func deniedError(name string, result *metav1.Status) error {
 	status := metav1.Status{}
 	if result != nil {
 		status = *result
@@ -178,8 +178,8 @@ func refusal(name string, result *metav1.Status) error {
 	return &apierrors.StatusError{ErrStatus: status}
 }
 
-// mayAsk says why a hook cannot be asked at all, nil when it can.
-func (h *Hook) mayAsk(e Event) error {
+// checkCallable says why a hook cannot be called for an event; nil if it can.
+func (h *Hook) checkCallable(e Event) error {
 	if e.DryRun {
 		class := admissionregistrationv1.SideEffectClassUnknown
 		if h.SideEffects != nil {
@@ -195,7 +195,7 @@ func (h *Hook) mayAsk(e Event) error {
 	return nil
 }
 
-// CallError is a hook that could not be asked, or did not answer.
+// CallError says that a hook could not be called, or did not answer.
 type CallError struct {
 	Webhook string
 	Err     error
@@ -207,14 +207,14 @@ func (e *CallError) Error() string {
 
 func (e *CallError) Unwrap() error { return e.Err }
 
-// settle is what an error of a hook means for the request: nothing when it may be passed
-// over.
-func (h *Hook) settle(err error) error {
+// applyFailurePolicy returns what an error of a hook means for the request: nil if the failure
+// policy ignores the error.
+func (h *Hook) applyFailurePolicy(err error) error {
 	failed, ok := errors.AsType[*CallError](err)
 	switch {
 	case !ok:
 		return err
-	case h.ignores():
+	case h.ignoresFailure():
 		return nil
 	}
 	return apierrors.NewInternalError(failed)

@@ -16,34 +16,34 @@ import (
 	"github.com/podfall/podfall/services/apiserver/registry"
 )
 
-// Strategy is that of a kind, which knows of the two kinds of configurations what upstream
-// refuses; the common one has their defaults.
+// Strategy returns the strategy of a kind. For the two kinds of webhook configurations it adds
+// upstream's validation to common, which has their defaults.
 func Strategy(kind kinds.Kind, common registry.Strategy) registry.Strategy {
 	switch kind.GroupResource().String() {
 	case MutatingResource, ValidatingResource:
-		return configurations{common}
+		return configurationStrategy{common}
 	}
 	return common
 }
 
-type configurations struct{ registry.Strategy }
+type configurationStrategy struct{ registry.Strategy }
 
-func (s configurations) Validate(obj kinds.Object) field.ErrorList {
+func (s configurationStrategy) Validate(obj kinds.Object) field.ErrorList {
 	return append(s.Strategy.Validate(obj), validate(obj)...)
 }
 
-func (s configurations) ValidateUpdate(obj, old kinds.Object, subresource string) field.ErrorList {
+func (s configurationStrategy) ValidateUpdate(obj, old kinds.Object, subresource string) field.ErrorList {
 	return append(s.Strategy.ValidateUpdate(obj, old, subresource), validate(obj)...)
 }
 
-// validate is everything wrong with the webhooks of a configuration, in upstream's words
-// (its ValidateMutatingWebhookConfiguration and ValidateValidatingWebhookConfiguration).
+// validate returns everything that is wrong with the webhooks of a configuration, in upstream's
+// words (its ValidateMutatingWebhookConfiguration and ValidateValidatingWebhookConfiguration).
 func validate(obj kinds.Object) field.ErrorList {
 	var errs field.ErrorList
 	at := field.NewPath("webhooks")
 	seen := map[string]bool{}
 	mutating, _ := obj.(*admissionregistrationv1.MutatingWebhookConfiguration)
-	for i, h := range hooksIn(obj) {
+	for i, h := range hooksOf(obj) {
 		where := at.Index(i)
 		errs = append(errs, h.validate(where)...)
 		if seen[h.Name] {
@@ -54,14 +54,14 @@ func validate(obj kinds.Object) field.ErrorList {
 			continue
 		}
 		if policy := mutating.Webhooks[i].ReinvocationPolicy; policy != nil {
-			errs = append(errs, among(where.Child("reinvocationPolicy"), *policy,
+			errs = append(errs, oneOf(where.Child("reinvocationPolicy"), *policy,
 				admissionregistrationv1.IfNeededReinvocationPolicy, admissionregistrationv1.NeverReinvocationPolicy)...)
 		}
 	}
 	return errs
 }
 
-func among[T ~string](at *field.Path, value T, allowed ...T) field.ErrorList {
+func oneOf[T ~string](at *field.Path, value T, allowed ...T) field.ErrorList {
 	if slices.Contains(allowed, value) {
 		return nil
 	}
@@ -75,15 +75,15 @@ func (h *Hook) validate(at *field.Path) field.ErrorList {
 		errs = append(errs, validateRule(&h.Rules[i], at.Child("rules").Index(i))...)
 	}
 	if h.FailurePolicy != nil {
-		errs = append(errs, among(at.Child("failurePolicy"), *h.FailurePolicy, admissionregistrationv1.Fail, admissionregistrationv1.Ignore)...)
+		errs = append(errs, oneOf(at.Child("failurePolicy"), *h.FailurePolicy, admissionregistrationv1.Fail, admissionregistrationv1.Ignore)...)
 	}
 	if h.MatchPolicy != nil {
-		errs = append(errs, among(at.Child("matchPolicy"), *h.MatchPolicy, admissionregistrationv1.Equivalent, admissionregistrationv1.Exact)...)
+		errs = append(errs, oneOf(at.Child("matchPolicy"), *h.MatchPolicy, admissionregistrationv1.Equivalent, admissionregistrationv1.Exact)...)
 	}
 	if h.SideEffects == nil {
 		errs = append(errs, field.Required(at.Child("sideEffects"), "must specify one of None, NoneOnDryRun"))
 	} else {
-		errs = append(errs, among(at.Child("sideEffects"), *h.SideEffects,
+		errs = append(errs, oneOf(at.Child("sideEffects"), *h.SideEffects,
 			admissionregistrationv1.SideEffectClassNone, admissionregistrationv1.SideEffectClassNoneOnDryRun)...)
 	}
 	if h.TimeoutSeconds != nil && (*h.TimeoutSeconds < 1 || *h.TimeoutSeconds > 30) {
@@ -116,7 +116,7 @@ func validateRule(r *admissionregistrationv1.RuleWithOperations, at *field.Path)
 		errs = append(errs, field.Invalid(at.Child("operations"), r.Operations, "if '*' is present, must not specify other operations"))
 	}
 	for i, operation := range r.Operations {
-		errs = append(errs, among(at.Child("operations").Index(i), operation, admissionregistrationv1.OperationAll,
+		errs = append(errs, oneOf(at.Child("operations").Index(i), operation, admissionregistrationv1.OperationAll,
 			admissionregistrationv1.Connect, admissionregistrationv1.Create, admissionregistrationv1.Delete, admissionregistrationv1.Update)...)
 	}
 	for name, values := range map[string][]string{"apiGroups": r.APIGroups, "apiVersions": r.APIVersions} {
@@ -141,7 +141,7 @@ func validateRule(r *admissionregistrationv1.RuleWithOperations, at *field.Path)
 		}
 	}
 	if r.Scope != nil {
-		errs = append(errs, among(at.Child("scope"), *r.Scope,
+		errs = append(errs, oneOf(at.Child("scope"), *r.Scope,
 			admissionregistrationv1.AllScopes, admissionregistrationv1.ClusterScope, admissionregistrationv1.NamespacedScope)...)
 	}
 	return errs
@@ -195,7 +195,8 @@ func validateURL(text string, at *field.Path) field.ErrorList {
 	return errs
 }
 
-// validateConditions compiles them, so that a condition is refused and not passed over.
+// validateConditions compiles the conditions, so that a bad one is refused instead of failing
+// later.
 func (h *Hook) validateConditions(at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	const most = 64
@@ -219,13 +220,13 @@ func (h *Hook) validateConditions(at *field.Path) field.ErrorList {
 			continue
 		}
 		if _, err := compileConditions(h.MatchConditions[i : i+1]); err != nil {
-			errs = append(errs, field.Invalid(where.Child("expression"), c.Expression, fmt.Sprint(unwrapped(err))))
+			errs = append(errs, field.Invalid(where.Child("expression"), c.Expression, fmt.Sprint(conditionCause(err))))
 		}
 	}
 	return errs
 }
 
-func unwrapped(err error) error {
+func conditionCause(err error) error {
 	if named, ok := err.(*conditionError); ok { //nolint:errorlint // compileConditions returns it bare
 		return named.err
 	}

@@ -1,25 +1,25 @@
-// Package webhook calls admission webhooks: those that MutatingWebhookConfigurations and
-// ValidatingWebhookConfigurations in the store name.
+// Package webhook calls the admission webhooks that the stored MutatingWebhookConfigurations and
+// ValidatingWebhookConfigurations name.
 //
 //	store -> Catalog          catalog.go: the hooks, in the order in which they are called
-//	Event                     event.go: what is about to happen, as a hook is told of it
-//	  -> Select               match.go, condition.go: which hooks want to know (pure)
+//	Event                     event.go: what is about to happen, as a hook sees it
+//	  -> Matches              match.go, condition.go: which hooks are called (pure)
 //	  -> review, Verdict      review.go: the question, and what an answer means (pure)
-//	Dispatcher                dispatch.go asks one after the other, or all at once;
-//	                          call.go is the only file that speaks to anybody
+//	Dispatcher                dispatch.go calls one hook after the other, or all at once;
+//	                          call.go is the only file that opens connections
 //
-// A DELETE is asked about as well (API-07), the kubelet's last one too.
+// Hooks are called for a DELETE as well (API-07), also for the kubelet's last one.
 //
 // # Blocking
 //
-// A call is waited for as long as its timeoutSeconds on the wall, because whoever answers
-// lives there, and by its own request only: nothing is held meanwhile.
+// A call may take its timeoutSeconds in wall-clock time, because the webhook runs outside of the
+// cluster's clock. Only its own request waits for it; no lock is held meanwhile.
 //
 // # Errors
 //
-// A refusal is the status that the hook gave, with upstream's words in front. A hook that
-// cannot be reached, or does not answer as it should, is passed over or is a 500, as its
-// failurePolicy says.
+// A refusal is the status that the hook returned, with upstream's words in front. If a hook cannot
+// be reached or returns no valid answer, its failurePolicy decides: it is ignored, or the request
+// fails with a 500.
 package webhook
 
 import (
@@ -39,21 +39,21 @@ import (
 type Hook struct {
 	admissionregistrationv1.ValidatingWebhook
 
-	// Configuration is the name of the object that the hook is in.
+	// Configuration is the name of the object that defines the hook.
 	Configuration string
-	// Mutating hooks may change what they are asked about.
+	// Mutating says that the hook may change the object.
 	Mutating bool
-	// Reinvoke says that the hook wants to see what others have made of its object.
+	// Reinvoke says that the hook is called again if later hooks have changed its object.
 	Reinvoke bool
 
 	namespaces, objects labels.Selector
-	// broken is why the selectors cannot be read, if they cannot.
-	broken error
+	// selectorErr says why the selectors cannot be parsed; nil if they can.
+	selectorErr error
 	// conditions compiles the matchConditions when they are first needed.
 	conditions func() ([]condition, error)
 }
 
-// Timeout is how long an answer is waited for, on the wall.
+// Timeout is how long a call may take, in wall-clock time.
 func (h *Hook) Timeout() time.Duration {
 	const usual = 10
 	if h.TimeoutSeconds == nil {
@@ -62,13 +62,13 @@ func (h *Hook) Timeout() time.Duration {
 	return time.Duration(*h.TimeoutSeconds) * time.Second
 }
 
-// ignores reports whether a hook that fails is passed over.
-func (h *Hook) ignores() bool {
+// ignoresFailure reports whether the failure policy is Ignore.
+func (h *Hook) ignoresFailure() bool {
 	return h.FailurePolicy != nil && *h.FailurePolicy == admissionregistrationv1.Ignore
 }
 
-// hooksIn are the hooks of a configuration, in its order.
-func hooksIn(obj kinds.Object) []*Hook {
+// hooksOf returns the hooks of a configuration, in its order.
+func hooksOf(obj kinds.Object) []*Hook {
 	var hooks []*Hook
 	switch configuration := obj.(type) {
 	case *admissionregistrationv1.ValidatingWebhookConfiguration:
@@ -94,24 +94,24 @@ func hooksIn(obj kinds.Object) []*Hook {
 func newHook(configuration string, w admissionregistrationv1.ValidatingWebhook) *Hook {
 	h := &Hook{ValidatingWebhook: w, Configuration: configuration}
 	var badNamespaces, badObjects error
-	h.namespaces, badNamespaces = selector(w.NamespaceSelector)
-	h.objects, badObjects = selector(w.ObjectSelector)
-	h.broken = cmp.Or(badNamespaces, badObjects)
+	h.namespaces, badNamespaces = parseSelector(w.NamespaceSelector)
+	h.objects, badObjects = parseSelector(w.ObjectSelector)
+	h.selectorErr = cmp.Or(badNamespaces, badObjects)
 	h.conditions = sync.OnceValues(func() ([]condition, error) { return compileConditions(w.MatchConditions) })
 	return h
 }
 
-// selector selects everything when it says nothing.
-func selector(s *metav1.LabelSelector) (labels.Selector, error) {
+// parseSelector returns a selector that matches everything if s is nil.
+func parseSelector(s *metav1.LabelSelector) (labels.Selector, error) {
 	if s == nil {
 		return labels.Everything(), nil
 	}
 	return metav1.LabelSelectorAsSelector(s)
 }
 
-// sorted are hooks in the order in which they are called: that of their configurations'
-// names, and in each its own.
-func sorted(byConfiguration map[string][]*Hook) []*Hook {
+// sortHooks returns hooks in the order in which they are called: by the names of their
+// configurations, and in each configuration by position.
+func sortHooks(byConfiguration map[string][]*Hook) []*Hook {
 	var all []*Hook
 	names := make([]string, 0, len(byConfiguration))
 	for name := range byConfiguration {

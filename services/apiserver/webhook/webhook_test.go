@@ -45,7 +45,7 @@ func event(t *testing.T, verb proto.Verb, alias, subresource string) Event {
 	if kind.Namespaced {
 		obj.SetNamespace("default")
 		e.Namespace = "default"
-		e.Within = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default", Labels: map[string]string{"team": "blue"}}}
+		e.NamespaceObject = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default", Labels: map[string]string{"team": "blue"}}}
 	}
 	if verb != proto.VerbDelete {
 		e.Object = obj
@@ -147,7 +147,7 @@ func TestMatches(t *testing.T) {
 		}
 	}
 	lost := event(t, proto.VerbCreate, "pods", "")
-	lost.Within = nil
+	lost.NamespaceObject = nil
 	hook := newHook("c", ar.ValidatingWebhook{Name: "h", Rules: rule(""), NamespaceSelector: selects("team", "blue")})
 	if _, _, err := hook.Matches(lost, nil); !apierrors.IsNotFound(err) {
 		t.Errorf("in a namespace that is missing: %v", err)
@@ -177,11 +177,11 @@ func TestConditions(t *testing.T) {
 		}
 		h := newHook("c", ar.ValidatingWebhook{Name: "h", MatchConditions: listed})
 		e := event(t, proto.VerbCreate, "pods", "")
-		review, err := Match{Hook: h, Kind: e.Kind}.review(e, "q")
+		review, err := Match{Hook: h, Kind: e.Kind}.newReview(e, "q")
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := h.holds(review.Request)
+		got, err := h.conditionsHold(review.Request)
 		if got != tt.want || (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
 			t.Errorf("%s: %t, %v", tt.name, got, err)
 		}
@@ -192,7 +192,7 @@ func TestReview(t *testing.T) {
 	t.Parallel()
 	e := event(t, proto.VerbUpdate, "hpa.v1.autoscaling", "")
 	e.Options, e.DryRun = metav1.UpdateOptions{FieldManager: "me"}, true
-	review, err := Match{Hook: &Hook{}, Kind: kindOf(t, "hpa")}.review(e, "q")
+	review, err := Match{Hook: &Hook{}, Kind: kindOf(t, "hpa")}.newReview(e, "q")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -235,7 +235,7 @@ func TestRead(t *testing.T) {
 	} {
 		h := &Hook{Mutating: tt.mutating}
 		h.Name = "h"
-		verdict, err := h.read("q", &admissionv1.AdmissionReview{
+		verdict, err := h.parseResponse("q", &admissionv1.AdmissionReview{
 			TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"}, Response: tt.said,
 		})
 		if (err == nil) != (tt.err == "") || err != nil && err.Error() != tt.err {
@@ -251,7 +251,7 @@ func TestRead(t *testing.T) {
 	}
 	h := &Hook{}
 	answer := &admissionv1.AdmissionReview{TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1beta1", Kind: "AdmissionReview"}, Response: &admissionv1.AdmissionResponse{UID: "q"}}
-	if _, err := h.read("q", answer); err == nil || !strings.Contains(err.Error(), "expected webhook response of admission.k8s.io/v1, Kind=AdmissionReview") {
+	if _, err := h.parseResponse("q", answer); err == nil || !strings.Contains(err.Error(), "expected webhook response of admission.k8s.io/v1, Kind=AdmissionReview") {
 		t.Errorf("an older answer: %v", err)
 	}
 }
@@ -261,18 +261,18 @@ func http3(code int32) string {
 	return string([]byte{byte('0' + code/100), byte('0' + code/10%10), byte('0' + code%10)})
 }
 
-func TestSettle(t *testing.T) {
+func TestApplyFailurePolicy(t *testing.T) {
 	t.Parallel()
 	closed, open := &Hook{}, &Hook{}
 	open.FailurePolicy = new(ar.Ignore)
 	failed := &CallError{Webhook: "h", Err: http.ErrHandlerTimeout}
-	if err := closed.settle(failed); !apierrors.IsInternalError(err) {
+	if err := closed.applyFailurePolicy(failed); !apierrors.IsInternalError(err) {
 		t.Errorf("failing closed: %v", err)
 	}
-	if err := open.settle(failed); err != nil {
+	if err := open.applyFailurePolicy(failed); err != nil {
 		t.Errorf("failing open: %v", err)
 	}
-	if err := open.settle(apierrors.NewBadRequest("x")); !apierrors.IsBadRequest(err) {
+	if err := open.applyFailurePolicy(apierrors.NewBadRequest("x")); !apierrors.IsBadRequest(err) {
 		t.Errorf("what is no failure of the hook: %v", err)
 	}
 }
@@ -284,16 +284,16 @@ func TestMayAsk(t *testing.T) {
 	} {
 		h := &Hook{}
 		h.SideEffects, h.AdmissionReviewVersions = &class, []string{"v1"}
-		if err := h.mayAsk(Event{DryRun: true}); (err == nil) != want {
+		if err := h.checkCallable(Event{DryRun: true}); (err == nil) != want {
 			t.Errorf("%s: %v", class, err)
 		}
-		if err := h.mayAsk(Event{}); err != nil {
+		if err := h.checkCallable(Event{}); err != nil {
 			t.Errorf("%s, for real: %v", class, err)
 		}
 	}
 	old := &Hook{}
 	old.AdmissionReviewVersions = []string{"v1beta1"}
-	if err := old.mayAsk(Event{}); err == nil {
+	if err := old.checkCallable(Event{}); err == nil {
 		t.Error("a hook that knows v1beta1 only was asked")
 	}
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/podfall/podfall/services/controllers/view"
 )
 
-// Controller attaches and detaches.
+// Controller attaches and detaches volumes.
 type Controller struct {
 	clock    clock.Clock
 	recorder control.Recorder
@@ -28,19 +28,19 @@ type Controller struct {
 	client   control.Resource[*storagev1.VolumeAttachment]
 	nodes    control.Resource[*corev1.Node]
 	driver   *driver
-	// loop has one key: all is looked at together.
-	loop     *loop.Loop[string]
-	unused   map[string]time.Time
-	waiting  map[waiter]bool
-	departed departed
-	own      *own
-	oldWords bool
+	// loop has one key: everything is decided together.
+	loop         *loop.Loop[string]
+	unused       map[string]time.Time
+	waiting      map[reportedWait]bool
+	deletedNodes deletedNodes
+	overlays     *overlays
+	oldMessages  bool
 }
 
-// own is what the API has answered writes with that the views may not show yet.
-type own struct {
-	nodes       Written[corev1.Node, *corev1.Node]
-	attachments Written[storagev1.VolumeAttachment, *storagev1.VolumeAttachment]
+// overlays are the API's answers to our writes that the views may not show yet.
+type overlays struct {
+	nodes       Overlay[corev1.Node, *corev1.Node]
+	attachments Overlay[storagev1.VolumeAttachment, *storagev1.VolumeAttachment]
 }
 
 type copies struct {
@@ -51,27 +51,27 @@ type copies struct {
 	attachments *view.Copy[*storagev1.VolumeAttachment]
 }
 
-// waiter is a pod that was told what it waits for: it is told once.
-type waiter struct {
+// reportedWait is a pod's wait for which an event was emitted; there is one event per wait.
+type reportedWait struct {
 	pod     types.UID
 	message string
 }
 
-// departed are the nodes that are gone, as they were last seen.
-type departed struct {
+// deletedNodes are the nodes that are gone, in their last known version.
+type deletedNodes struct {
 	mu    sync.Mutex
 	nodes map[string]*corev1.Node
 }
 
 const (
-	everything   = "volumes"
+	syncKey      = "volumes"
 	failedAttach = "FailedAttachVolume"
 )
 
-// New is a controller that has not begun.
+// New returns a controller that is not running yet.
 func New(base control.Base) *Controller {
 	c := &Controller{
-		clock: base.Clock, recorder: base.Events("attachdetach-controller"), oldWords: base.Compat.MultiAttachErrors,
+		clock: base.Clock, recorder: base.Events("attachdetach-controller"), oldMessages: base.Compat.MultiAttachErrors,
 		copies: copies{
 			pods:        view.Of[*corev1.Pod](base.Views, "pods"),
 			nodes:       view.Of[*corev1.Node](base.Views, "nodes"),
@@ -79,25 +79,25 @@ func New(base control.Base) *Controller {
 			volumes:     view.Of[*corev1.PersistentVolume](base.Views, "persistentvolumes"),
 			attachments: view.Of[*storagev1.VolumeAttachment](base.Views, "volumeattachments.storage.k8s.io"),
 		},
-		client:   control.Of[*storagev1.VolumeAttachment](base.API, "volumeattachments.storage.k8s.io"),
-		nodes:    control.Of[*corev1.Node](base.API, "nodes"),
-		departed: departed{nodes: map[string]*corev1.Node{}}, own: &own{},
+		client:       control.Of[*storagev1.VolumeAttachment](base.API, "volumeattachments.storage.k8s.io"),
+		nodes:        control.Of[*corev1.Node](base.API, "nodes"),
+		deletedNodes: deletedNodes{nodes: map[string]*corev1.Node{}}, overlays: &overlays{},
 	}
 	c.driver = newDriver(base, c.copies.attachments)
 	c.loop = loop.New(loop.Config{Name: "attach_detach", Metrics: base.Metrics, Clock: base.Clock, Log: base.Log}, c.sync)
-	c.copies.pods.On(func(old, now *corev1.Pod) {
+	c.copies.pods.OnChange(func(old, now *corev1.Pod) {
 		if pod := view.Either(old, now); len(pod.Spec.Volumes) > 0 && pod.Spec.NodeName != "" {
-			c.loop.Add(everything)
+			c.loop.Add(syncKey)
 		}
 	})
-	c.copies.nodes.On(c.nodeChanged)
-	c.copies.claims.On(func(_, _ *corev1.PersistentVolumeClaim) { c.loop.Add(everything) })
-	c.copies.volumes.On(func(old, now *corev1.PersistentVolume) {
-		if Needs(view.Either(old, now)) {
-			c.loop.Add(everything)
+	c.copies.nodes.OnChange(c.nodeChanged)
+	c.copies.claims.OnChange(func(_, _ *corev1.PersistentVolumeClaim) { c.loop.Add(syncKey) })
+	c.copies.volumes.OnChange(func(old, now *corev1.PersistentVolume) {
+		if NeedsAttach(view.Either(old, now)) {
+			c.loop.Add(syncKey)
 		}
 	})
-	c.copies.attachments.On(c.attachmentChanged)
+	c.copies.attachments.OnChange(c.attachmentChanged)
 	return c
 }
 
@@ -106,52 +106,52 @@ func (c *Controller) Run(ctx context.Context) error {
 	return daemon.Run(ctx, c.loop.Run, c.driver.loop.Run)
 }
 
-// nodeChanged looks at what depends on a node; its heartbeats do not.
+// nodeChanged starts a sync if a change of a node affects attachments; its heartbeats do not.
 func (c *Controller) nodeChanged(old, now *corev1.Node) {
-	c.own.nodes.Shown(old, now)
-	c.departed.mu.Lock()
-	defer c.departed.mu.Unlock()
+	c.overlays.nodes.Observe(old, now)
+	c.deletedNodes.mu.Lock()
+	defer c.deletedNodes.mu.Unlock()
 	if now == nil {
-		c.departed.nodes[old.Name] = old
+		c.deletedNodes.nodes[old.Name] = old
 	} else {
-		delete(c.departed.nodes, now.Name)
+		delete(c.deletedNodes.nodes, now.Name)
 	}
-	if Concerns(old, now) {
-		c.loop.Add(everything)
+	if AffectsAttachments(old, now) {
+		c.loop.Add(syncKey)
 	}
 }
 
 func (c *Controller) attachmentChanged(old, now *storagev1.VolumeAttachment) {
-	c.own.attachments.Shown(old, now)
-	c.loop.Add(everything)
+	c.overlays.attachments.Observe(old, now)
+	c.loop.Add(syncKey)
 	name := view.Either(old, now).Spec.Source.PersistentVolumeName
 	if name == nil {
 		return
 	}
-	tell := told(old, now, *name)
-	if tell == nil {
+	event := attachEvent(old, now, *name)
+	if event == nil {
 		return
 	}
-	for _, use := range c.uses() {
-		if is(now, use) {
-			c.recorder.Event(use.Pod, tell.kind, tell.reason, tell.message)
+	for _, use := range c.currentUses() {
+		if attachmentServes(now, use) {
+			c.recorder.Event(use.Pod, event.kind, event.reason, event.message)
 		}
 	}
 }
 
 func (c *Controller) sync(ctx context.Context, _ string) error {
-	looked := c.look()
-	if len(looked.Uses)+len(looked.Attachments)+len(c.unused) == 0 {
+	current := c.currentView()
+	if len(current.Uses)+len(current.Attachments)+len(c.unused) == 0 {
 		return nil
 	}
-	plan := Decide(looked, c.clock.Steady())
+	plan := Decide(current, c.clock.Steady())
 	c.unused = plan.Unused
-	c.tell(plan.Blocked)
+	c.reportBlocked(plan.Blocked)
 	if !plan.Recheck.IsZero() {
-		c.loop.AddAfter(everything, plan.Recheck.Sub(c.clock.Steady()))
+		c.loop.AddAfter(syncKey, plan.Recheck.Sub(c.clock.Steady()))
 	}
 	for _, detach := range plan.Detach {
-		if err := c.detach(ctx, detach, looked); err != nil {
+		if err := c.detach(ctx, detach, current); err != nil {
 			return err
 		}
 	}
@@ -160,44 +160,44 @@ func (c *Controller) sync(ctx context.Context, _ string) error {
 			return err
 		}
 	}
-	for _, node := range looked.Nodes {
-		if err := c.report(ctx, node, looked); err != nil {
+	for _, node := range current.Nodes {
+		if err := c.updateAttached(ctx, node, current); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (c *Controller) look() View {
-	c.departed.mu.Lock()
-	departed := maps.Clone(c.departed.nodes)
-	c.departed.mu.Unlock()
-	looked := View{
-		Uses: c.uses(), Attachments: c.own.attachments.Over(c.copies.attachments.All, c.clock.Steady()), Unused: c.unused, OldWords: c.oldWords,
-		Nodes: map[string]*corev1.Node{}, Departed: departed,
+func (c *Controller) currentView() View {
+	c.deletedNodes.mu.Lock()
+	departed := maps.Clone(c.deletedNodes.nodes)
+	c.deletedNodes.mu.Unlock()
+	current := View{
+		Uses: c.currentUses(), Attachments: c.overlays.attachments.Merge(c.copies.attachments.All, c.clock.Steady()), Unused: c.unused, OldMessages: c.oldMessages,
+		Nodes: map[string]*corev1.Node{}, DeletedNodes: departed,
 	}
-	looked.Volumes = VolumesOf(looked.Attachments, c.lookup())
-	for _, node := range c.own.nodes.Over(c.copies.nodes.All, c.clock.Steady()) {
-		looked.Nodes[node.Name] = node
+	current.Volumes = VolumesOf(current.Attachments, c.lookup())
+	for _, node := range c.overlays.nodes.Merge(c.copies.nodes.All, c.clock.Steady()) {
+		current.Nodes[node.Name] = node
 	}
-	return looked
+	return current
 }
 
-// tell has an event about each pod that begins to wait.
-func (c *Controller) tell(blocked []Blocked) {
-	waiting := map[waiter]bool{}
+// reportBlocked emits an event for each pod that begins to wait.
+func (c *Controller) reportBlocked(blocked []Blocked) {
+	waiting := map[reportedWait]bool{}
 	for _, one := range blocked {
-		who := waiter{one.Pod.UID, one.Message}
-		if waiting[who] = true; !c.waiting[who] {
+		wait := reportedWait{one.Pod.UID, one.Message}
+		if waiting[wait] = true; !c.waiting[wait] {
 			c.recorder.Event(one.Pod, corev1.EventTypeWarning, failedAttach, one.Message)
 		}
 	}
 	c.waiting = waiting
 }
 
-// uses are the pods with a node that use a volume which has to be attached.
-func (c *Controller) uses() []Use {
-	if !slices.ContainsFunc(c.copies.volumes.All(), Needs) {
+// currentUses returns the pods with a node that use a volume which has to be attached.
+func (c *Controller) currentUses() []Use {
+	if !slices.ContainsFunc(c.copies.volumes.All(), NeedsAttach) {
 		return nil
 	}
 	return UsesOf(c.copies.pods.All(), c.lookup())
@@ -212,34 +212,34 @@ func (c *Controller) lookup() Lookup {
 	}
 }
 
-// attach asks the driver for a volume on a node.
+// attach creates the attachment of a volume to a node.
 func (c *Controller) attach(ctx context.Context, use Use) error {
-	made, err := c.client.Create(ctx, AttachmentFor(use))
+	created, err := c.client.Create(ctx, AttachmentFor(use))
 	if apierrors.IsAlreadyExists(err) {
 		return nil // the view is late
 	}
 	if err == nil {
-		c.own.attachments.Put(made, c.clock.Steady())
-		c.loop.AddAfter(everything, latest)
+		c.overlays.attachments.Put(created, c.clock.Steady())
+		c.loop.AddAfter(syncKey, maxViewDelay)
 	}
 	return err
 }
 
-// detach takes a volume off its node, move by move.
-func (c *Controller) detach(ctx context.Context, detach Detach, looked View) error {
+// detach detaches a volume from its node, step by step.
+func (c *Controller) detach(ctx context.Context, detach Detach, current View) error {
 	attachment := detach.Attachment
-	looked.Leaving(attachment, c.clock.Now())
-	node := looked.Nodes[attachment.Spec.NodeName]
-	for move := detach.First(node); ; move = detach.After(move, node) {
+	current.MarkDetaching(attachment, c.clock.Now())
+	node := current.Nodes[attachment.Spec.NodeName]
+	for move := detach.FirstStep(node); ; move = detach.NextStep(move, node) {
 		var err error
 		switch move {
-		case FindNode, AskNode:
-			node, err = c.nodeNow(ctx, attachment.Spec.NodeName)
-		case TellNode:
-			err = c.report(ctx, node, looked)
-		case TakeAway:
-			return c.takeAway(ctx, attachment)
-		case LeaveBe:
+		case ReadNode, CheckInUse:
+			node, err = c.readNode(ctx, attachment.Spec.NodeName)
+		case RemoveFromStatus:
+			err = c.updateAttached(ctx, node, current)
+		case DeleteAttachment:
+			return c.deleteAttachment(ctx, attachment)
+		case KeepAttached:
 			return nil
 		}
 		if err != nil {
@@ -248,8 +248,8 @@ func (c *Controller) detach(ctx context.Context, detach Detach, looked View) err
 	}
 }
 
-// nodeNow is a node as the API has it; nil when it has none.
-func (c *Controller) nodeNow(ctx context.Context, name string) (*corev1.Node, error) {
+// readNode reads a node from the API; nil if it does not exist.
+func (c *Controller) readNode(ctx context.Context, name string) (*corev1.Node, error) {
 	node, err := c.nodes.Get(ctx, "", name)
 	if apierrors.IsNotFound(err) {
 		return nil, nil //nolint:nilnil // no node is an answer
@@ -257,30 +257,30 @@ func (c *Controller) nodeNow(ctx context.Context, name string) (*corev1.Node, er
 	return node, err
 }
 
-func (c *Controller) takeAway(ctx context.Context, attachment *storagev1.VolumeAttachment) error {
+func (c *Controller) deleteAttachment(ctx context.Context, attachment *storagev1.VolumeAttachment) error {
 	err := c.client.Delete(ctx, attachment, metav1.DeleteOptions{})
 	if apierrors.IsNotFound(err) {
-		c.own.attachments.Gone(attachment.Name)
+		c.overlays.attachments.Forget(attachment.Name)
 	}
-	if control.Gone(err) {
+	if control.IsGone(err) {
 		return nil
 	}
 	return err
 }
 
-// report stores in a node's status what is attached to it.
-func (c *Controller) report(ctx context.Context, node *corev1.Node, looked View) error {
-	attached := Attached(node.Name, looked.Attachments, looked.Volumes)
+// updateAttached stores in a node's status which volumes are attached to it.
+func (c *Controller) updateAttached(ctx context.Context, node *corev1.Node, current View) error {
+	attached := AttachedVolumes(node.Name, current.Attachments, current.Volumes)
 	if slices.Equal(attached, node.Status.VolumesAttached) {
 		return nil
 	}
-	stored, err := c.nodes.Strategic(ctx, node, "status", map[string]any{"status": map[string]any{"volumesAttached": attached}})
-	if control.Gone(err) {
+	stored, err := c.nodes.PatchStrategic(ctx, node, "status", map[string]any{"status": map[string]any{"volumesAttached": attached}})
+	if control.IsGone(err) {
 		return nil
 	}
 	if err == nil {
-		c.own.nodes.Put(stored, c.clock.Steady())
-		looked.Nodes[node.Name] = stored
+		c.overlays.nodes.Put(stored, c.clock.Steady())
+		current.Nodes[node.Name] = stored
 	}
 	return err
 }

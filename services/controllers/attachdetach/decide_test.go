@@ -113,14 +113,14 @@ func TestDecide(t *testing.T) {
 		{name: "the volume is gone", have: elsewhere(), n1: mounting, want: "detach on-n1"},
 	} {
 		view := View{
-			Uses: row.uses, Attachments: row.have, Nodes: map[string]*corev1.Node{"n2": ready}, Departed: map[string]*corev1.Node{},
+			Uses: row.uses, Attachments: row.have, Nodes: map[string]*corev1.Node{"n2": ready}, DeletedNodes: map[string]*corev1.Node{},
 			Volumes: map[string]*corev1.PersistentVolume{"v": volume(once)}, Unused: map[string]time.Time{},
 		}
 		if row.n1 != nil {
 			view.Nodes["n1"] = row.n1
 		}
 		if row.departed != nil {
-			view.Departed["n1"] = row.departed
+			view.DeletedNodes["n1"] = row.departed
 		}
 		if row.unused > 0 {
 			view.Unused["on-n1"] = origin.Add(-row.unused)
@@ -135,7 +135,7 @@ func TestDecide(t *testing.T) {
 	}
 	old := Decide(View{
 		Uses: []Use{use("b", "n2", once)}, Attachments: onN1(), Nodes: map[string]*corev1.Node{"n1": silent},
-		Volumes: map[string]*corev1.PersistentVolume{"v": volume(once)}, OldWords: true,
+		Volumes: map[string]*corev1.PersistentVolume{"v": volume(once)}, OldMessages: true,
 	}, origin)
 	if want := `b: Multi-Attach error for volume "v" Volume is already exclusively attached to one node and can't be attached to another`; text(old) != want {
 		t.Errorf("an older release: %s, want %s", text(old), want)
@@ -149,7 +149,7 @@ func TestAttached(t *testing.T) {
 		have []*storagev1.VolumeAttachment
 		want int
 	}{{onN1(), 0}, {onN1(attached), 1}, {onN1(attached, going), 0}, {onN1(attached, func(a *storagev1.VolumeAttachment) { a.Spec.NodeName = "n2" }), 0}} {
-		got := Attached("n1", c.have, map[string]*corev1.PersistentVolume{"v": volume(corev1.ReadWriteOnce)})
+		got := AttachedVolumes("n1", c.have, map[string]*corev1.PersistentVolume{"v": volume(corev1.ReadWriteOnce)})
 		if len(got) != c.want || (c.want == 1 && got[0].Name != device) {
 			t.Errorf("%+v: %v, want %d", c.have[0], got, c.want)
 		}
@@ -174,7 +174,7 @@ func TestDone(t *testing.T) {
 		},
 	} {
 		for i := range pods {
-			if Done(&pods[i]) != want {
+			if IsTerminated(&pods[i]) != want {
 				t.Errorf("%+v: want %v", pods[i], want)
 			}
 		}

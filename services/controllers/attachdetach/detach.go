@@ -10,66 +10,66 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Detach is a volume that is to leave its node. A forced one does not ask whether the node uses
-// it.
+// Detach is a volume to be detached from its node. A forced detach ignores whether the node uses
+// the volume.
 type Detach struct {
 	Attachment *storagev1.VolumeAttachment
 	Device     corev1.UniqueVolumeName
 	Forced     bool
 }
 
-// Move is one of those by which a volume leaves its node.
-type Move int
+// DetachStep is one step of a detach.
+type DetachStep int
 
 const (
-	// FindNode reads the node, which no view shows, from the API.
-	FindNode Move = iota
-	// TellNode has the node's status say that the volume is not attached any more: a kubelet
-	// mounts only what its node is said to have.
-	TellNode
-	// AskNode reads from the API whether the node uses the volume, or may: a kubelet says so
+	// ReadNode reads the node, which no view shows, from the API.
+	ReadNode DetachStep = iota
+	// RemoveFromStatus removes the volume from the node's status.volumesAttached: a kubelet mounts
+	// only what is listed there.
+	RemoveFromStatus
+	// CheckInUse reads from the API whether the node uses the volume, or may: a kubelet says so
 	// before it mounts.
-	AskNode
-	// TakeAway deletes the attachment; its driver does the rest.
-	TakeAway
-	// LeaveBe lets the volume be where it is: the view was late. The node's change brings the
-	// volume back, and what the node has is said again.
-	LeaveBe
+	CheckInUse
+	// DeleteAttachment deletes the attachment; its driver does the rest.
+	DeleteAttachment
+	// KeepAttached leaves the volume attached, because the view was late. The node's change starts
+	// another sync, which stores the node's status again.
+	KeepAttached
 )
 
-// First is the first move; node is what the view has of the node, nil for nothing.
-func (d Detach) First(node *corev1.Node) Move {
+// FirstStep returns the first step. node is the node in the view; nil if it has none.
+func (d Detach) FirstStep(node *corev1.Node) DetachStep {
 	if node == nil {
-		return FindNode
+		return ReadNode
 	}
-	return TellNode
+	return RemoveFromStatus
 }
 
-// After is what follows a move; node is the node as it was last read, nil when the API has none.
-// It panics after the last ones, which nothing follows.
-func (d Detach) After(done Move, node *corev1.Node) Move {
+// NextStep returns the step after done. node is the node as it was last read; nil if the API has
+// none. It panics after the last steps.
+func (d Detach) NextStep(done DetachStep, node *corev1.Node) DetachStep {
 	switch {
-	case done == FindNode && node != nil:
-		return TellNode
-	case done == TellNode:
-		return AskNode
-	case done == AskNode && node != nil && d.held(node):
-		return LeaveBe
-	case done == FindNode, done == AskNode:
-		return TakeAway
+	case done == ReadNode && node != nil:
+		return RemoveFromStatus
+	case done == RemoveFromStatus:
+		return CheckInUse
+	case done == CheckInUse && node != nil && d.isHeld(node):
+		return KeepAttached
+	case done == ReadNode, done == CheckInUse:
+		return DeleteAttachment
 	}
 	panic(fmt.Sprintf("attachdetach: nothing follows move %d", done))
 }
 
-// held reports whether the node as the API has it now keeps a volume from being detached, by what
-// it uses or may go on to use: the view may be late (verifyVolumeIsSafeToDetach).
-func (d Detach) held(node *corev1.Node) bool {
+// isHeld reports whether the node, as the API has it now, uses the volume or may go on to use it.
+// The view may be late (verifyVolumeIsSafeToDetach).
+func (d Detach) isHeld(node *corev1.Node) bool {
 	attached := func(one corev1.AttachedVolume) bool { return one.Name == d.Device }
 	return !d.Forced && (slices.Contains(node.Status.VolumesInUse, d.Device) || slices.ContainsFunc(node.Status.VolumesAttached, attached))
 }
 
-// Leaving has the view show an attachment as one that goes.
-func (v View) Leaving(attachment *storagev1.VolumeAttachment, now time.Time) {
+// MarkDetaching makes the view show an attachment as being deleted.
+func (v View) MarkDetaching(attachment *storagev1.VolumeAttachment, now time.Time) {
 	going := attachment.DeepCopy()
 	going.DeletionTimestamp = &metav1.Time{Time: now}
 	for i, one := range v.Attachments {

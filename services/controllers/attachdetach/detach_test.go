@@ -64,7 +64,7 @@ func TestDetachAsksLast(t *testing.T) {
 			}
 			c := &Controller{
 				client: control.Of[*storagev1.VolumeAttachment](api, "volumeattachments.storage.k8s.io"),
-				nodes:  control.Of[*corev1.Node](api, "nodes"), own: &own{},
+				nodes:  control.Of[*corev1.Node](api, "nodes"), overlays: &overlays{},
 			}
 			looked := View{
 				Attachments: onN1(), Nodes: map[string]*corev1.Node{},
@@ -98,7 +98,7 @@ func TestDetachOfALateView(t *testing.T) {
 		api := &asked{node: node}
 		c := &Controller{
 			client: control.Of[*storagev1.VolumeAttachment](api, "volumeattachments.storage.k8s.io"),
-			nodes:  control.Of[*corev1.Node](api, "nodes"), own: &own{},
+			nodes:  control.Of[*corev1.Node](api, "nodes"), overlays: &overlays{},
 		}
 		looked := View{
 			Attachments: onN1(), Nodes: map[string]*corev1.Node{"n1": late},
@@ -118,19 +118,19 @@ func TestMoves(t *testing.T) {
 	for name, c := range map[string]struct {
 		view, api *corev1.Node
 		forced    bool
-		want      []Move
+		want      []DetachStep
 	}{
-		"not in use":                      {idle, idle, false, []Move{TellNode, AskNode, TakeAway}},
-		"in use":                          {idle, using, false, []Move{TellNode, AskNode, LeaveBe}},
-		"in use, by force":                {idle, using, true, []Move{TellNode, AskNode, TakeAway}},
-		"the view does not have the node": {nil, using, false, []Move{FindNode, TellNode, AskNode, LeaveBe}},
-		"there is no such node":           {nil, nil, false, []Move{FindNode, TakeAway}},
-		"the node has just gone":          {idle, nil, false, []Move{TellNode, AskNode, TakeAway}},
+		"not in use":                      {idle, idle, false, []DetachStep{RemoveFromStatus, CheckInUse, DeleteAttachment}},
+		"in use":                          {idle, using, false, []DetachStep{RemoveFromStatus, CheckInUse, KeepAttached}},
+		"in use, by force":                {idle, using, true, []DetachStep{RemoveFromStatus, CheckInUse, DeleteAttachment}},
+		"the view does not have the node": {nil, using, false, []DetachStep{ReadNode, RemoveFromStatus, CheckInUse, KeepAttached}},
+		"there is no such node":           {nil, nil, false, []DetachStep{ReadNode, DeleteAttachment}},
+		"the node has just gone":          {idle, nil, false, []DetachStep{RemoveFromStatus, CheckInUse, DeleteAttachment}},
 	} {
 		d := Detach{Device: device, Forced: c.forced}
-		got := []Move{d.First(c.view)}
-		for last := got[0]; last != TakeAway && last != LeaveBe; got = append(got, last) {
-			last = d.After(last, c.api)
+		got := []DetachStep{d.FirstStep(c.view)}
+		for last := got[0]; last != DeleteAttachment && last != KeepAttached; got = append(got, last) {
+			last = d.NextStep(last, c.api)
 		}
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
@@ -143,7 +143,7 @@ func TestDetachFromNowhere(t *testing.T) {
 	api := &asked{}
 	c := &Controller{
 		client: control.Of[*storagev1.VolumeAttachment](api, "volumeattachments.storage.k8s.io"),
-		nodes:  control.Of[*corev1.Node](api, "nodes"), own: &own{},
+		nodes:  control.Of[*corev1.Node](api, "nodes"), overlays: &overlays{},
 	}
 	looked := View{Attachments: onN1()}
 	err := c.detach(t.Context(), Detach{Attachment: looked.Attachments[0], Device: device}, looked)

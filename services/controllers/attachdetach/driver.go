@@ -15,9 +15,9 @@ import (
 	"github.com/podfall/podfall/services/controllers/view"
 )
 
-// driver does for every CSI driver what its attacher would do: it attaches what a
-// VolumeAttachment asks for and says so in its status, and lets it go, by its finalizer, once it
-// has detached. There is nothing behind it but a fault, where somebody wants one.
+// driver does the work of the attacher of every CSI driver. It attaches what a VolumeAttachment
+// asks for and says so in its status, and removes its finalizer once it has detached. There is no
+// storage behind it; only an injected fault can make it fail.
 type driver struct {
 	attachments *view.Copy[*storagev1.VolumeAttachment]
 	client      control.Resource[*storagev1.VolumeAttachment]
@@ -32,15 +32,15 @@ func Finalizer(driver string) string { return Attacher + "/" + driver }
 // driverWorkers is how many volumes are attached or detached at once.
 const driverWorkers = 10
 
-// Attacher is the name in which the driver decides: upstream it is a process of its own.
+// Attacher is the name under which the driver decides: upstream it is a process of its own.
 const Attacher = "external-attacher"
 
 func newDriver(base control.Base, attachments *view.Copy[*storagev1.VolumeAttachment]) *driver {
-	client := control.Of[*storagev1.VolumeAttachment](control.DecidedBy(base.API, Attacher), "volumeattachments.storage.k8s.io")
+	client := control.Of[*storagev1.VolumeAttachment](control.WithName(base.API, Attacher), "volumeattachments.storage.k8s.io")
 	d := &driver{attachments: attachments, client: client, faults: base.Faults, clock: base.Clock}
 	d.loop = loop.New(loop.Config{Name: "volume_driver", Metrics: base.Metrics, Clock: base.Clock, Log: base.Log, Workers: driverWorkers}, d.sync)
-	attachments.On(func(_, now *storagev1.VolumeAttachment) {
-		if now != nil && Work(now) != "" {
+	attachments.OnChange(func(_, now *storagev1.VolumeAttachment) {
+		if now != nil && DriverWork(now) != "" {
 			d.loop.Add(view.KeyOf(now))
 		}
 	})
@@ -49,60 +49,61 @@ func newDriver(base control.Base, attachments *view.Copy[*storagev1.VolumeAttach
 
 func (d *driver) sync(ctx context.Context, key view.Key) error {
 	attachment, ok := d.attachments.Get(key)
-	if !ok || Work(attachment) == "" {
+	if !ok || DriverWork(attachment) == "" {
 		return nil
 	}
-	point := Work(attachment)
-	about := fault.About{Node: attachment.Spec.NodeName}
+	point := DriverWork(attachment)
+	about := fault.Attributes{Node: attachment.Spec.NodeName}
 	if name := attachment.Spec.Source.PersistentVolumeName; name != nil {
 		about.Volume = *name
 	}
-	if err := d.faults.Pass(ctx, point, about); err != nil {
-		return d.fails(ctx, attachment.DeepCopy(), point, err)
+	if err := d.faults.Inject(ctx, point, about); err != nil {
+		return d.recordFailure(ctx, attachment.DeepCopy(), point, err)
 	}
 	var err error
 	if point == fault.VolumeAttach {
-		_, err = d.client.UpdateStatus(ctx, Worked(attachment))
+		_, err = d.client.UpdateStatus(ctx, AfterDriverWork(attachment))
 	} else {
-		_, err = d.client.Update(ctx, Worked(attachment))
+		_, err = d.client.Update(ctx, AfterDriverWork(attachment))
 	}
-	if control.Gone(err) {
+	if control.IsGone(err) {
 		return nil // the view is late; what follows brings the key back
 	}
 	return err
 }
 
-// fails stores why a volume could not be attached or detached, and has it tried again.
-func (d *driver) fails(ctx context.Context, changed *storagev1.VolumeAttachment, point fault.Point, why error) error {
+// recordFailure stores why a volume could not be attached or detached, and returns an error to have
+// it retried.
+func (d *driver) recordFailure(ctx context.Context, changed *storagev1.VolumeAttachment, point fault.Point, cause error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	said := &storagev1.VolumeError{Time: metav1.NewTime(d.clock.Now()), Message: why.Error()}
+	failure := &storagev1.VolumeError{Time: metav1.NewTime(d.clock.Now()), Message: cause.Error()}
 	have := &changed.Status.AttachError
 	if point == fault.VolumeDetach {
 		have = &changed.Status.DetachError
 	}
-	if *have == nil || (*have).Message != said.Message {
-		*have = said
-		if _, err := d.client.UpdateStatus(ctx, changed); err != nil && !control.Gone(err) {
+	if *have == nil || (*have).Message != failure.Message {
+		*have = failure
+		if _, err := d.client.UpdateStatus(ctx, changed); err != nil && !control.IsGone(err) {
 			return err
 		}
 	}
-	return fmt.Errorf("%s of %s on %s: %w", point, changed.Name, changed.Spec.NodeName, why)
+	return fmt.Errorf("%s of %s on %s: %w", point, changed.Name, changed.Spec.NodeName, cause)
 }
 
-// told is the event about an attachment that has changed, for the pods that wait for it; nil
-// when there is nothing to tell.
-func told(old, now *storagev1.VolumeAttachment, volume string) *note {
+// attachEvent returns the event about a changed attachment, for the pods that wait for it; nil if
+// there is none.
+func attachEvent(old, now *storagev1.VolumeAttachment, volume string) *eventNote {
 	switch {
 	case now == nil || now.DeletionTimestamp != nil:
 	case now.Status.Attached && (old == nil || !old.Status.Attached):
-		return &note{corev1.EventTypeNormal, "SuccessfulAttachVolume", fmt.Sprintf("AttachVolume.Attach succeeded for volume %q ", volume)}
+		return &eventNote{corev1.EventTypeNormal, "SuccessfulAttachVolume", fmt.Sprintf("AttachVolume.Attach succeeded for volume %q ", volume)}
 	case now.Status.AttachError != nil && (old == nil || old.Status.AttachError == nil || old.Status.AttachError.Message != now.Status.AttachError.Message):
-		return &note{corev1.EventTypeWarning, failedAttach, fmt.Sprintf("AttachVolume.Attach failed for volume %q : %s", volume, now.Status.AttachError.Message)}
+		return &eventNote{corev1.EventTypeWarning, failedAttach, fmt.Sprintf("AttachVolume.Attach failed for volume %q : %s", volume, now.Status.AttachError.Message)}
 	}
 	return nil
 }
 
-// note is the type, the reason and the message of an event.
-type note struct{ kind, reason, message string }
+// eventNote is the type, the reason and the message of an event.
+type eventNote struct{ kind, reason, message string }

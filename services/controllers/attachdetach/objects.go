@@ -18,12 +18,12 @@ type Lookup struct {
 	Volume func(name string) (*corev1.PersistentVolume, bool)
 }
 
-// UsesOf are those of the pods that have a node and use a volume which has to be attached, in
-// the order in which they came.
+// UsesOf returns the uses by pods that have a node and use a volume that has to be attached, the
+// oldest pod first.
 func UsesOf(pods []*corev1.Pod, find Lookup) []Use {
 	var found []Use
 	for _, pod := range pods {
-		if pod.Spec.NodeName == "" || Done(pod) {
+		if pod.Spec.NodeName == "" || IsTerminated(pod) {
 			continue
 		}
 		for _, volume := range pod.Spec.Volumes {
@@ -38,15 +38,15 @@ func UsesOf(pods []*corev1.Pod, find Lookup) []Use {
 			if !ok || claim.Spec.VolumeName == "" {
 				continue
 			}
-			if bound, ok := find.Volume(claim.Spec.VolumeName); ok && Needs(bound) {
+			if bound, ok := find.Volume(claim.Spec.VolumeName); ok && NeedsAttach(bound) {
 				found = append(found, Use{Pod: pod, Volume: bound})
 			}
 		}
 	}
-	return Sorted(found)
+	return SortByAge(found)
 }
 
-// VolumesOf are the volumes that attachments are of, by name, as far as there are any.
+// VolumesOf returns the existing volumes of attachments, by name.
 func VolumesOf(attachments []*storagev1.VolumeAttachment, find Lookup) map[string]*corev1.PersistentVolume {
 	volumes := map[string]*corev1.PersistentVolume{}
 	for _, attachment := range attachments {
@@ -59,7 +59,7 @@ func VolumesOf(attachments []*storagev1.VolumeAttachment, find Lookup) map[strin
 	return volumes
 }
 
-// AttachmentFor asks the driver for a volume on a node.
+// AttachmentFor returns the attachment of a volume to a pod's node.
 func AttachmentFor(use Use) *storagev1.VolumeAttachment {
 	csi := use.Volume.Spec.CSI
 	return &storagev1.VolumeAttachment{
@@ -74,16 +74,16 @@ func AttachmentFor(use Use) *storagev1.VolumeAttachment {
 	}
 }
 
-// Concerns reports whether a change of a node matters to what is attached to it: its
-// heartbeats do not.
-func Concerns(old, now *corev1.Node) bool {
-	return old == nil || now == nil || healthy(old) != healthy(now) || outOfService(old) != outOfService(now) ||
+// AffectsAttachments reports whether a change of a node matters to its attachments; its heartbeats
+// do not.
+func AffectsAttachments(old, now *corev1.Node) bool {
+	return old == nil || now == nil || isReady(old) != isReady(now) || isOutOfService(old) != isOutOfService(now) ||
 		!kinds.Equal(old.Status.VolumesInUse, now.Status.VolumesInUse) ||
 		!kinds.Equal(old.Status.VolumesAttached, now.Status.VolumesAttached)
 }
 
-// Work is what the driver has to do about an attachment; empty for nothing.
-func Work(attachment *storagev1.VolumeAttachment) fault.Point {
+// DriverWork returns what the driver has to do about an attachment; empty for nothing.
+func DriverWork(attachment *storagev1.VolumeAttachment) fault.Point {
 	switch {
 	case attachment.DeletionTimestamp == nil && !attachment.Status.Attached:
 		return fault.VolumeAttach
@@ -93,9 +93,9 @@ func Work(attachment *storagev1.VolumeAttachment) fault.Point {
 	return ""
 }
 
-// Worked is an attachment as the driver stores it after its work: its status when it has
-// attached, and itself when it has detached.
-func Worked(attachment *storagev1.VolumeAttachment) *storagev1.VolumeAttachment {
+// AfterDriverWork returns an attachment as the driver stores it after its work: with a new status
+// if it has attached, without its finalizer if it has detached.
+func AfterDriverWork(attachment *storagev1.VolumeAttachment) *storagev1.VolumeAttachment {
 	changed := attachment.DeepCopy()
 	if attachment.DeletionTimestamp == nil {
 		changed.Status = storagev1.VolumeAttachmentStatus{Attached: true}

@@ -10,41 +10,41 @@ import (
 	"github.com/podfall/podfall/services/controllers/view"
 )
 
-// latest is how late a view may be before it is trusted all the same, as upstream's expectations
-// have it (ExpectationsTimeout).
-const latest = 5 * time.Minute
+// maxViewDelay is how long a view may be late before it is trusted again, as upstream's
+// expectations have it (ExpectationsTimeout).
+const maxViewDelay = 5 * time.Minute
 
-// Written are objects as the API has answered one's own writes with, for as long as the view
-// does not show that: what was just attached to a node must not be attached to another because
-// the view is late. It is safe for concurrent use.
-type Written[X any, T interface {
+// Overlay keeps objects as the API answered our own writes, until the view shows them. So a volume
+// that was just attached to a node is not attached to another because the view is late. It is safe
+// for concurrent use.
+type Overlay[X any, T interface {
 	*X
 	kinds.Object
 }] struct {
 	mu      sync.Mutex
-	objects map[string]written[X]
+	objects map[string]overlayEntry[X]
 }
 
-type written[X any] struct {
+type overlayEntry[X any] struct {
 	object *X
 	at     time.Time
 }
 
-// Put takes up what the API has answered at now. What the view does not show for long is
+// Put records an answer of the API at now. An object that the view does not show for 5 min is
 // forgotten.
-func (w *Written[X, T]) Put(stored T, now time.Time) {
+func (w *Overlay[X, T]) Put(stored T, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.objects == nil {
-		w.objects = map[string]written[X]{}
+		w.objects = map[string]overlayEntry[X]{}
 	}
 	if have, known := w.objects[stored.GetName()]; !known || view.Revision(stored) > view.Revision(T(have.object)) {
-		w.objects[stored.GetName()] = written[X]{stored, now}
+		w.objects[stored.GetName()] = overlayEntry[X]{stored, now}
 	}
 }
 
-// Shown takes up a change of the view; now is nil for an object that is gone.
-func (w *Written[X, T]) Shown(old, now T) {
+// Observe takes a change of the view; now is nil for an object that is gone.
+func (w *Overlay[X, T]) Observe(old, now T) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	shown := T(view.Either[X](old, now))
@@ -54,16 +54,17 @@ func (w *Written[X, T]) Shown(old, now T) {
 	}
 }
 
-// Gone forgets an object of which the API says that it is not there.
-func (w *Written[X, T]) Gone(name string) {
+// Forget forgets an object that the API does not have.
+func (w *Overlay[X, T]) Forget(name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.objects, name)
 }
 
-// Over is what the view shows, with what is newer, by name. The view is read while nothing can be
-// shown: what it has taken in since would be in neither.
-func (w *Written[X, T]) Over(shown func() []T, now time.Time) []T {
+// Merge returns what the view shows, with newer objects in place of older ones, by name. It reads
+// the view under its lock: otherwise an object that the view takes in meanwhile would be in
+// neither.
+func (w *Overlay[X, T]) Merge(shown func() []T, now time.Time) []T {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	seen, newest := map[string]bool{}, slices.Clone(shown())
@@ -75,7 +76,7 @@ func (w *Written[X, T]) Over(shown func() []T, now time.Time) []T {
 	}
 	for name, have := range w.objects { // sorted below
 		switch {
-		case now.Sub(have.at) > latest:
+		case now.Sub(have.at) > maxViewDelay:
 			delete(w.objects, name)
 		case !seen[name]:
 			newest = append(newest, have.object)

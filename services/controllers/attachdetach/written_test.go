@@ -17,12 +17,12 @@ func at(name, revision string) *storagev1.VolumeAttachment {
 
 // TestWritten has a view that is late show what was written, and nothing that was seen to go.
 func TestWritten(t *testing.T) {
-	var w Written[storagev1.VolumeAttachment, *storagev1.VolumeAttachment]
+	var w Overlay[storagev1.VolumeAttachment, *storagev1.VolumeAttachment]
 	view := []*storagev1.VolumeAttachment{at("b", "5")}
 	expect := func(what, want string, after time.Duration) {
 		t.Helper()
 		var said []string
-		for _, one := range w.Over(func() []*storagev1.VolumeAttachment { return view }, origin.Add(after)) {
+		for _, one := range w.Merge(func() []*storagev1.VolumeAttachment { return view }, origin.Add(after)) {
 			said = append(said, one.Name+one.ResourceVersion)
 		}
 		if got := strings.Join(said, " "); got != want {
@@ -34,13 +34,13 @@ func TestWritten(t *testing.T) {
 	w.Put(at("b", "7"), origin) // its answer came late
 	w.Put(at("a", "8"), origin)
 	expect("the view is late", "a8 b9", 0)
-	w.Shown(nil, at("a", "8"))
-	w.Shown(at("b", "5"), at("b", "6"))
+	w.Observe(nil, at("a", "8"))
+	w.Observe(at("b", "5"), at("b", "6"))
 	expect("it has shown the first, and an older version of the second", "b9", 0)
 	view = nil
-	w.Shown(at("b", "6"), nil)
+	w.Observe(at("b", "6"), nil)
 	expect("it has shown that the second is gone", "", 0)
 	w.Put(at("c", "12"), origin)
-	expect("it never shows the third", "c12", latest)
-	expect("it never shows the third", "", latest+time.Second)
+	expect("it never shows the third", "c12", maxViewDelay)
+	expect("it never shows the third", "", maxViewDelay+time.Second)
 }

@@ -16,24 +16,24 @@ import (
 	"github.com/podfall/podfall/services/controllers/workload"
 )
 
-// Claimer takes objects of kind T into possession for an owner, and lets them go.
+// Claimer adopts and releases objects of type T for an owner.
 type Claimer[T kinds.Object] struct {
 	Objects Resource[T]
-	// Owner is the possessor and OwnerKind its kind.
+	// Owner is the owner and OwnerKind its kind.
 	Owner     kinds.Object
 	OwnerKind schema.GroupVersionKind
 	Selector  labels.Selector
-	// Fresh reads the owner from the API, once, before the first adoption: an owner that
-	// is gone, or being deleted, adopts nothing.
+	// Fresh reads the owner from the API, once, before the first adoption. An owner that is gone,
+	// or being deleted, adopts nothing.
 	Fresh func(ctx context.Context) (kinds.Object, error)
-	// Finalizers are put on what is adopted.
+	// Finalizers are added to adopted objects.
 	Finalizers []string
 }
 
-// Claim is those of the objects that are the owner's, after what could be adopted was and what
-// does not fit any more was released.
+// Claim adopts matching orphans, releases owned objects that no longer match, and returns the
+// owner's objects.
 func (c Claimer[T]) Claim(ctx context.Context, objects []T) ([]T, error) {
-	may := sync.OnceValue(func() error { return c.mayAdopt(ctx) })
+	may := sync.OnceValue(func() error { return c.checkAdoption(ctx) })
 	var mine []T
 	var failed error
 	for _, obj := range objects {
@@ -60,16 +60,17 @@ func (c Claimer[T]) Claim(ctx context.Context, objects []T) ([]T, error) {
 	return mine, failed
 }
 
-func (c Claimer[T]) mayAdopt(ctx context.Context) error {
+func (c Claimer[T]) checkAdoption(ctx context.Context) error {
 	fresh, err := c.Fresh(ctx)
 	if err != nil {
 		return fmt.Errorf("can't adopt: %w", err)
 	}
-	return MayAdopt(c.Owner, fresh)
+	return CheckAdoption(c.Owner, fresh)
 }
 
-// MayAdopt is why an owner, that is known to the API as fresh, adopts nothing; nil when it may.
-func MayAdopt(owner, fresh kinds.Object) error {
+// CheckAdoption returns why an owner adopts nothing; nil if it may. fresh is the owner as read from
+// the API.
+func CheckAdoption(owner, fresh kinds.Object) error {
 	switch {
 	case fresh.GetUID() != owner.GetUID():
 		return fmt.Errorf("can't adopt: original %s/%s is gone: got uid %s, wanted %s",
@@ -80,15 +81,15 @@ func MayAdopt(owner, fresh kinds.Object) error {
 	return nil
 }
 
-// adopt makes the owner an object's controller, and returns the object as it is since: who goes
-// on with an older one decides on what was before its own write.
+// adopt makes the owner an object's controller, and returns the new version of the object. The
+// caller must not decide on the version from before its own write.
 func (c Claimer[T]) adopt(ctx context.Context, obj T) (T, error) {
-	return c.Objects.Strategic(ctx, obj, "", Adoption(c.Owner, c.OwnerKind, obj, c.Finalizers))
+	return c.Objects.PatchStrategic(ctx, obj, "", AdoptionPatch(c.Owner, c.OwnerKind, obj, c.Finalizers))
 }
 
-// Adoption is the strategic merge patch that makes an owner of a kind the controller of an
-// object, and puts finalizers on it.
-func Adoption(owner kinds.Object, kind schema.GroupVersionKind, obj kinds.Object, finalizers []string) any {
+// AdoptionPatch returns the strategic merge patch that makes an owner of a kind the controller of
+// an object, and adds finalizers to the object.
+func AdoptionPatch(owner kinds.Object, kind schema.GroupVersionKind, obj kinds.Object, finalizers []string) any {
 	meta := map[string]any{"uid": obj.GetUID(), "ownerReferences": []metav1.OwnerReference{*metav1.NewControllerRef(owner, kind)}}
 	if len(finalizers) > 0 {
 		meta["finalizers"] = finalizers
@@ -96,28 +97,28 @@ func Adoption(owner kinds.Object, kind schema.GroupVersionKind, obj kinds.Object
 	return map[string]any{"metadata": meta}
 }
 
-// release takes the owner off an object. One that is gone, or another by now, needs none of it.
+// release removes the owner reference from an object. An object that is gone or was replaced needs
+// no release.
 func (c Claimer[T]) release(ctx context.Context, obj T) error {
 	err := Disown(ctx, c.Objects, obj, c.Owner.GetUID(), c.Finalizers)
-	if Ownerless(err) {
+	if IsOwnerless(err) {
 		return nil
 	}
 	return err
 }
 
-// Ownerless says that an object that was to be released is gone, or another by now, or has no
-// such owner.
-func Ownerless(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsInvalid(err) }
+// IsOwnerless reports whether err says that the object of a release is gone, was replaced, or has
+// no such owner.
+func IsOwnerless(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsInvalid(err) }
 
-// Disown takes an owner reference, and finalizers, off an object.
+// Disown removes an owner reference, and finalizers, from an object.
 func Disown[T kinds.Object](ctx context.Context, objects Resource[T], obj T, owner types.UID, finalizers []string) error {
-	_, err := objects.Strategic(ctx, obj, "", Disowning(obj, owner, finalizers))
+	_, err := objects.PatchStrategic(ctx, obj, "", DisownPatch(obj, owner, finalizers))
 	return err
 }
 
-// Disowning is the strategic merge patch that takes an owner reference, and finalizers, off an
-// object.
-func Disowning(obj kinds.Object, owner types.UID, finalizers []string) any {
+// DisownPatch returns the strategic merge patch of Disown.
+func DisownPatch(obj kinds.Object, owner types.UID, finalizers []string) any {
 	meta := map[string]any{
 		"uid": obj.GetUID(), "ownerReferences": []map[string]any{{"$patch": "delete", "uid": owner}},
 	}

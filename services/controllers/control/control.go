@@ -20,46 +20,52 @@ import (
 	"github.com/podfall/podfall/services/controllers/view"
 )
 
-// Controller acts on the cluster until ctx ends. It leaves nothing behind.
+// Controller acts on the cluster until ctx ends. It leaves no goroutine.
 type Controller interface {
 	Run(ctx context.Context) error
 }
 
-// Base is what every controller is made of.
+// Base holds what every controller is built from.
 type Base struct {
 	API API
-	// Collections deletes what has no name of its own.
+	// Collections deletes whole collections.
 	Collections Collections
-	// Kinds is every kind there is, kept up to date from the first call on; call it while
-	// the controller is made.
+	// Kinds returns the directory of all kinds, which is kept up to date from the first call on.
+	// Call it while the controller is built.
 	Kinds  func() *directory.Directory
 	Clock  clock.Clock
 	Compat proto.Compat
-	// Views are the local copies; ask for them while the controller is made. They are
-	// filled when it runs.
+	// Views are the local copies. Ask for them while the controller is built. They are filled when
+	// it runs.
 	Views *view.Set
-	// Events gives a recorder that speaks in a component's name: "deployment-controller".
+	// Events returns a recorder with a component's name, for example "deployment-controller".
 	Events func(component string) Recorder
 	Machine
 	// Metrics counts what the controllers do; nil counts nothing.
 	Metrics *metrics.Registry
 	Log     *slog.Logger
-	// History is told what is found out; nil for nobody.
+	// History records decisions; nil records nothing.
 	History *history.Recorder
 }
 
-// Machine is what controllers reach past the API.
+// Machine is what controllers use besides the API.
 type Machine struct {
-	// Faults are what goes wrong on purpose; nil is nothing.
+	// Faults are injected at the controllers' fault points; nil injects none.
 	Faults *fault.Table
-	// Ask asks a process of the cluster how it is, past every cut; nil when that cannot be.
+	// Ask queries a process of the cluster over the management connection, which no cut affects;
+	// nil if there is none.
 	Ask func(ctx context.Context, process string) ([]byte, error)
-	// Storage is the directory of the persistent volumes, which all nodes share; empty when
-	// it cannot be reached, and then no volume's files are removed.
+	// Storage is the directory of the persistent volumes, which all nodes share. If it is empty,
+	// the files of volumes are not removed.
 	Storage string
+	// RootCA is the authority of the gateway's certificate, as PEM; empty publishes none.
+	RootCA []byte
+	// StuckEvents records an event on each pod that stays in Terminating. No real cluster does.
+	StuckEvents bool
 }
 
-// API is what controllers ask of the cluster besides their views. *podapi.Client is one.
+// API is the part of the API that controllers use besides their views. *podapi.Client implements
+// it.
 type API interface {
 	Create(ctx context.Context, target podapi.Target, obj kinds.Object, options metav1.CreateOptions) (kinds.Object, error)
 	Get(ctx context.Context, target podapi.Target, options metav1.GetOptions) (kinds.Object, error)
@@ -70,12 +76,12 @@ type API interface {
 	Follow(ctx context.Context, target podapi.Target, options metav1.ListOptions, sink podapi.Sink) error
 }
 
-// Collections is what controllers ask of whole collections. *podapi.Client is one.
+// Collections deletes whole collections. *podapi.Client implements it.
 type Collections interface {
 	DeleteCollection(ctx context.Context, target podapi.Target, options metav1.DeleteOptions, list metav1.ListOptions) (*podapi.List, error)
 }
 
-// Recorder writes events about objects; it never waits for them to be stored.
+// Recorder writes events about objects; it does not wait for them to be stored.
 type Recorder interface {
 	Event(about kinds.Object, eventType, reason, message string)
 }

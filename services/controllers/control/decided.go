@@ -14,65 +14,65 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// Decided is an API with a history of what one controller asked of it to be changed.
-// A nil recorder changes nothing.
-func Decided(api API, recorder *history.Recorder, controller string) API {
+// WithHistory returns an API that records the changes of one controller in the history. With a nil
+// recorder it returns api.
+func WithHistory(api API, recorder *history.Recorder, controller string) API {
 	if recorder == nil {
 		return api
 	}
-	return deciding{API: api, history: recorder, controller: controller}
+	return recordingAPI{API: api, history: recorder, controller: controller}
 }
 
-// DecidedBy is the API for a part of a controller that decides in a name of its own.
-func DecidedBy(api API, name string) API {
-	if d, is := api.(deciding); is {
+// WithName returns api for a part of a controller that records decisions under a name of its own.
+func WithName(api API, name string) API {
+	if d, is := api.(recordingAPI); is {
 		d.controller = name
 		return d
 	}
 	return api
 }
 
-type deciding struct {
+type recordingAPI struct {
 	API
 	history    *history.Recorder
 	controller string
 }
 
 // Create implements API.
-func (d deciding) Create(ctx context.Context, target podapi.Target, obj kinds.Object, options metav1.CreateOptions) (kinds.Object, error) {
+func (d recordingAPI) Create(ctx context.Context, target podapi.Target, obj kinds.Object, options metav1.CreateOptions) (kinds.Object, error) {
 	if target.Name == "" {
 		target.Name = obj.GetName()
 	}
-	ctx, done := d.note(ctx, proto.VerbCreate, target, "")
+	ctx, done := d.record(ctx, proto.VerbCreate, target, "")
 	defer done()
 	return d.API.Create(ctx, target, obj, options)
 }
 
 // Update implements API.
-func (d deciding) Update(ctx context.Context, target podapi.Target, obj kinds.Object, options metav1.UpdateOptions) (kinds.Object, error) {
-	ctx, done := d.note(ctx, proto.VerbUpdate, target, obj.GetResourceVersion())
+func (d recordingAPI) Update(ctx context.Context, target podapi.Target, obj kinds.Object, options metav1.UpdateOptions) (kinds.Object, error) {
+	ctx, done := d.record(ctx, proto.VerbUpdate, target, obj.GetResourceVersion())
 	defer done()
 	return d.API.Update(ctx, target, obj, options)
 }
 
 // Patch implements API.
-func (d deciding) Patch(ctx context.Context, target podapi.Target, kind types.PatchType, patch []byte, options metav1.PatchOptions) (kinds.Object, error) {
-	ctx, done := d.note(ctx, proto.VerbPatch, target, revisionIn(ctx))
+func (d recordingAPI) Patch(ctx context.Context, target podapi.Target, kind types.PatchType, patch []byte, options metav1.PatchOptions) (kinds.Object, error) {
+	ctx, done := d.record(ctx, proto.VerbPatch, target, readRevisionOf(ctx))
 	defer done()
 	return d.API.Patch(ctx, target, kind, patch, options)
 }
 
 // Delete implements API.
-func (d deciding) Delete(ctx context.Context, target podapi.Target, options metav1.DeleteOptions) (runtime.Object, error) {
-	ctx, done := d.note(ctx, proto.VerbDelete, target, revisionIn(ctx))
+func (d recordingAPI) Delete(ctx context.Context, target podapi.Target, options metav1.DeleteOptions) (runtime.Object, error) {
+	ctx, done := d.record(ctx, proto.VerbDelete, target, readRevisionOf(ctx))
 	defer done()
 	return d.API.Delete(ctx, target, options)
 }
 
-// note records a decision as soon as the operation that carries it out has its id, which
-// is before it is sent; one that came to no operation is recorded without one, when it is
-// over.
-func (d deciding) note(ctx context.Context, verb proto.Verb, target podapi.Target, read string) (of context.Context, over func()) {
+// record records a decision as soon as the operation that carries it out has its id, which is
+// before it is sent. A decision without an operation is recorded without an id, when over is
+// called.
+func (d recordingAPI) record(ctx context.Context, verb proto.Verb, target podapi.Target, read string) (of context.Context, over func()) {
 	key := target.Name
 	if target.Namespace != "" {
 		key = target.Namespace + "/" + key
@@ -81,20 +81,19 @@ func (d deciding) note(ctx context.Context, verb proto.Verb, target podapi.Targe
 		Controller: d.controller, ReadRevision: read, Action: string(verb), Resource: target.Kind.GroupResource().String(), Key: key,
 	}
 	var once sync.Once
-	tell := func(operation string) { once.Do(func() { d.history.Note(operation, decision) }) }
-	return podapi.Telling(ctx, tell), func() { tell("") }
+	tell := func(operation string) { once.Do(func() { d.history.Record(operation, decision) }) }
+	return podapi.WithOperationHook(ctx, tell), func() { tell("") }
 }
 
-// readRevision is the key under which a context has the resource version of the object
-// that a decision was made on.
+// readRevision is the context key of the resource version on which a decision was made.
 type readRevision struct{}
 
-// reading is ctx for a change of what was read as obj.
-func reading(ctx context.Context, obj kinds.Object) context.Context {
+// withReadRevision returns ctx for a change that was decided on obj.
+func withReadRevision(ctx context.Context, obj kinds.Object) context.Context {
 	return context.WithValue(ctx, readRevision{}, obj.GetResourceVersion())
 }
 
-func revisionIn(ctx context.Context) string {
+func readRevisionOf(ctx context.Context) string {
 	revision, _ := ctx.Value(readRevision{}).(string)
 	return revision
 }

@@ -17,95 +17,95 @@ import (
 	"github.com/podfall/podfall/services/controllers/workload"
 )
 
-// Owners is what the controllers of all kinds that own pods have in common: it has the owners
-// looked at that a change of a pod is about, knows whose pods are whose, makes and deletes
-// them, and remembers what of that the view does not show yet.
+// Owners is the common part of all controllers that own pods. It queues the owners that a change of
+// a pod concerns, claims, creates and deletes pods, and keeps the expectations that the view does
+// not show yet.
 type Owners[T kinds.Object] struct {
 	Kind schema.GroupVersionKind
-	// Get and In find owners in the view, and Selector is what one selects its pods by.
+	// Get and In find owners in the view; Selector returns an owner's pod selector.
 	Get      func(view.Key) (T, bool)
 	In       func(namespace string) []T
 	Selector func(T) *metav1.LabelSelector
-	// Fresh reads an owner from the API, which knows whether it is still there.
+	// Fresh reads an owner from the API.
 	Fresh func(ctx context.Context, key view.Key) (kinds.Object, error)
-	// Look has an owner looked at after a time.
-	Look func(key view.Key, after time.Duration)
-	// Batch is how long an owner waits for more to happen to its own pods.
+	// Enqueue queues an owner after a time.
+	Enqueue func(key view.Key, after time.Duration)
+	// Batch is how long an owner waits for further changes of its pods.
 	Batch time.Duration
 	Pods  *view.Copy[*corev1.Pod]
-	// Writes makes and deletes pods, Finalizers are on those that are adopted.
+	// Writes creates and deletes pods; Finalizers are added to adopted ones.
 	Writes     Pods
 	Finalizers []string
 	Clock      clock.Clock
 	Expected   *workload.Expectations
 }
 
-// Changed has an owner looked at that is new, or has changed.
-func (o Owners[T]) Changed(owner metav1.Object) { o.Look(view.KeyOf(owner), 0) }
+// OwnerChanged queues an owner that is new or has changed.
+func (o Owners[T]) OwnerChanged(owner metav1.Object) { o.Enqueue(view.KeyOf(owner), 0) }
 
-// Gone has an owner looked at that is gone. Nothing is expected of it any more: another of its
-// name, that is there before it is looked at, would wait for that in vain.
-func (o Owners[T]) Gone(owner metav1.Object) {
+// OwnerDeleted queues a deleted owner and drops its expectations. A new owner of the same name
+// would otherwise wait for them in vain.
+func (o Owners[T]) OwnerDeleted(owner metav1.Object) {
 	o.Expected.Forget(view.KeyOf(owner))
-	o.Look(view.KeyOf(owner), 0)
+	o.Enqueue(view.KeyOf(owner), 0)
 }
 
-// PodChanged has the owners looked at that a change of a pod is about; of a new pod old is nil,
-// of one that is gone now is nil.
+// PodChanged queues the owners that a change of a pod concerns. old is nil for a new pod, now is
+// nil for a deleted one.
 func (o Owners[T]) PodChanged(old, now *corev1.Pod) {
-	touch := workload.Touched(o.Kind, old, now)
+	touch := workload.ReadPodChange(o.Kind, old, now)
 	pod := view.Either(old, now)
 	if touch.Former != nil {
-		o.Look(view.Key{Namespace: pod.Namespace, Name: touch.Former.Name}, o.Batch)
+		o.Enqueue(view.Key{Namespace: pod.Namespace, Name: touch.Former.Name}, o.Batch)
 	}
 	if touch.Owner != nil {
 		key := view.Key{Namespace: pod.Namespace, Name: touch.Owner.Name}
 		if owner, ok := o.Get(key); ok && owner.GetUID() != touch.Owner.UID {
 			return // of an older owner of this name
 		}
-		if touch.Came && !touch.Left {
-			o.Expected.Created(key)
+		if touch.Created && !touch.Deleted {
+			o.Expected.CreationObserved(key)
 		}
-		if touch.Left {
-			o.Expected.Deleted(key, pod.UID)
+		if touch.Deleted {
+			o.Expected.DeletionObserved(key, pod.UID)
 		}
-		o.Look(key, o.Batch)
+		o.Enqueue(key, o.Batch)
 	}
 	if !touch.Orphan {
 		return
 	}
 	for _, owner := range o.In(pod.Namespace) {
 		if selector, err := metav1.LabelSelectorAsSelector(o.Selector(owner)); err == nil && !selector.Empty() && selector.Matches(labels.Set(pod.Labels)) {
-			o.Look(view.KeyOf(owner), 0)
+			o.Enqueue(view.KeyOf(owner), 0)
 		}
 	}
 }
 
-// Stale reports whether the view does not show yet what was asked for an owner last; it will be
-// looked at again when the view is to be trusted all the same. Ask before the pods are read.
+// Stale reports whether the view does not show an owner's last writes yet. It then queues the owner
+// for the time when the expectations expire. Call it before reading the pods.
 func (o Owners[T]) Stale(key view.Key) bool {
 	now := o.Clock.Steady()
-	if o.Expected.Met(key, now) {
+	if o.Expected.Satisfied(key, now) {
 		return false
 	}
-	o.Look(key, o.Expected.Left(key, now)+time.Second)
+	o.Enqueue(key, o.Expected.Remaining(key, now)+time.Second)
 	return true
 }
 
-// Claim is an owner's pods, after adoption and release. Only orphans that fit are adopted; nil
+// Claim returns an owner's pods, after adoption and release. Only orphans that fit are adopted; nil
 // fits all.
 func (o Owners[T]) Claim(ctx context.Context, owner T, selector labels.Selector, fits func(*corev1.Pod) bool) ([]*corev1.Pod, error) {
-	candidates := o.Pods.Controlled(owner.GetUID())
+	candidates := o.Pods.ControlledBy(owner.GetUID())
 	for _, orphan := range o.Pods.Orphans(owner.GetNamespace()) {
 		if fits == nil || fits(orphan) {
 			candidates = append(candidates, orphan)
 		}
 	}
-	return ClaimerOf(o, o.Writes.Resource, owner, selector).Claim(ctx, candidates)
+	return NewClaimer(o, o.Writes.Resource, owner, selector).Claim(ctx, candidates)
 }
 
-// ClaimerOf takes objects of any kind into an owner's possession.
-func ClaimerOf[T, O kinds.Object](o Owners[T], objects Resource[O], owner T, selector labels.Selector) Claimer[O] {
+// NewClaimer returns a Claimer of objects of any kind for an owner.
+func NewClaimer[T, O kinds.Object](o Owners[T], objects Resource[O], owner T, selector labels.Selector) Claimer[O] {
 	claimer := Claimer[O]{
 		Objects: objects, Owner: owner, OwnerKind: o.Kind, Selector: selector,
 		Fresh: func(ctx context.Context) (kinds.Object, error) { return o.Fresh(ctx, view.KeyOf(owner)) },
@@ -116,10 +116,10 @@ func ClaimerOf[T, O kinds.Object](o Owners[T], objects Resource[O], owner T, sel
 	return claimer
 }
 
-// Act makes pods for an owner and deletes others, expects to see all of that, and says how many
-// were made. Events are about the object about. One that is gone needs no deleting, and
-// a namespace that is going takes no pods.
-func (o Owners[T]) Act(ctx context.Context, owner T, about kinds.Object, create, remove []*corev1.Pod) (made int, err error) {
+// CreateAndDelete creates and deletes pods of an owner, expects to see these changes, and returns
+// how many pods were created. Events refer to the object about. A pod that is gone already, and a
+// namespace that is being deleted, are no errors.
+func (o Owners[T]) CreateAndDelete(ctx context.Context, owner T, about kinds.Object, create, remove []*corev1.Pod) (made int, err error) {
 	if len(create)+len(remove) == 0 {
 		return 0, nil
 	}
@@ -127,23 +127,23 @@ func (o Owners[T]) Act(ctx context.Context, owner T, about kinds.Object, create,
 	for _, pod := range remove {
 		uids = append(uids, pod.UID)
 	}
-	o.Expected.Both(key, len(create), uids, o.Clock.Steady())
+	o.Expected.Expect(key, len(create), uids, o.Clock.Steady())
 	made, failed := SlowStart(len(create), func(i int) error {
-		_, err := o.Writes.Make(ctx, about, create[i])
+		_, err := o.Writes.CreateFor(ctx, about, create[i])
 		return err
 	})
 	for range len(create) - made {
-		o.Expected.Created(key)
+		o.Expected.CreationObserved(key)
 	}
-	if Closing(failed) {
+	if IsNamespaceTerminating(failed) {
 		failed = nil
 	}
-	return made, errors.Join(failed, AtOnce(len(remove), func(i int) error {
-		err := o.Writes.Remove(ctx, about, remove[i])
+	return made, errors.Join(failed, Parallel(len(remove), func(i int) error {
+		err := o.Writes.DeleteFor(ctx, about, remove[i])
 		if err != nil {
-			o.Expected.Deleted(key, remove[i].UID)
+			o.Expected.DeletionObserved(key, remove[i].UID)
 		}
-		if Gone(err) {
+		if IsGone(err) {
 			return nil
 		}
 		return err

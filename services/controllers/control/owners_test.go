@@ -19,19 +19,19 @@ import (
 func TestExpectationsOnAWrongClock(t *testing.T) {
 	for _, ahead := range []time.Duration{time.Hour, -time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
-			face, err := clock.NewFace(time.Now(), 1)
+			face, err := clock.NewSchedule(time.Now(), 1)
 			if err != nil {
 				t.Fatal(err)
 			}
-			movement := clock.NewMovement(face)
+			movement := clock.NewDriver(face)
 			var again time.Duration
 			owners := Owners[*corev1.Pod]{
 				Clock: movement.Clock(), Expected: workload.NewExpectations(),
-				Look: func(_ view.Key, after time.Duration) { again = after },
+				Enqueue: func(_ view.Key, after time.Duration) { again = after },
 			}
 			key := view.Key{Namespace: "default", Name: "web"}
-			owners.Expected.Both(key, 1, []types.UID{"u1"}, owners.Clock.Steady())
-			movement.Mislead(clock.Error{Since: time.Now(), Ahead: ahead})
+			owners.Expected.Expect(key, 1, []types.UID{"u1"}, owners.Clock.Steady())
+			movement.SetSkew(clock.Skew{Since: time.Now(), Offset: ahead})
 			if !owners.Stale(key) || again < time.Minute || again > 10*time.Minute {
 				t.Errorf("%v ahead: stale is %v, looked at again after %v", ahead, owners.Stale(key), again)
 			}
@@ -49,15 +49,15 @@ func TestOwnerMadeAgain(t *testing.T) {
 	set := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}}
 	var looks []view.Key
 	owners := Owners[*corev1.Pod]{
-		Expected: workload.NewExpectations(), Look: func(key view.Key, _ time.Duration) { looks = append(looks, key) },
+		Expected: workload.NewExpectations(), Enqueue: func(key view.Key, _ time.Duration) { looks = append(looks, key) },
 	}
-	owners.Expected.Both(view.KeyOf(set), 1, nil, owners.Clock.Steady())
-	owners.Changed(set)
+	owners.Expected.Expect(view.KeyOf(set), 1, nil, owners.Clock.Steady())
+	owners.OwnerChanged(set)
 	if len(looks) != 1 || !owners.Stale(view.KeyOf(set)) {
 		t.Errorf("of one that has changed nothing is expected; looked at %v", looks)
 	}
 	looks = nil
-	owners.Gone(set)
+	owners.OwnerDeleted(set)
 	if len(looks) != 1 || owners.Stale(view.KeyOf(set)) {
 		t.Errorf("of one that is gone something is expected; looked at %v", looks)
 	}

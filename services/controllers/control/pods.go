@@ -13,8 +13,7 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// Pods makes and deletes pods for an owner, and tells of it in the owner's events
-// (RealPodControl).
+// Pods creates and deletes pods for an owner, and writes events about the owner (RealPodControl).
 type Pods struct {
 	Resource[*corev1.Pod]
 	Events Recorder
@@ -28,20 +27,20 @@ const (
 	ReasonSuccessfulDelete = "SuccessfulDelete"
 )
 
-// Make stores a pod for its owner.
-func (p Pods) Make(ctx context.Context, owner kinds.Object, pod *corev1.Pod) (*corev1.Pod, error) {
+// CreateFor creates a pod for its owner.
+func (p Pods) CreateFor(ctx context.Context, owner kinds.Object, pod *corev1.Pod) (*corev1.Pod, error) {
 	made, err := p.Create(ctx, pod)
 	switch {
 	case err == nil:
 		p.Events.Event(owner, corev1.EventTypeNormal, ReasonSuccessfulCreate, "Created pod: "+made.Name)
-	case !Closing(err):
+	case !IsNamespaceTerminating(err):
 		p.Events.Event(owner, corev1.EventTypeWarning, ReasonFailedCreate, fmt.Sprintf("Error creating: %v", err))
 	}
 	return made, err
 }
 
-// Remove asks for a pod to be deleted for its owner. One that is gone is an error.
-func (p Pods) Remove(ctx context.Context, owner kinds.Object, pod *corev1.Pod) error {
+// DeleteFor deletes a pod of its owner. If the pod is gone, DeleteFor returns an error.
+func (p Pods) DeleteFor(ctx context.Context, owner kinds.Object, pod *corev1.Pod) error {
 	err := p.Delete(ctx, pod, metav1.DeleteOptions{})
 	switch {
 	case err == nil:
@@ -54,17 +53,19 @@ func (p Pods) Remove(ctx context.Context, owner kinds.Object, pod *corev1.Pod) e
 	return err
 }
 
-// Closing reports whether err says that the namespace is being deleted, so that nothing can
-// be made in it.
-func Closing(err error) bool { return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) }
+// IsNamespaceTerminating reports whether err says that nothing can be created because the namespace
+// is being deleted.
+func IsNamespaceTerminating(err error) bool {
+	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
+}
 
-// SlowStart calls fn for 0 to n-1, first once, then for twice as many at once each time that all
-// went well, and stops after a batch in which one did not: what refuses the first is not
-// asked a thousand times. It returns how many went well (slowStartBatch).
+// SlowStart calls fn for 0 to n-1: first once, then for twice as many in parallel each time all
+// succeed. It stops after a batch with a failure, so that a request that is refused is not sent a
+// thousand times. It returns the number of successes (slowStartBatch).
 func SlowStart(n int, fn func(i int) error) (int, error) {
 	done, good := 0, 0
 	for size := min(1, n); size > 0; size = min(2*size, n-done) {
-		err := AtOnce(size, func(i int) error { return fn(done + i) }, func() { good++ })
+		err := Parallel(size, func(i int) error { return fn(done + i) }, func() { good++ })
 		if err != nil {
 			return good, err
 		}
@@ -73,9 +74,9 @@ func SlowStart(n int, fn func(i int) error) (int, error) {
 	return good, nil
 }
 
-// AtOnce calls fn for 0 to n-1 at once, and well after each that returned nil, one at a time. The
-// error is the first that came.
-func AtOnce(n int, fn func(i int) error, well func()) error {
+// Parallel calls fn for 0 to n-1 in parallel, and well after each success, one at a time. It
+// returns the first error.
+func Parallel(n int, fn func(i int) error, well func()) error {
 	var all sync.WaitGroup
 	var mu sync.Mutex
 	var failed error
@@ -96,8 +97,8 @@ func AtOnce(n int, fn func(i int) error, well func()) error {
 	return failed
 }
 
-// Gone reports whether err says that an object is not there any more, or is another by now.
-func Gone(err error) bool {
-	var said apierrors.APIStatus
-	return errors.As(err, &said) && (apierrors.IsNotFound(err) || apierrors.IsConflict(err))
+// IsGone reports whether err says that an object is gone or was replaced.
+func IsGone(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status) && (apierrors.IsNotFound(err) || apierrors.IsConflict(err))
 }

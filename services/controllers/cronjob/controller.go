@@ -17,7 +17,7 @@ import (
 	"github.com/podfall/podfall/services/controllers/view"
 )
 
-// Controller makes Jobs on time.
+// Controller creates Jobs on time.
 type Controller struct {
 	cronJobs  *view.Copy[*batchv1.CronJob]
 	jobs      *view.Copy[*batchv1.Job]
@@ -31,7 +31,7 @@ type Controller struct {
 
 const workers = 5
 
-// New is the controller of CronJobs.
+// New returns the controller of CronJobs.
 func New(base control.Base) *Controller {
 	c := &Controller{
 		cronJobs:  view.Of[*batchv1.CronJob](base.Views, "cronjobs.batch"),
@@ -41,67 +41,67 @@ func New(base control.Base) *Controller {
 		memory:    NewMemory(), events: base.Events("cronjob-controller"), clock: base.Clock,
 	}
 	c.loop = loop.New(loop.Config{Name: "cronjob", Metrics: base.Metrics, Clock: base.Clock, Workers: workers, Log: base.Log}, c.sync)
-	c.cronJobs.On(func(old, now *batchv1.CronJob) {
+	c.cronJobs.OnChange(func(old, now *batchv1.CronJob) {
 		c.loop.Add(view.KeyOf(view.Either(old, now)))
 	})
-	c.jobs.On(func(old, now *batchv1.Job) {
+	c.jobs.OnChange(func(old, now *batchv1.Job) {
 		job := view.Either(old, now)
-		if maker := Maker(job); maker != "" {
+		if maker := OwnerName(job); maker != "" {
 			c.loop.Add(view.Key{Namespace: job.Namespace, Name: maker})
 		}
 	})
 	return c
 }
 
-// Run makes Jobs until ctx ends.
+// Run creates Jobs until ctx ends.
 func (c *Controller) Run(ctx context.Context) error { return c.loop.Run(ctx) }
 
-// sync looks at one CronJob.
+// sync processes one CronJob.
 func (c *Controller) sync(ctx context.Context, key view.Key) error {
-	shown, ok := c.cronJobs.Get(key)
+	cached, ok := c.cronJobs.Get(key)
 	if !ok {
 		c.memory.Forget(key)
 		return nil
 	}
-	v := c.memory.ViewOf(shown, c.jobs.Controlled(shown.UID))
+	v := c.memory.NewView(cached, c.jobs.ControlledBy(cached.UID))
 	cronJob := v.CronJob
-	for _, ref := range v.Unseen() {
+	for _, ref := range v.UnseenActive() {
 		job, err := c.jobWrites.Get(ctx, cronJob.Namespace, ref.Name)
-		if err := v.Learn(ref, job, err); err != nil {
+		if err := v.RecordLookup(ref, job, err); err != nil {
 			return err
 		}
 	}
 	plan := Decide(v, c.clock.Now())
-	for _, event := range plan.Tell {
+	for _, event := range plan.Events {
 		c.events.Event(cronJob, event.Type, event.Reason, event.Message)
 	}
-	failed := c.carryOut(ctx, cronJob, &plan)
+	failed := c.deleteAndCreate(ctx, cronJob, &plan)
 	switch {
 	case failed != nil: // it still says which Jobs have ended, as upstream's
-		plan.Status, plan.Again = plan.Seen, 0
+		plan.Status, plan.RequeueAfter = plan.StatusIfFailed, 0
 	case plan.Create != nil:
-		c.memory.Handled(cronJob, plan.Status)
+		c.memory.RecordHandled(cronJob, plan.Status)
 	}
-	if !kinds.Equal(v.Said, plan.Status) {
+	if !kinds.Equal(v.StoredStatus, plan.Status) {
 		changed := cronJob.DeepCopy()
 		changed.Status = plan.Status
 		stored, err := c.writes.UpdateStatus(ctx, changed)
 		if err != nil {
 			return errors.Join(failed, err)
 		}
-		c.memory.Stored(stored)
+		c.memory.RecordStored(stored)
 	}
-	if plan.Again > 0 {
-		c.loop.AddAfter(key, plan.Again)
+	if plan.RequeueAfter > 0 {
+		c.loop.AddAfter(key, plan.RequeueAfter)
 	}
 	return failed
 }
 
-// carryOut deletes and makes Jobs.
-func (c *Controller) carryOut(ctx context.Context, cronJob *batchv1.CronJob, plan *Plan) error {
+// deleteAndCreate deletes and creates the Jobs of a plan.
+func (c *Controller) deleteAndCreate(ctx context.Context, cronJob *batchv1.CronJob, plan *Plan) error {
 	for _, jobs := range [][]*batchv1.Job{plan.Delete, plan.Replace} {
 		for _, job := range jobs {
-			if err := c.remove(ctx, cronJob, job); err != nil {
+			if err := c.deleteJob(ctx, cronJob, job); err != nil {
 				return err
 			}
 		}
@@ -109,33 +109,33 @@ func (c *Controller) carryOut(ctx context.Context, cronJob *batchv1.CronJob, pla
 	if plan.Create == nil {
 		return nil
 	}
-	made, err := c.jobWrites.Create(ctx, plan.Create)
+	created, err := c.jobWrites.Create(ctx, plan.Create)
 	switch {
 	case apierrors.IsAlreadyExists(err):
-		if made, err = c.jobWrites.Get(ctx, plan.Create.Namespace, plan.Create.Name); err != nil {
+		if created, err = c.jobWrites.Get(ctx, plan.Create.Namespace, plan.Create.Name); err != nil {
 			return err
 		}
-		if runs, err := Runs(cronJob, made); !runs {
+		if runs, err := IsUnfinishedJobOf(cronJob, created); !runs {
 			return err
 		}
-	case control.Closing(err):
+	case control.IsNamespaceTerminating(err):
 		return nil
 	case err != nil:
 		c.events.Event(cronJob, corev1.EventTypeWarning, "FailedCreate", fmt.Sprintf("Error creating job: %v", err))
 		return err
 	default:
-		c.events.Event(cronJob, corev1.EventTypeNormal, "SuccessfulCreate", "Created job "+made.Name)
+		c.events.Event(cronJob, corev1.EventTypeNormal, "SuccessfulCreate", "Created job "+created.Name)
 	}
-	plan.Status = Started(plan.Status, made)
+	plan.Status = WithActive(plan.Status, created)
 	return nil
 }
 
-// remove deletes a Job and, in the background, its pods.
-func (c *Controller) remove(ctx context.Context, cronJob *batchv1.CronJob, job *batchv1.Job) error {
+// deleteJob deletes a Job and, in the background, its pods.
+func (c *Controller) deleteJob(ctx context.Context, cronJob *batchv1.CronJob, job *batchv1.Job) error {
 	background := metav1.DeletePropagationBackground
 	err := c.jobWrites.Delete(ctx, job, metav1.DeleteOptions{PropagationPolicy: &background})
 	switch {
-	case control.Gone(err):
+	case control.IsGone(err):
 	case err != nil:
 		c.events.Event(cronJob, corev1.EventTypeWarning, "FailedDelete", fmt.Sprintf("Deleted job: %v", err))
 		return err

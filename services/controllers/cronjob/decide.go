@@ -1,6 +1,6 @@
-// Package cronjob makes a Job each time that a CronJob's schedule says so. decide.go says what
-// is to be done at an instant; schedule.go reads schedules; controller.go watches, asks and
-// acts.
+// Package cronjob creates a Job each time that the schedule of a CronJob is due. decide.go says
+// what to do at an instant; schedule.go parses schedules; memory.go keeps the statuses that a view
+// may not show yet; controller.go watches, decides and acts.
 package cronjob
 
 import (
@@ -17,44 +17,46 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Schedule is when Jobs are due.
+// Schedule says when Jobs are due.
 type Schedule interface {
-	// Next is the first time after t; the zero time when there is none.
+	// Next returns the first time after t; the zero time if there is none.
 	Next(t time.Time) time.Time
 }
 
-// View is what is known of one CronJob.
+// View is the state of one CronJob.
 type View struct {
 	CronJob *batchv1.CronJob
-	// Jobs are those that it controls, by name.
+	// Jobs are the Jobs that the CronJob controls, by name.
 	Jobs []*batchv1.Job
 	// Missing are active Jobs that the API says are gone.
 	Missing map[types.UID]bool
-	// Said is the status that the API is known to have; CronJob.Status is what it ought to have.
-	Said batchv1.CronJobStatus
-	// Schedule is nil when the CronJob's cannot be read; Problem says why.
+	// StoredStatus is the status that the API is known to have. CronJob.Status is the one that it
+	// should have.
+	StoredStatus batchv1.CronJobStatus
+	// Schedule is nil if the CronJob's schedule cannot be parsed; Problem says why.
 	Schedule Schedule
 	Problem  Event
 	Zone     *time.Location
 }
 
-// Maker is the name of the CronJob that controls a Job; empty when none does.
-func Maker(job *batchv1.Job) string {
+// OwnerName returns the name of the CronJob that controls a Job; empty if none does.
+func OwnerName(job *batchv1.Job) string {
 	if owner := metav1.GetControllerOfNoCopy(job); owner != nil && owner.Kind == "CronJob" {
 		return owner.Name
 	}
 	return ""
 }
 
-// ViewOf is what is known of a CronJob that controls these Jobs.
-func ViewOf(cronJob *batchv1.CronJob, jobs []*batchv1.Job) View {
-	v := View{CronJob: cronJob, Jobs: jobs, Missing: map[types.UID]bool{}, Said: cronJob.Status}
-	v.Schedule, v.Zone, v.Problem = read(cronJob)
+// NewView returns the view of a CronJob that controls these Jobs.
+func NewView(cronJob *batchv1.CronJob, jobs []*batchv1.Job) View {
+	v := View{CronJob: cronJob, Jobs: jobs, Missing: map[types.UID]bool{}, StoredStatus: cronJob.Status}
+	v.Schedule, v.Zone, v.Problem = parseSchedule(cronJob)
 	return v
 }
 
-// Unseen are the active Jobs that the view does not show: the API is to be asked about them.
-func (v *View) Unseen() (unseen []corev1.ObjectReference) {
+// UnseenActive returns the active Jobs that the view does not show. The API must be asked about
+// them.
+func (v *View) UnseenActive() (unseen []corev1.ObjectReference) {
 	for _, ref := range v.CronJob.Status.Active {
 		if !slices.ContainsFunc(v.Jobs, func(job *batchv1.Job) bool { return job.UID == ref.UID }) {
 			unseen = append(unseen, ref)
@@ -63,8 +65,9 @@ func (v *View) Unseen() (unseen []corev1.ObjectReference) {
 	return unseen
 }
 
-// Learn takes the API's answer about an active Job; the error is of one that says nothing.
-func (v *View) Learn(ref corev1.ObjectReference, job *batchv1.Job, err error) error {
+// RecordLookup records the API's answer about an active Job. It returns an error that does not tell
+// whether the Job exists.
+func (v *View) RecordLookup(ref corev1.ObjectReference, job *batchv1.Job, err error) error {
 	switch {
 	case apierrors.IsNotFound(err), err == nil && job.UID != ref.UID:
 		v.Missing[ref.UID] = true
@@ -75,61 +78,62 @@ func (v *View) Learn(ref corev1.ObjectReference, job *batchv1.Job, err error) er
 
 // Plan is what to do, in this order.
 type Plan struct {
-	Tell []Event
-	// Replace are the Jobs that make way for the next, Delete those that history does not
-	// need any more.
+	Events []Event
+	// Replace are the Jobs that make room for the next one. Delete are the Jobs beyond the history
+	// limits.
 	Replace, Delete []*batchv1.Job
 	Create          *batchv1.Job
-	// Status is what it is to say when this is done, Seen when something of it cannot be.
-	Status, Seen batchv1.CronJobStatus
-	// Again is how long to wait before the next look; 0 is until something changes.
-	Again time.Duration
+	// Status is the new status once the plan is carried out, and StatusIfFailed the one if
+	// something failed.
+	Status, StatusIfFailed batchv1.CronJobStatus
+	// RequeueAfter is when to sync again; 0 means when something changes.
+	RequeueAfter time.Duration
 }
 
 // Event is one event about the CronJob.
 type Event struct{ Type, Reason, Message string }
 
-// step is a plan in the making.
-type step struct {
+// planning is a plan that is being made.
+type planning struct {
 	View
 	Plan
 	now time.Time
 }
 
-// margin is how long after the time a Job is made, so that it never is before.
-const margin = 100 * time.Millisecond
+// startMargin is how long after its time a Job is created, so that it is never created too early.
+const startMargin = 100 * time.Millisecond
 
-// missedLimit is how many times may be missed before somebody is told.
+// missedLimit is how many times may be missed before an event warns of it.
 const missedLimit = 100
 
-// Decide says what is to be done at now (syncCronJob).
+// Decide returns what to do at now (syncCronJob).
 func Decide(v View, now time.Time) Plan {
-	s := &step{View: v, now: now}
+	s := &planning{View: v, now: now}
 	s.Status = *v.CronJob.Status.DeepCopy()
-	s.lookAtJobs()
-	s.trim()
-	s.Seen = *s.Status.DeepCopy()
+	s.updateActive()
+	s.planHistoryCleanup()
+	s.StatusIfFailed = *s.Status.DeepCopy()
 	switch {
 	case s.CronJob.DeletionTimestamp != nil, s.CronJob.Spec.Suspend != nil && *s.CronJob.Spec.Suspend:
 	case s.Schedule == nil:
-		s.Tell = append(s.Tell, s.Problem)
+		s.Events = append(s.Events, s.Problem)
 	default:
-		s.start()
+		s.planDueJob()
 	}
 	return s.Plan
 }
 
-// lookAtJobs takes Jobs that are over, or gone, off the active ones.
-func (s *step) lookAtJobs() {
+// updateActive removes Jobs that are finished or gone from the active ones.
+func (s *planning) updateActive() {
 	for _, job := range s.Jobs {
 		active := slices.ContainsFunc(s.Status.Active, func(ref corev1.ObjectReference) bool { return ref.UID == job.UID })
-		condition := ended(job)
+		condition := finishedCondition(job)
 		switch {
 		case !active && condition == "":
-			s.say(corev1.EventTypeWarning, "UnexpectedJob", "Saw a job that the controller did not create or forgot: "+job.Name)
+			s.addEvent(corev1.EventTypeWarning, "UnexpectedJob", "Saw a job that the controller did not create or forgot: "+job.Name)
 		case active && condition != "":
-			s.drop(job.UID)
-			s.say(corev1.EventTypeNormal, "SawCompletedJob", fmt.Sprintf("Saw completed job: %s, condition: %v", job.Name, condition))
+			s.removeActive(job.UID)
+			s.addEvent(corev1.EventTypeNormal, "SawCompletedJob", fmt.Sprintf("Saw completed job: %s, condition: %v", job.Name, condition))
 		}
 		if done := job.Status.CompletionTime; condition == batchv1.JobComplete && done != nil &&
 			(s.Status.LastSuccessfulTime == nil || done.After(s.Status.LastSuccessfulTime.Time)) {
@@ -138,14 +142,14 @@ func (s *step) lookAtJobs() {
 	}
 	for _, ref := range slices.Clone(s.Status.Active) {
 		if s.Missing[ref.UID] {
-			s.say(corev1.EventTypeNormal, "MissingJob", "Active job went missing: "+ref.Name)
-			s.drop(ref.UID)
+			s.addEvent(corev1.EventTypeNormal, "MissingJob", "Active job went missing: "+ref.Name)
+			s.removeActive(ref.UID)
 		}
 	}
 }
 
-// ended is the condition by which a Job is over; empty when it is not.
-func ended(job *batchv1.Job) batchv1.JobConditionType {
+// finishedCondition returns the condition with which a Job has ended; empty if it has not.
+func finishedCondition(job *batchv1.Job) batchv1.JobConditionType {
 	for _, condition := range job.Status.Conditions {
 		if (condition.Type == batchv1.JobComplete || condition.Type == batchv1.JobFailed) && condition.Status == corev1.ConditionTrue {
 			return condition.Type
@@ -154,69 +158,69 @@ func ended(job *batchv1.Job) batchv1.JobConditionType {
 	return ""
 }
 
-func (s *step) drop(uid types.UID) {
+func (s *planning) removeActive(uid types.UID) {
 	s.Status.Active = slices.DeleteFunc(slices.Clone(s.Status.Active), func(ref corev1.ObjectReference) bool { return ref.UID == uid })
 	if len(s.Status.Active) == 0 {
 		s.Status.Active = nil
 	}
 }
 
-// trim plans to delete the oldest Jobs that are over (cleanupFinishedJobs).
-func (s *step) trim() {
-	s.keep(batchv1.JobComplete, valueOr(s.CronJob.Spec.SuccessfulJobsHistoryLimit, 3))
-	s.keep(batchv1.JobFailed, valueOr(s.CronJob.Spec.FailedJobsHistoryLimit, 1))
+// planHistoryCleanup plans to delete the oldest finished Jobs (cleanupFinishedJobs).
+func (s *planning) planHistoryCleanup() {
+	s.deleteOldest(batchv1.JobComplete, valueOr(s.CronJob.Spec.SuccessfulJobsHistoryLimit, 3))
+	s.deleteOldest(batchv1.JobFailed, valueOr(s.CronJob.Spec.FailedJobsHistoryLimit, 1))
 }
 
-// keep plans to delete all but the newest of the Jobs that have ended in one way.
-func (s *step) keep(kind batchv1.JobConditionType, limit int32) {
+// deleteOldest plans to delete all but the newest limit Jobs that ended with a condition.
+func (s *planning) deleteOldest(kind batchv1.JobConditionType, limit int32) {
 	var over []*batchv1.Job
 	for _, job := range s.Jobs {
-		if ended(job) == kind {
+		if finishedCondition(job) == kind {
 			over = append(over, job)
 		}
 	}
 	slices.SortFunc(over, func(a, b *batchv1.Job) int {
-		return cmp.Or(begin(a).Compare(begin(b)), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(startTime(a).Compare(startTime(b)), cmp.Compare(a.Name, b.Name))
 	})
 	s.Delete = append(s.Delete, over[:max(len(over)-int(limit), 0)]...)
 }
 
-func begin(job *batchv1.Job) time.Time {
+func startTime(job *batchv1.Job) time.Time {
 	if job.Status.StartTime == nil {
 		return job.CreationTimestamp.Time
 	}
 	return job.Status.StartTime.Time
 }
 
-// start plans the Job that is due, if one is.
-func (s *step) start() {
-	due, missed, next := s.times()
+// planDueJob plans the Job that is due, if there is one.
+func (s *planning) planDueJob() {
+	due, missed, next := s.dueTimes()
 	if !next.IsZero() {
-		s.Again = max(next.Add(margin).Sub(s.now), 0)
+		s.RequeueAfter = max(next.Add(startMargin).Sub(s.now), 0)
 	}
 	// A clock that is behind the last time takes the next for far away, and nothing says when it is
 	// right again.
 	if soon := s.Schedule.Next(s.now.In(s.Zone)); !soon.IsZero() {
-		s.Again = min(s.Again, soon.Add(margin).Sub(s.now))
+		s.RequeueAfter = min(s.RequeueAfter, soon.Add(startMargin).Sub(s.now))
 	}
 	if due.IsZero() || (s.Status.LastScheduleTime != nil && s.Status.LastScheduleTime.Time.Equal(due)) {
 		return
 	}
 	if missed > missedLimit {
-		s.say(corev1.EventTypeWarning, "TooManyMissedTimes", "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew")
+		s.addEvent(corev1.EventTypeWarning, "TooManyMissedTimes", "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew")
 	}
 	if limit := s.CronJob.Spec.StartingDeadlineSeconds; limit != nil && due.Add(time.Duration(*limit)*time.Second).Before(s.now) {
-		s.say(corev1.EventTypeWarning, "MissSchedule", "Missed scheduled time to start a job: "+due.UTC().Format(time.RFC1123Z))
+		s.addEvent(corev1.EventTypeWarning, "MissSchedule", "Missed scheduled time to start a job: "+due.UTC().Format(time.RFC1123Z))
 		return
 	}
-	job := s.job(due)
+	job := s.newJob(due)
 	if slices.ContainsFunc(s.Status.Active, func(ref corev1.ObjectReference) bool { return ref.Name == job.Name }) {
 		return
 	}
 	switch s.CronJob.Spec.ConcurrencyPolicy {
 	case batchv1.ForbidConcurrent:
 		if len(s.Status.Active) > 0 {
-			s.say(corev1.EventTypeNormal, "JobAlreadyActive", "Not starting job because prior execution is running and concurrency policy is Forbid")
+			s.addEvent(corev1.EventTypeNormal, "JobAlreadyActive", "Not starting job because prior execution is running and concurrency policy is Forbid")
 			return
 		}
 	case batchv1.ReplaceConcurrent:
@@ -227,19 +231,19 @@ func (s *step) start() {
 	s.Status.LastScheduleTime = &metav1.Time{Time: due}
 }
 
-// replace plans to delete the Jobs that run.
-func (s *step) replace() {
+// replace plans to delete the running Jobs.
+func (s *planning) replace() {
 	for _, job := range s.Jobs {
 		if slices.ContainsFunc(s.Status.Active, func(ref corev1.ObjectReference) bool { return ref.UID == job.UID }) {
 			s.Replace = append(s.Replace, job)
-			s.drop(job.UID)
+			s.removeActive(job.UID)
 		}
 	}
 }
 
-// times is the time that is due, the latest of those that were missed, how many that are, and
-// the next one; the zero time when there is none (mostRecentScheduleTime).
-func (s *step) times() (due time.Time, missed int64, next time.Time) {
+// dueTimes returns the latest missed time, which is due, how many times were missed, and the next
+// one; the zero time if there is none (mostRecentScheduleTime).
+func (s *planning) dueTimes() (due time.Time, missed int64, next time.Time) {
 	from := s.CronJob.CreationTimestamp.Time
 	if last := s.CronJob.Status.LastScheduleTime; last != nil {
 		from = last.Time
@@ -254,7 +258,7 @@ func (s *step) times() (due time.Time, missed int64, next time.Time) {
 	if first.IsZero() || first.After(now) {
 		return time.Time{}, 0, first
 	}
-	due, missed = s.jump(first)
+	due, missed = s.skipMissed(first)
 	for next = s.Schedule.Next(due); !next.IsZero() && !next.After(now); next = s.Schedule.Next(due) {
 		due = next
 		missed++
@@ -262,9 +266,9 @@ func (s *step) times() (due time.Time, missed int64, next time.Time) {
 	return due, missed, next
 }
 
-// jump passes most of a long time that was missed over at once: it is a time near the latest
-// that was missed after first, and about how many there are up to it.
-func (s *step) jump(first time.Time) (near time.Time, missed int64) {
+// skipMissed skips most of a long series of missed times at once. It returns a time near the latest
+// missed one and about how many there are from first to that time.
+func (s *planning) skipMissed(first time.Time) (near time.Time, missed int64) {
 	second := s.Schedule.Next(first)
 	between := second.Sub(first)
 	if second.IsZero() || between <= 0 {
@@ -280,8 +284,9 @@ func (s *step) jump(first time.Time) (near time.Time, missed int64) {
 	return near, 1 + skipped
 }
 
-// job is the Job of a time; one of that name exists once (getJobFromTemplate2).
-func (s *step) job(due time.Time) *batchv1.Job {
+// newJob returns the Job of a time. Its name is made from the time, so that no time gets two Jobs
+// (getJobFromTemplate2).
+func (s *planning) newJob(due time.Time) *batchv1.Job {
 	template := s.CronJob.Spec.JobTemplate.DeepCopy()
 	annotations := maps.Clone(template.Annotations)
 	if annotations == nil {
@@ -298,25 +303,26 @@ func (s *step) job(due time.Time) *batchv1.Job {
 	}
 }
 
-// Started is a status with a Job among the active ones.
-func Started(status batchv1.CronJobStatus, job *batchv1.Job) batchv1.CronJobStatus {
+// WithActive returns a status with a Job added to the active ones.
+func WithActive(status batchv1.CronJobStatus, job *batchv1.Job) batchv1.CronJobStatus {
 	status.Active = append(slices.Clone(status.Active), corev1.ObjectReference{
 		APIVersion: "batch/v1", Kind: "Job", Namespace: job.Namespace, Name: job.Name, UID: job.UID, ResourceVersion: job.ResourceVersion,
 	})
 	return status
 }
 
-// Runs reports whether the Job that has the name of one that was to be made is that one, made
-// before, and not over; the error is another's.
-func Runs(cronJob *batchv1.CronJob, job *batchv1.Job) (bool, error) {
+// IsUnfinishedJobOf reports whether an existing Job with the name of the Job to be created is that
+// Job, created earlier, and has not finished. It returns an error if the Job belongs to something
+// else.
+func IsUnfinishedJobOf(cronJob *batchv1.CronJob, job *batchv1.Job) (bool, error) {
 	if !metav1.IsControlledBy(job, cronJob) {
 		return false, fmt.Errorf("job %s/%s: want it to be of CronJob %s, but it is another's", job.Namespace, job.Name, cronJob.Name)
 	}
-	return ended(job) == "", nil
+	return finishedCondition(job) == "", nil
 }
 
-func (s *step) say(kind, reason, message string) {
-	s.Tell = append(s.Tell, Event{kind, reason, message})
+func (s *planning) addEvent(kind, reason, message string) {
+	s.Events = append(s.Events, Event{kind, reason, message})
 }
 
 func valueOr(value *int32, otherwise int32) int32 {

@@ -117,7 +117,7 @@ func TestDecide(t *testing.T) {
 		{"many were missed", tick(schedule("* * * * *")), "14:20:30", "", "+14:20 again 30.1s TooManyMissedTimes"},
 		{"never", tick(schedule("0 0 31 2 *")), "11:00:00", "", ""},
 	} {
-		plan := Decide(ViewOf(c.tick, jobs(c.jobs)), at(c.now))
+		plan := Decide(NewView(c.tick, jobs(c.jobs)), at(c.now))
 		var words []string
 		if plan.Create != nil {
 			words = append(words, "+"+plan.Status.LastScheduleTime.UTC().Format("15:04"))
@@ -131,10 +131,10 @@ func TestDecide(t *testing.T) {
 		for _, ref := range plan.Status.Active {
 			words = append(words, "active "+ref.Name)
 		}
-		if plan.Again != 0 {
-			words = append(words, "again "+plan.Again.String())
+		if plan.RequeueAfter != 0 {
+			words = append(words, "again "+plan.RequeueAfter.String())
 		}
-		for _, event := range plan.Tell {
+		for _, event := range plan.Events {
 			words = append(words, event.Reason)
 		}
 		if got := strings.Join(words, " "); got != c.want {
@@ -142,33 +142,33 @@ func TestDecide(t *testing.T) {
 		}
 	}
 	gone := Decide(View{CronJob: tick(suspended, active("a", "b")), Missing: map[types.UID]bool{"a": true}}, at("10:30:00"))
-	if len(gone.Status.Active) != 1 || gone.Tell[0].Reason != "MissingJob" {
+	if len(gone.Status.Active) != 1 || gone.Events[0].Reason != "MissingJob" {
 		t.Errorf("a Job that is missing: %+v", gone)
 	}
 }
 
 func TestViewLearnsOfJobsItDoesNotShow(t *testing.T) {
-	v := ViewOf(tick(active("a", "b", "c")), jobs("a"))
+	v := NewView(tick(active("a", "b", "c")), jobs("a"))
 	var unseen []string
-	for _, ref := range v.Unseen() {
+	for _, ref := range v.UnseenActive() {
 		unseen = append(unseen, ref.Name)
 	}
 	if got := strings.Join(unseen, " "); got != "b c" {
 		t.Errorf("unseen: %q", got)
 	}
 	ref, there := v.CronJob.Status.Active[1], jobs("b")[0]
-	if err := v.Learn(ref, there, nil); err != nil || v.Missing["b"] {
+	if err := v.RecordLookup(ref, there, nil); err != nil || v.Missing["b"] {
 		t.Errorf("a Job that is there: %v, missing %v", err, v.Missing)
 	}
-	if err := v.Learn(ref, nil, apierrors.NewServiceUnavailable("down")); err == nil || v.Missing["b"] {
+	if err := v.RecordLookup(ref, nil, apierrors.NewServiceUnavailable("down")); err == nil || v.Missing["b"] {
 		t.Errorf("no answer: %v, missing %v", err, v.Missing)
 	}
 	there.UID = "another"
-	if err := v.Learn(ref, there, nil); err != nil || !v.Missing["b"] {
+	if err := v.RecordLookup(ref, there, nil); err != nil || !v.Missing["b"] {
 		t.Errorf("another of its name: %v, missing %v", err, v.Missing)
 	}
 	gone := apierrors.NewNotFound(batchv1.Resource("jobs"), "c")
-	if err := v.Learn(v.CronJob.Status.Active[2], nil, gone); err != nil || !v.Missing["c"] {
+	if err := v.RecordLookup(v.CronJob.Status.Active[2], nil, gone); err != nil || !v.Missing["c"] {
 		t.Errorf("none: %v, missing %v", err, v.Missing)
 	}
 }
@@ -178,22 +178,22 @@ func TestViewLearnsOfJobsItDoesNotShow(t *testing.T) {
 func TestOnceForATime(t *testing.T) {
 	memory, shown := NewMemory(), tick()
 	shown.UID = "tick"
-	first := Decide(memory.ViewOf(shown, nil), at("11:00:00"))
+	first := Decide(memory.NewView(shown, nil), at("11:00:00"))
 	if first.Create == nil {
 		t.Fatal("no Job is made")
 	}
 	stored := shown.DeepCopy()
 	stored.Status, shown.ResourceVersion, stored.ResourceVersion = first.Status, "1", "2"
 	for name, note := range map[string]func(){
-		"handled": func() { memory.Handled(shown, first.Status) }, "stored": func() { memory.Stored(stored) },
+		"handled": func() { memory.RecordHandled(shown, first.Status) }, "stored": func() { memory.RecordStored(stored) },
 	} {
 		note()
-		v := memory.ViewOf(shown, nil)
+		v := memory.NewView(shown, nil)
 		again := Decide(v, at("11:00:30"))
-		if again.Create != nil || again.Again == 0 {
+		if again.Create != nil || again.RequeueAfter == 0 {
 			t.Errorf("%s: the Job is made again: %+v", name, again)
 		}
-		if says := kinds.Equal(v.Said, again.Status); says != (name == "stored") {
+		if says := kinds.Equal(v.StoredStatus, again.Status); says != (name == "stored") {
 			t.Errorf("%s: that the API has the status already is %t", name, says)
 		}
 		if next := Decide(v, at("12:00:00")); next.Create == nil {
@@ -202,12 +202,12 @@ func TestOnceForATime(t *testing.T) {
 	}
 	another := shown.DeepCopy()
 	another.UID = "another"
-	if last := memory.ViewOf(another, nil).CronJob.Status.LastScheduleTime; last != nil {
+	if last := memory.NewView(another, nil).CronJob.Status.LastScheduleTime; last != nil {
 		t.Errorf("another of its name has to say the same: %v", last)
 	}
-	memory.Stored(stored)
+	memory.RecordStored(stored)
 	memory.Forget(view.KeyOf(shown))
-	if last := memory.ViewOf(shown, nil).CronJob.Status.LastScheduleTime; last != nil {
+	if last := memory.NewView(shown, nil).CronJob.Status.LastScheduleTime; last != nil {
 		t.Errorf("one that is gone is remembered: %v", last)
 	}
 }
@@ -221,16 +221,16 @@ func TestShownIsMeant(t *testing.T) {
 	for _, written := range []*batchv1.CronJob{tick(last("09:00:00")), tick()} {
 		written.UID, written.ResourceVersion = "tick", "3"
 		memory := NewMemory()
-		memory.Stored(known)
-		if v := memory.ViewOf(shown, nil); !kinds.Equal(v.CronJob.Status, known.Status) {
+		memory.RecordStored(known)
+		if v := memory.NewView(shown, nil); !kinds.Equal(v.CronJob.Status, known.Status) {
 			t.Errorf("shown as it was before it was stored: %+v", v.CronJob.Status)
 		}
-		if v := memory.ViewOf(written, nil); !kinds.Equal(v.CronJob.Status, written.Status) || !kinds.Equal(v.Said, written.Status) {
+		if v := memory.NewView(written, nil); !kinds.Equal(v.CronJob.Status, written.Status) || !kinds.Equal(v.StoredStatus, written.Status) {
 			t.Errorf("shown as it became since: %+v, want %+v", v.CronJob.Status, written.Status)
 		}
-		memory.Handled(shown, known.Status)
+		memory.RecordHandled(shown, known.Status)
 		for _, next := range []*batchv1.CronJob{known, written} {
-			if v := memory.ViewOf(next, nil); !kinds.Equal(v.CronJob.Status, next.Status) {
+			if v := memory.NewView(next, nil); !kinds.Equal(v.CronJob.Status, next.Status) {
 				t.Errorf("no answer, and shown after that: %+v, want %+v", v.CronJob.Status, next.Status)
 			}
 		}
@@ -242,16 +242,16 @@ func TestShownIsMeant(t *testing.T) {
 func TestForbiddenBesideAJobNotShown(t *testing.T) {
 	memory, shown := NewMemory(), tick(policy(batchv1.ForbidConcurrent))
 	shown.UID = "tick"
-	plan := Decide(memory.ViewOf(shown, nil), at("11:59:59"))
-	memory.Handled(shown, Started(plan.Status, jobs("a")[0]))
-	if next := Decide(memory.ViewOf(shown, jobs("a")), at("12:00:00")); next.Create != nil {
+	plan := Decide(memory.NewView(shown, nil), at("11:59:59"))
+	memory.RecordHandled(shown, WithActive(plan.Status, jobs("a")[0]))
+	if next := Decide(memory.NewView(shown, jobs("a")), at("12:00:00")); next.Create != nil {
 		t.Errorf("a Job is made beside the one before: %+v", next)
 	}
-	if next := Decide(memory.ViewOf(shown, jobs("a:Complete")), at("12:00:00")); next.Create == nil || len(next.Status.Active) != 0 {
+	if next := Decide(memory.NewView(shown, jobs("a:Complete")), at("12:00:00")); next.Create == nil || len(next.Status.Active) != 0 {
 		t.Errorf("the one before is over, but none is made: %+v", next)
 	}
 	shown.Status = plan.Status
-	if next := Decide(memory.ViewOf(shown, nil), at("12:00:00")); next.Create == nil {
+	if next := Decide(memory.NewView(shown, nil), at("12:00:00")); next.Create == nil {
 		t.Errorf("the API says that none runs, but none is made: %+v", next)
 	}
 }
@@ -263,13 +263,13 @@ func TestRuns(t *testing.T) {
 	for _, job := range []*batchv1.Job{its, over} {
 		job.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(owner, batchv1.SchemeGroupVersion.WithKind("CronJob"))}
 	}
-	if runs, err := Runs(owner, its); !runs || err != nil {
+	if runs, err := IsUnfinishedJobOf(owner, its); !runs || err != nil {
 		t.Errorf("its own: %v, %v", runs, err)
 	}
-	if runs, err := Runs(owner, over); runs || err != nil {
+	if runs, err := IsUnfinishedJobOf(owner, over); runs || err != nil {
 		t.Errorf("one that is over: %v, %v", runs, err)
 	}
-	if runs, err := Runs(owner, jobs("a")[0]); runs || err == nil {
+	if runs, err := IsUnfinishedJobOf(owner, jobs("a")[0]); runs || err == nil {
 		t.Errorf("another's: %v, %v", runs, err)
 	}
 }
@@ -279,8 +279,8 @@ func TestRuns(t *testing.T) {
 func TestLookAgainByAClockBehind(t *testing.T) {
 	c := tick()
 	c.Status.LastScheduleTime = &metav1.Time{Time: at("11:00:00").Add(24 * time.Hour)}
-	plan := Decide(ViewOf(c, nil), at("11:30:00"))
-	if want := 30*time.Minute + margin; plan.Create != nil || plan.Again != want {
-		t.Errorf("makes %v, and looks again after %v, want nothing and %v", plan.Create, plan.Again, want)
+	plan := Decide(NewView(c, nil), at("11:30:00"))
+	if want := 30*time.Minute + startMargin; plan.Create != nil || plan.RequeueAfter != want {
+		t.Errorf("makes %v, and looks again after %v, want nothing and %v", plan.Create, plan.RequeueAfter, want)
 	}
 }

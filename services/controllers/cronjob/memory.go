@@ -9,36 +9,36 @@ import (
 	"github.com/podfall/podfall/services/controllers/view"
 )
 
-// Memory is what CronJobs have to say of the times that this process has dealt with, which a view
-// may not show yet, nor the API know.
+// Memory keeps the statuses of CronJobs after the times that this process has handled. A view may
+// not show them yet, nor the API have them.
 type Memory struct {
 	mu   sync.Mutex
-	last map[view.Key]said
+	last map[view.Key]statusRecord
 }
 
-// said is what a CronJob has to say.
-type said struct {
+// statusRecord is a status that a CronJob should have.
+type statusRecord struct {
 	cronJob types.UID
 	status  batchv1.CronJobStatus
-	// stored is the revision since which the API has it; 0 when that is not known.
+	// stored is the revision since which the API has the status; 0 if that is not known.
 	stored int64
 }
 
-// NewMemory is one of nothing.
-func NewMemory() *Memory { return &Memory{last: map[view.Key]said{}} }
+// NewMemory returns an empty Memory.
+func NewMemory() *Memory { return &Memory{last: map[view.Key]statusRecord{}} }
 
-// Handled notes that a time is dealt with: its Job has been made, now or before, or never will
-// be, since the namespace is being deleted. From now on the CronJob has to say this.
-func (m *Memory) Handled(cronJob *batchv1.CronJob, status batchv1.CronJobStatus) {
-	m.note(view.KeyOf(cronJob), said{cronJob: cronJob.UID, status: status})
+// RecordHandled records that a time is handled: its Job was created, now or earlier, or never will
+// be, because the namespace is being deleted. From now on the CronJob should have this status.
+func (m *Memory) RecordHandled(cronJob *batchv1.CronJob, status batchv1.CronJobStatus) {
+	m.set(view.KeyOf(cronJob), statusRecord{cronJob: cronJob.UID, status: status})
 }
 
-// Stored notes a CronJob as the API has answered that its status is stored.
-func (m *Memory) Stored(cronJob *batchv1.CronJob) {
-	m.note(view.KeyOf(cronJob), said{cronJob: cronJob.UID, status: cronJob.Status, stored: view.Revision(cronJob)})
+// RecordStored records a CronJob as the API returned it after storing its status.
+func (m *Memory) RecordStored(cronJob *batchv1.CronJob) {
+	m.set(view.KeyOf(cronJob), statusRecord{cronJob: cronJob.UID, status: cronJob.Status, stored: view.Revision(cronJob)})
 }
 
-func (m *Memory) note(key view.Key, last said) {
+func (m *Memory) set(key view.Key, last statusRecord) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.last[key] = last
@@ -51,25 +51,25 @@ func (m *Memory) Forget(key view.Key) {
 	delete(m.last, key)
 }
 
-// ViewOf is what is known of a CronJob that controls these Jobs, also when it is shown as it was
-// before it had the last to say.
-func (m *Memory) ViewOf(shown *batchv1.CronJob, jobs []*batchv1.Job) View {
-	v := ViewOf(shown, jobs)
-	last, newer := m.since(shown)
+// NewView returns the view of a CronJob that controls these Jobs. It replaces the status that the
+// informer shows if that is older than the recorded one.
+func (m *Memory) NewView(shown *batchv1.CronJob, jobs []*batchv1.Job) View {
+	v := NewView(shown, jobs)
+	last, newer := m.newerStatus(shown)
 	if !newer {
 		return v
 	}
 	v.CronJob = shown.DeepCopy()
 	v.CronJob.Status = last.status
 	if last.stored > 0 {
-		v.Said = last.status
+		v.StoredStatus = last.status
 	}
 	return v
 }
 
-// since is what a CronJob has to say that is newer than what is shown. Anything else is forgotten:
-// what is shown after that, be it an earlier time, is meant.
-func (m *Memory) since(shown *batchv1.CronJob) (last said, newer bool) {
+// newerStatus returns the recorded status if it is newer than what is shown. Otherwise it forgets
+// the record: whatever is shown after that is meant, even an earlier time.
+func (m *Memory) newerStatus(shown *batchv1.CronJob) (last statusRecord, newer bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	key := view.KeyOf(shown)
@@ -77,12 +77,12 @@ func (m *Memory) since(shown *batchv1.CronJob) (last said, newer bool) {
 		return last, true
 	}
 	delete(m.last, key)
-	return said{}, false
+	return statusRecord{}, false
 }
 
-// newerThan reports whether a CronJob is shown as it was before it had this to say. Of what the
-// API may have taken without an answer the time tells.
-func (s said) newerThan(shown *batchv1.CronJob) bool {
+// newerThan reports whether the record is newer than a CronJob as shown. If it is not known whether
+// the API has the record, the schedule time decides.
+func (s statusRecord) newerThan(shown *batchv1.CronJob) bool {
 	switch {
 	case s.cronJob != shown.UID:
 		return false

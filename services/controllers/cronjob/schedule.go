@@ -9,9 +9,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// read reads a CronJob's schedule and its time zone, which is UTC when it names none; what
-// cannot be read becomes an event.
-func read(cronJob *batchv1.CronJob) (Schedule, *time.Location, Event) {
+// parseSchedule parses a CronJob's schedule and its time zone, which is UTC if it names none. A
+// parse error becomes an event.
+func parseSchedule(cronJob *batchv1.CronJob) (Schedule, *time.Location, Event) {
 	zone := time.UTC
 	if name := cronJob.Spec.TimeZone; name != nil && *name != "" {
 		loaded, err := time.LoadLocation(*name)

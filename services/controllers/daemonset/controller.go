@@ -19,7 +19,7 @@ import (
 	"github.com/podfall/podfall/services/controllers/workload"
 )
 
-// Controller keeps DaemonSets.
+// Controller keeps a pod of each DaemonSet on each of its nodes.
 type Controller struct {
 	sets      *view.Copy[*appsv1.DaemonSet]
 	nodes     *view.Copy[*corev1.Node]
@@ -29,7 +29,7 @@ type Controller struct {
 	events    control.Recorder
 	clock     clock.Clock
 	loop      *loop.Loop[view.Key]
-	failures  *Failures
+	failures  *FailureBackoff
 }
 
 type writes struct {
@@ -39,7 +39,7 @@ type writes struct {
 
 const workers = 2
 
-// New is the controller of DaemonSets.
+// New returns the controller of DaemonSets.
 func New(base control.Base) *Controller {
 	events := base.Events("daemonset-controller")
 	c := &Controller{
@@ -47,23 +47,23 @@ func New(base control.Base) *Controller {
 		nodes:     view.Of[*corev1.Node](base.Views, "nodes"),
 		revisions: view.Of[*appsv1.ControllerRevision](base.Views, "controllerrevisions.apps"),
 		events:    events, clock: base.Clock,
-		failures: NewFailures(),
+		failures: NewFailureBackoff(),
 		writes: writes{
 			sets:      control.Of[*appsv1.DaemonSet](base.API, "daemonsets.apps"),
 			revisions: control.Of[*appsv1.ControllerRevision](base.API, "controllerrevisions.apps"),
 		},
 	}
 	c.loop = loop.New(loop.Config{Name: "daemonset", Metrics: base.Metrics, Clock: base.Clock, Workers: workers, Log: base.Log}, c.sync)
-	c.sets.On(func(old, now *appsv1.DaemonSet) {
+	c.sets.OnChange(func(old, now *appsv1.DaemonSet) {
 		if now == nil {
-			c.owners.Gone(old)
+			c.owners.OwnerDeleted(old)
 			return
 		}
-		c.owners.Changed(now)
+		c.owners.OwnerChanged(now)
 	})
-	c.nodes.On(c.nodeChanged)
+	c.nodes.OnChange(c.nodeChanged)
 	c.owners = control.Owners[*appsv1.DaemonSet]{
-		Kind: c.sets.Kind().GroupVersionKind, Get: c.sets.Get, In: c.sets.In, Look: c.loop.AddAfter,
+		Kind: c.sets.Kind().GroupVersionKind, Get: c.sets.Get, In: c.sets.InNamespace, Enqueue: c.loop.AddAfter,
 		Selector: func(set *appsv1.DaemonSet) *metav1.LabelSelector { return set.Spec.Selector },
 		Fresh: func(ctx context.Context, key view.Key) (kinds.Object, error) {
 			return c.writes.sets.Get(ctx, key.Namespace, key.Name)
@@ -71,16 +71,17 @@ func New(base control.Base) *Controller {
 		Pods: view.Of[*corev1.Pod](base.Views, "pods"), Clock: base.Clock, Expected: workload.NewExpectations(),
 		Writes: control.Pods{Resource: control.Of[*corev1.Pod](base.API, "pods"), Events: events},
 	}
-	c.owners.Pods.On(c.owners.PodChanged)
+	c.owners.Pods.OnChange(c.owners.PodChanged)
 	return c
 }
 
 // Run keeps the sets until ctx ends.
 func (c *Controller) Run(ctx context.Context) error { return c.loop.Run(ctx) }
 
-// nodeChanged has all sets looked at when a node came, went, or is another to choose from.
+// nodeChanged queues all sets if a node was added, removed, or changed in a way that matters to
+// them.
 func (c *Controller) nodeChanged(old, now *corev1.Node) {
-	if !Another(old, now) {
+	if !AffectsPlacement(old, now) {
 		return
 	}
 	for _, set := range c.sets.All() {
@@ -88,7 +89,7 @@ func (c *Controller) nodeChanged(old, now *corev1.Node) {
 	}
 }
 
-// sync looks at one set.
+// sync processes one set.
 func (c *Controller) sync(ctx context.Context, key view.Key) error {
 	set, ok := c.sets.Get(key)
 	if !ok {
@@ -103,7 +104,7 @@ func (c *Controller) sync(ctx context.Context, key view.Key) error {
 	if err != nil || set.DeletionTimestamp != nil {
 		return nil //nolint:nilerr // nothing to do about it until somebody changes the set
 	}
-	kept, err := c.keep(ctx, set, selector)
+	kept, err := c.storeRevision(ctx, set, selector)
 	if err != nil {
 		return err
 	}
@@ -114,26 +115,26 @@ func (c *Controller) sync(ctx context.Context, key view.Key) error {
 	}
 	v := View{
 		Set: set, Nodes: c.nodes.All(), Pods: pods, Hash: kept.Update.Labels[history.HashLabel], Stale: stale,
-		Hold: func(node string) time.Duration { return c.failures.Hold(set.UID, node, c.clock.Steady()) },
+		FailedPodDelay: func(node string) time.Duration { return c.failures.Remaining(set.UID, node, c.clock.Steady()) },
 	}
 	plan := Decide(v, now)
-	failed := c.carryOut(ctx, set, plan, v.Hash)
-	if err := c.tell(ctx, set, plan, kept); err != nil {
+	failed := c.createAndDelete(ctx, set, plan, v.Hash)
+	if err := c.storeStatus(ctx, set, plan, kept); err != nil {
 		return errors.Join(failed, err)
 	}
-	if plan.Again > 0 {
-		c.loop.AddAfter(key, plan.Again)
+	if plan.RequeueAfter > 0 {
+		c.loop.AddAfter(key, plan.RequeueAfter)
 	}
 	if failed != nil {
 		return failed
 	}
-	return c.truncate(ctx, set, pods, kept)
+	return c.truncateHistory(ctx, set, pods, kept)
 }
 
-// keep stores a revision of the template.
-func (c *Controller) keep(ctx context.Context, set *appsv1.DaemonSet, selector labels.Selector) (history.Kept, error) {
-	revisions, err := control.ClaimerOf(c.owners, c.writes.revisions, set, selector).
-		Claim(ctx, append(c.revisions.Controlled(set.UID), c.revisions.Orphans(set.Namespace)...))
+// storeRevision stores a revision of the template.
+func (c *Controller) storeRevision(ctx context.Context, set *appsv1.DaemonSet, selector labels.Selector) (history.Kept, error) {
+	revisions, err := control.NewClaimer(c.owners, c.writes.revisions, set, selector).
+		Claim(ctx, append(c.revisions.ControlledBy(set.UID), c.revisions.Orphans(set.Namespace)...))
 	if err != nil {
 		return history.Kept{}, err
 	}
@@ -143,24 +144,24 @@ func (c *Controller) keep(ctx context.Context, set *appsv1.DaemonSet, selector l
 	}, revisions)
 }
 
-// carryOut makes and deletes pods (syncNodes).
-func (c *Controller) carryOut(ctx context.Context, set *appsv1.DaemonSet, plan Plan, hash string) error {
-	for _, event := range plan.Tell {
+// createAndDelete creates and deletes pods (syncNodes).
+func (c *Controller) createAndDelete(ctx context.Context, set *appsv1.DaemonSet, plan Plan, hash string) error {
+	for _, event := range plan.Events {
 		c.events.Event(set, event.Type, event.Reason, event.Message)
 	}
 	for _, node := range plan.Failed {
-		c.failures.More(set.UID, node, c.clock.Steady())
+		c.failures.Increase(set.UID, node, c.clock.Steady())
 	}
 	create := make([]*corev1.Pod, 0, len(plan.Create))
 	for _, node := range plan.Create {
-		create = append(create, PodFor(set, node, hash))
+		create = append(create, NewPod(set, node, hash))
 	}
-	_, err := c.owners.Act(ctx, set, set, create, plan.Delete)
+	_, err := c.owners.CreateAndDelete(ctx, set, set, create, plan.Delete)
 	return err
 }
 
-// tell stores a status that says something new.
-func (c *Controller) tell(ctx context.Context, set *appsv1.DaemonSet, plan Plan, kept history.Kept) error {
+// storeStatus stores a changed status.
+func (c *Controller) storeStatus(ctx context.Context, set *appsv1.DaemonSet, plan Plan, kept history.Kept) error {
 	plan.Status.CollisionCount = kept.Collisions
 	if kinds.Equal(set.Status, plan.Status) {
 		return nil
@@ -171,8 +172,8 @@ func (c *Controller) tell(ctx context.Context, set *appsv1.DaemonSet, plan Plan,
 	return err
 }
 
-// truncate deletes the oldest revisions that no pod has, beyond the limit of history.
-func (c *Controller) truncate(ctx context.Context, set *appsv1.DaemonSet, pods []*corev1.Pod, kept history.Kept) error {
+// truncateHistory deletes the oldest revisions that no pod has, beyond the history limit.
+func (c *Controller) truncateHistory(ctx context.Context, set *appsv1.DaemonSet, pods []*corev1.Pod, kept history.Kept) error {
 	used := map[string]bool{kept.Update.Labels[history.HashLabel]: true}
 	for _, pod := range pods {
 		used[hashOf(pod)] = true

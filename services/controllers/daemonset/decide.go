@@ -16,68 +16,70 @@ import (
 	"github.com/podfall/podfall/services/controllers/workload"
 )
 
-// Burst is how many pods are made or deleted at most in one go.
+// Burst is the largest number of pods that are created or deleted in one sync.
 const Burst = 250
 
-// View is what is known of one DaemonSet.
+// View is the state of one DaemonSet.
 type View struct {
 	Set   *appsv1.DaemonSet
 	Nodes []*corev1.Node // by name
 	Pods  []*corev1.Pod
-	// Hash is the label of the pods of the template as it is.
+	// Hash is the hash label of pods of the current template.
 	Hash string
-	// Stale says that what was asked for last is not in the view yet.
+	// Stale says that the view does not show the last writes yet.
 	Stale bool
-	// Hold is how long a failed pod of a node is still left alone; nil is not at all.
-	Hold func(node string) time.Duration
+	// FailedPodDelay returns how long a failed pod of a node is still left alone; nil means not at
+	// all.
+	FailedPodDelay func(node string) time.Duration
 }
 
 // Plan is what to do.
 type Plan struct {
-	// Create are the nodes that get a pod, Delete the pods that go.
+	// Create are the nodes that get a pod. Delete are the pods to be deleted.
 	Create []string
 	Delete []*corev1.Pod
 	Status appsv1.DaemonSetStatus
-	Tell   []Event
-	// Failed are the nodes whose pod goes because it failed: their next is held longer.
+	Events []Event
+	// Failed are the nodes whose pod is deleted because it failed. Their next failed pod is left
+	// alone for longer.
 	Failed []string
-	// Again is how long to wait before the next look; 0 is until something changes.
-	Again time.Duration
+	// RequeueAfter is when to sync again; 0 means when something changes.
+	RequeueAfter time.Duration
 }
 
 // Event is one event about the set.
 type Event struct{ Type, Reason, Message string }
 
-// step is a plan in the making.
-type step struct {
+// planning is a plan that is being made.
+type planning struct {
 	View
 	Plan
 	now    time.Time
 	onNode map[string][]*corev1.Pod // the oldest first
 }
 
-// Decide says what is to be done at now (manage, then rollingUpdate when nothing is left to
-// do for it).
+// Decide returns what to do at now: manage first, and a rolling update once manage has nothing to
+// do.
 func Decide(v View, now time.Time) Plan {
-	s := &step{View: v, now: now, onNode: byNode(v.Pods)}
+	s := &planning{View: v, now: now, onNode: podsByNode(v.Pods)}
 	if !s.Stale && s.Set.DeletionTimestamp == nil {
 		s.manage()
 		if len(s.Create) == 0 && len(s.Delete) == 0 && s.Set.Spec.UpdateStrategy.Type != appsv1.OnDeleteDaemonSetStrategyType {
-			s.roll()
+			s.rollingUpdate()
 		}
 		s.Create = s.Create[:min(len(s.Create), Burst)]
 		s.Delete = s.Delete[:min(len(s.Delete), Burst)]
 	}
-	s.count()
+	s.setStatus()
 	return s.Plan
 }
 
-// byNode is the pods of each node, the oldest first; those that no node is meant for are under
-// the empty name.
-func byNode(pods []*corev1.Pod) map[string][]*corev1.Pod {
+// podsByNode returns the pods of each node, the oldest first. Pods meant for no node are under the
+// empty name.
+func podsByNode(pods []*corev1.Pod) map[string][]*corev1.Pod {
 	nodes := map[string][]*corev1.Pod{}
 	for _, pod := range pods {
-		nodes[Target(pod)] = append(nodes[Target(pod)], pod)
+		nodes[TargetNode(pod)] = append(nodes[TargetNode(pod)], pod)
 	}
 	for _, there := range nodes {
 		slices.SortFunc(there, func(a, b *corev1.Pod) int {
@@ -87,30 +89,29 @@ func byNode(pods []*corev1.Pod) map[string][]*corev1.Pod {
 	return nodes
 }
 
-// manage gives every node that should have a pod one, and takes the others away.
-func (s *step) manage() {
+// manage creates a pod on every node that should have one, and deletes the others.
+func (s *planning) manage() {
 	known := map[string]bool{"": true}
 	for _, node := range s.Nodes {
 		known[node.Name] = true
 		s.manageNode(node)
 	}
 	for _, pod := range s.Pods {
-		if !known[Target(pod)] && pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil {
+		if !known[TargetNode(pod)] && pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil {
 			s.Delete = append(s.Delete, pod) // of a node that is gone, and never bound
 		}
 	}
 }
 
-// manageNode is manage for one node (podsShouldBeOnNode). A pod that terminates keeps the next
-// one away.
-func (s *step) manageNode(node *corev1.Node) {
-	should, mayStay := Wanted(s.Set, node)
+// manageNode is manage for one node (podsShouldBeOnNode). A terminating pod delays the next one.
+func (s *planning) manageNode(node *corev1.Node) {
+	should, mayStay := ShouldRun(s.Set, node)
 	pods := s.onNode[node.Name]
 	switch {
 	case should && len(pods) == 0:
 		s.Create = append(s.Create, node.Name)
 	case mayStay:
-		s.prune(s.sweep(node.Name, pods))
+		s.deleteDuplicates(s.deleteEnded(node.Name, pods))
 	default:
 		for _, pod := range pods {
 			if pod.DeletionTimestamp == nil {
@@ -120,26 +121,26 @@ func (s *step) manageNode(node *corev1.Node) {
 	}
 }
 
-// sweep deletes the pods of a node that have ended, the failed ones after a pause, and
+// deleteEnded plans to delete the pods of a node that have ended, the failed ones after a delay. It
 // returns the others.
-func (s *step) sweep(node string, pods []*corev1.Pod) []*corev1.Pod {
+func (s *planning) deleteEnded(node string, pods []*corev1.Pod) []*corev1.Pod {
 	var left []*corev1.Pod
 	for _, pod := range pods {
 		name := pod.Namespace + "/" + pod.Name
 		switch {
 		case pod.DeletionTimestamp != nil:
 		case pod.Status.Phase == corev1.PodFailed:
-			if s.Hold != nil {
-				if wait := s.Hold(node); wait > 0 {
-					s.Again = shorter(s.Again, wait)
+			if s.FailedPodDelay != nil {
+				if wait := s.FailedPodDelay(node); wait > 0 {
+					s.RequeueAfter = minDelay(s.RequeueAfter, wait)
 					continue
 				}
 			}
 			s.Failed = append(s.Failed, node)
-			s.Tell = append(s.Tell, Event{corev1.EventTypeWarning, "FailedDaemonPod", fmt.Sprintf("Found failed daemon pod %s on node %s, will try to kill it", name, node)})
+			s.Events = append(s.Events, Event{corev1.EventTypeWarning, "FailedDaemonPod", fmt.Sprintf("Found failed daemon pod %s on node %s, will try to kill it", name, node)})
 			s.Delete = append(s.Delete, pod)
 		case pod.Status.Phase == corev1.PodSucceeded:
-			s.Tell = append(s.Tell, Event{corev1.EventTypeNormal, "SucceededDaemonPod", fmt.Sprintf("Found succeeded daemon pod %s on node %s, will try to delete it", name, node)})
+			s.Events = append(s.Events, Event{corev1.EventTypeNormal, "SucceededDaemonPod", fmt.Sprintf("Found succeeded daemon pod %s on node %s, will try to delete it", name, node)})
 			s.Delete = append(s.Delete, pod)
 		default:
 			left = append(left, pod)
@@ -148,13 +149,13 @@ func (s *step) sweep(node string, pods []*corev1.Pod) []*corev1.Pod {
 	return left
 }
 
-// prune deletes all but the oldest of the pods that run on one node; an update with surge
-// leaves the oldest new and the oldest old one, until the new one is available.
-func (s *step) prune(pods []*corev1.Pod) {
+// deleteDuplicates plans to delete all but the oldest of the pods that run on one node. An update
+// with surge keeps the oldest new and the oldest old one, until the new one is available.
+func (s *planning) deleteDuplicates(pods []*corev1.Pod) {
 	if len(pods) <= 1 {
 		return
 	}
-	if surge, _ := s.limits(); surge == 0 {
+	if surge, _ := s.updateLimits(); surge == 0 {
 		bound := slices.IndexFunc(pods, func(pod *corev1.Pod) bool { return pod.Spec.NodeName != "" })
 		keep := max(bound, 0)
 		for i, pod := range pods {
@@ -164,30 +165,30 @@ func (s *step) prune(pods []*corev1.Pod) {
 		}
 		return
 	}
-	var fresh, old *corev1.Pod
+	var newPod, oldPod *corev1.Pod
 	for _, pod := range pods {
 		switch isNew := hashOf(pod) == s.Hash; {
-		case isNew && fresh == nil:
-			fresh = pod
-		case !isNew && old == nil:
-			old = pod
+		case isNew && newPod == nil:
+			newPod = pod
+		case !isNew && oldPod == nil:
+			oldPod = pod
 		default:
 			s.Delete = append(s.Delete, pod)
 		}
 	}
-	if fresh != nil && old != nil && (!workload.Ready(old) || s.available(fresh)) {
-		s.Delete = append(s.Delete, old)
+	if newPod != nil && oldPod != nil && (!workload.IsReady(oldPod) || s.isAvailable(newPod)) {
+		s.Delete = append(s.Delete, oldPod)
 	}
 }
 
-func (s *step) available(pod *corev1.Pod) bool {
-	return workload.Available(pod, s.Set.Spec.MinReadySeconds, s.now)
+func (s *planning) isAvailable(pod *corev1.Pod) bool {
+	return workload.IsAvailable(pod, s.Set.Spec.MinReadySeconds, s.now)
 }
 
 func hashOf(pod *corev1.Pod) string { return pod.Labels[appsv1.DefaultDaemonSetUniqueLabelKey] }
 
-// shorter is the shorter of two waits, of which 0 is none.
-func shorter(a, b time.Duration) time.Duration {
+// minDelay returns the shorter of two delays; 0 means no delay is set.
+func minDelay(a, b time.Duration) time.Duration {
 	if a == 0 || (b != 0 && b < a) {
 		return b
 	}

@@ -100,7 +100,7 @@ func pods(text string) []*corev1.Pod {
 			case "going":
 				p.DeletionTimestamp = &metav1.Time{Time: now}
 			case "unbound":
-				p.Spec = PodFor(set(), node, "new").Spec
+				p.Spec = NewPod(set(), node, "new").Spec
 			}
 		}
 		all = append(all, p)
@@ -163,9 +163,9 @@ func TestDecide(t *testing.T) {
 	if done(stale) != "" || stale.Status.DesiredNumberScheduled != 1 {
 		t.Errorf("an old view: %q and %+v, want nothing done and the status counted", done(stale), stale.Status)
 	}
-	held := Decide(View{Set: set(), Nodes: nodes("a"), Pods: pods("a:failed"), Hash: "new", Hold: func(string) time.Duration { return 4 * time.Second }}, now)
-	if done(held) != "" || held.Again != 4*time.Second {
-		t.Errorf("a pod that failed just now: %q, again in %v", done(held), held.Again)
+	held := Decide(View{Set: set(), Nodes: nodes("a"), Pods: pods("a:failed"), Hash: "new", FailedPodDelay: func(string) time.Duration { return 4 * time.Second }}, now)
+	if done(held) != "" || held.RequeueAfter != 4*time.Second {
+		t.Errorf("a pod that failed just now: %q, again in %v", done(held), held.RequeueAfter)
 	}
 }
 
@@ -180,7 +180,7 @@ func TestStatus(t *testing.T) {
 
 func TestPodFor(t *testing.T) {
 	hosting := set(func(s *appsv1.DaemonSet) { s.Spec.Template.Spec.HostNetwork = true })
-	pod := PodFor(hosting, "a", "h")
+	pod := NewPod(hosting, "a", "h")
 	var tolerated []string
 	for _, toleration := range pod.Spec.Tolerations {
 		tolerated = append(tolerated, strings.TrimPrefix(toleration.Key, "node.kubernetes.io/")+":"+string(toleration.Effect))
@@ -192,8 +192,8 @@ func TestPodFor(t *testing.T) {
 	if !slices.Equal(tolerated, want) {
 		t.Errorf("tolerates %v, want %v", tolerated, want)
 	}
-	if Target(pod) != "a" || pod.Spec.NodeName != "" || hashOf(pod) != "h" || pod.GenerateName != "agent-" {
-		t.Errorf("meant for %q, bound to %q, of %q, called %q", Target(pod), pod.Spec.NodeName, hashOf(pod), pod.GenerateName)
+	if TargetNode(pod) != "a" || pod.Spec.NodeName != "" || hashOf(pod) != "h" || pod.GenerateName != "agent-" {
+		t.Errorf("meant for %q, bound to %q, of %q, called %q", TargetNode(pod), pod.Spec.NodeName, hashOf(pod), pod.GenerateName)
 	}
 	if len(hosting.Spec.Template.Spec.Tolerations) != 0 {
 		t.Error("the template was changed")

@@ -7,51 +7,54 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Failures is how long the failed pods of a node are left alone, so that a pod that always
-// fails is not made again at once: 1 s, twice as long each time, up to 15 min.
-type Failures struct {
-	mu    sync.Mutex
-	since map[failure]held
+// FailureBackoff delays the deletion of failed pods of a node, so that a pod that always fails is
+// not replaced at once: 1 s, doubled with each failure, up to 15 min.
+type FailureBackoff struct {
+	mu      sync.Mutex
+	entries map[backoffKey]backoffEntry
 }
 
-type failure struct {
+type backoffKey struct {
 	set  types.UID
 	node string
 }
 
-type held struct {
+type backoffEntry struct {
 	last time.Time
 	wait time.Duration
 }
 
 const (
-	firstHold = time.Second
-	mostHold  = 15 * time.Minute
+	minBackoff = time.Second
+	maxBackoff = 15 * time.Minute
 )
 
-// NewFailures are none.
-func NewFailures() *Failures { return &Failures{since: map[failure]held{}} }
+// NewFailureBackoff returns one without failures.
+func NewFailureBackoff() *FailureBackoff {
+	return &FailureBackoff{entries: map[backoffKey]backoffEntry{}}
+}
 
-// Hold is how long it still takes at now; it is forgotten after a long time of peace.
-func (f *Failures) Hold(set types.UID, node string, now time.Time) time.Duration {
+// Remaining returns how long the delay still lasts at now. An entry is forgotten after 30 min
+// without a failure.
+func (f *FailureBackoff) Remaining(set types.UID, node string, now time.Time) time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	of := failure{set, node}
-	known, there := f.since[of]
+	of := backoffKey{set, node}
+	known, there := f.entries[of]
 	if !there {
 		return 0
 	}
-	if now.Sub(known.last) > 2*mostHold {
-		delete(f.since, of)
+	if now.Sub(known.last) > 2*maxBackoff {
+		delete(f.entries, of)
 		return 0
 	}
 	return max(known.last.Add(known.wait).Sub(now), 0)
 }
 
-// More notes one more failure.
-func (f *Failures) More(set types.UID, node string, now time.Time) {
+// Increase records one more failure.
+func (f *FailureBackoff) Increase(set types.UID, node string, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	of := failure{set, node}
-	f.since[of] = held{last: now, wait: min(max(2*f.since[of].wait, firstHold), mostHold)}
+	of := backoffKey{set, node}
+	f.entries[of] = backoffEntry{last: now, wait: min(max(2*f.entries[of].wait, minBackoff), maxBackoff)}
 }

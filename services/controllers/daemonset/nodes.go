@@ -14,14 +14,14 @@ import (
 	"github.com/podfall/podfall/services/controllers/workload"
 )
 
-// Wanted says whether a node should have a pod of the set, and whether one that is there may
-// stay (NodeShouldRunDaemonPod).
-func Wanted(set *appsv1.DaemonSet, node *corev1.Node) (should, mayStay bool) {
+// ShouldRun returns whether a node should have a pod of the set, and whether an existing pod may
+// stay there (NodeShouldRunDaemonPod).
+func ShouldRun(set *appsv1.DaemonSet, node *corev1.Node) (should, mayStay bool) {
 	pod := &corev1.Pod{Spec: *set.Spec.Template.Spec.DeepCopy()}
 	if pod.Spec.NodeName != "" && pod.Spec.NodeName != node.Name {
 		return false, false
 	}
-	tolerate(&pod.Spec)
+	addTolerations(&pod.Spec)
 	if fits, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(node); err != nil || !fits {
 		return false, false
 	}
@@ -29,21 +29,23 @@ func Wanted(set *appsv1.DaemonSet, node *corev1.Node) (should, mayStay bool) {
 	if node.Spec.Unschedulable {
 		taints = append(taints, corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule})
 	}
-	if !refused(taints, pod, corev1.TaintEffectNoExecute, corev1.TaintEffectNoSchedule) {
+	if !hasUntolerated(taints, pod, corev1.TaintEffectNoExecute, corev1.TaintEffectNoSchedule) {
 		return true, true
 	}
-	return false, !refused(taints, pod, corev1.TaintEffectNoExecute)
+	return false, !hasUntolerated(taints, pod, corev1.TaintEffectNoExecute)
 }
 
-// refused reports whether the pod does not tolerate a taint of one of the effects.
-func refused(taints []corev1.Taint, pod *corev1.Pod, effects ...corev1.TaintEffect) bool {
+// hasUntolerated reports whether the pod does not tolerate one of the taints with one of the
+// effects.
+func hasUntolerated(taints []corev1.Taint, pod *corev1.Pod, effects ...corev1.TaintEffect) bool {
 	_, found := corev1helpers.FindMatchingUntoleratedTaint(logr.Discard(), taints, pod.Spec.Tolerations,
 		func(taint *corev1.Taint) bool { return slices.Contains(effects, taint.Effect) }, false)
 	return found
 }
 
-// tolerate adds what every pod of a DaemonSet tolerates (AddOrUpdateDaemonPodTolerations).
-func tolerate(spec *corev1.PodSpec) {
+// addTolerations adds the tolerations of every pod of a DaemonSet
+// (AddOrUpdateDaemonPodTolerations).
+func addTolerations(spec *corev1.PodSpec) {
 	added := []corev1.Toleration{
 		{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoExecute},
 		{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoExecute},
@@ -63,10 +65,10 @@ func tolerate(spec *corev1.PodSpec) {
 	}
 }
 
-// PodFor is a new pod of the set for a node: an affinity, not a binding, sends it there, so
-// that the scheduler has its say.
-func PodFor(set *appsv1.DaemonSet, node, hash string) *corev1.Pod {
-	pod := workload.PodOf(&set.Spec.Template, set, appsv1.SchemeGroupVersion.WithKind("DaemonSet"))
+// NewPod returns a new pod of the set for a node. A node affinity sends it there, not a binding, so
+// that the scheduler decides too.
+func NewPod(set *appsv1.DaemonSet, node, hash string) *corev1.Pod {
+	pod := workload.NewPod(&set.Spec.Template, set, appsv1.SchemeGroupVersion.WithKind("DaemonSet"))
 	if pod.Labels == nil {
 		pod.Labels = map[string]string{}
 	}
@@ -74,7 +76,7 @@ func PodFor(set *appsv1.DaemonSet, node, hash string) *corev1.Pod {
 	if generation := set.Annotations[appsv1.DeprecatedTemplateGeneration]; generation != "" {
 		pod.Labels["pod-template-generation"] = generation
 	}
-	tolerate(&pod.Spec)
+	addTolerations(&pod.Spec)
 	if pod.Spec.Affinity == nil {
 		pod.Spec.Affinity = &corev1.Affinity{}
 	}
@@ -92,9 +94,9 @@ func PodFor(set *appsv1.DaemonSet, node, hash string) *corev1.Pod {
 	return pod
 }
 
-// Target is the node that a pod is bound to or meant for; empty when none is
+// TargetNode returns the node that a pod is bound to or meant for; empty if there is none
 // (GetTargetNodeName).
-func Target(pod *corev1.Pod) string {
+func TargetNode(pod *corev1.Pod) string {
 	if pod.Spec.NodeName != "" {
 		return pod.Spec.NodeName
 	}
@@ -112,8 +114,8 @@ func Target(pod *corev1.Pod) string {
 	return ""
 }
 
-// Another reports whether a node came, went, or is another to choose from; of a new one old
-// is nil, of one that is gone now is nil.
-func Another(old, now *corev1.Node) bool {
+// AffectsPlacement reports whether a change of a node can change where pods should run. old is nil
+// for a new node, and now for one that is gone.
+func AffectsPlacement(old, now *corev1.Node) bool {
 	return old == nil || now == nil || !kinds.Equal(old.Labels, now.Labels) || !kinds.Equal(old.Spec, now.Spec)
 }

@@ -6,12 +6,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// limits are how many nodes may have two pods, and how many may have none that is available;
-// one at least may have none (updatedDesiredNodeCounts).
-func (s *step) limits() (surge, unavailable int) {
+// updateLimits returns how many nodes may have two pods, and how many may have no available one; at
+// least one of both is positive (updatedDesiredNodeCounts).
+func (s *planning) updateLimits() (surge, unavailable int) {
 	desired := 0
 	for _, node := range s.Nodes {
-		if should, _ := Wanted(s.Set, node); should {
+		if should, _ := ShouldRun(s.Set, node); should {
 			desired++
 		}
 	}
@@ -32,35 +32,35 @@ func (s *step) limits() (surge, unavailable int) {
 	return surge, unavailable
 }
 
-// roll replaces pods of an old template (rollingUpdate).
-func (s *step) roll() {
-	if surge, unavailable := s.limits(); surge > 0 {
-		s.rollOver(surge)
+// rollingUpdate replaces pods of an old template (rollingUpdate).
+func (s *planning) rollingUpdate() {
+	if surge, unavailable := s.updateLimits(); surge > 0 {
+		s.updateWithSurge(surge)
 	} else {
-		s.rollUnder(unavailable)
+		s.updateWithoutSurge(unavailable)
 	}
 }
 
-// pair is the pod of the template and the older one of a node that stay; ok is false when
-// there are more of one of them.
-func (s *step) pair(pods []*corev1.Pod) (fresh, old *corev1.Pod, ok bool) {
+// newAndOld returns the pod of the current template and the old pod of a node; ok is false if there
+// are more of either.
+func (s *planning) newAndOld(pods []*corev1.Pod) (newPod, oldPod *corev1.Pod, ok bool) {
 	for _, pod := range pods {
 		switch isNew := hashOf(pod) == s.Hash; {
 		case pod.DeletionTimestamp != nil:
-		case isNew && fresh == nil:
-			fresh = pod
-		case !isNew && old == nil:
-			old = pod
+		case isNew && newPod == nil:
+			newPod = pod
+		case !isNew && oldPod == nil:
+			oldPod = pod
 		default:
 			return nil, nil, false
 		}
 	}
-	return fresh, old, true
+	return newPod, oldPod, true
 }
 
-// rollUnder deletes old pods as long as not too many nodes are without; those that are not
-// available anyway first.
-func (s *step) rollUnder(most int) {
+// updateWithoutSurge deletes old pods as long as not too many nodes lack an available one. Old pods
+// that are not available go first.
+func (s *planning) updateWithoutSurge(most int) {
 	var candidates []*corev1.Pod
 	missing := 0
 	for _, node := range s.Nodes {
@@ -68,27 +68,27 @@ func (s *step) rollUnder(most int) {
 		if !there {
 			continue
 		}
-		fresh, old, ok := s.pair(pods)
+		newPod, oldPod, ok := s.newAndOld(pods)
 		switch {
-		case !ok, (fresh == nil) == (old == nil):
+		case !ok, (newPod == nil) == (oldPod == nil):
 			missing++
-		case fresh != nil:
-			if !s.available(fresh) {
+		case newPod != nil:
+			if !s.isAvailable(newPod) {
 				missing++
 			}
-		case !s.available(old):
-			s.Delete = append(s.Delete, old)
+		case !s.isAvailable(oldPod):
+			s.Delete = append(s.Delete, oldPod)
 			missing++
 		default:
-			candidates = append(candidates, old)
+			candidates = append(candidates, oldPod)
 		}
 	}
 	s.Delete = append(s.Delete, candidates[:min(max(most-missing, 0), len(candidates))]...)
 }
 
-// rollOver makes new pods beside old ones on as many nodes as may have two, and deletes the
-// old one where the new one is available.
-func (s *step) rollOver(most int) {
+// updateWithSurge creates new pods beside old ones on as many nodes as may have two. It deletes the
+// old pod once the new one is available.
+func (s *planning) updateWithSurge(most int) {
 	var candidates []string
 	surging := 0
 	for _, node := range s.Nodes {
@@ -96,19 +96,19 @@ func (s *step) rollOver(most int) {
 		if !there {
 			continue
 		}
-		fresh, old, ok := s.pair(pods)
+		newPod, oldPod, ok := s.newAndOld(pods)
 		switch {
 		case !ok:
 			surging++
-		case old == nil:
-		case fresh == nil && !s.available(old):
+		case oldPod == nil:
+		case newPod == nil && !s.isAvailable(oldPod):
 			s.Create = append(s.Create, node.Name)
-		case fresh == nil:
+		case newPod == nil:
 			candidates = append(candidates, node.Name)
-		case !s.available(fresh):
+		case !s.isAvailable(newPod):
 			surging++
 		default:
-			s.Delete = append(s.Delete, old)
+			s.Delete = append(s.Delete, oldPod)
 		}
 	}
 	s.Create = append(s.Create, candidates[:min(max(most-surging, 0), len(candidates))]...)

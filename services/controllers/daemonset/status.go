@@ -4,15 +4,15 @@ import (
 	"github.com/podfall/podfall/services/controllers/workload"
 )
 
-// count fills in the status (updateDaemonSetStatus).
-func (s *step) count() {
+// setStatus computes the status (updateDaemonSetStatus).
+func (s *planning) setStatus() {
 	s.Status = *s.Set.Status.DeepCopy()
 	status := &s.Status
 	status.ObservedGeneration = s.Set.Generation
 	status.DesiredNumberScheduled, status.CurrentNumberScheduled, status.NumberMisscheduled = 0, 0, 0
 	status.NumberReady, status.UpdatedNumberScheduled, status.NumberAvailable = 0, 0, 0
 	for _, node := range s.Nodes {
-		should, _ := Wanted(s.Set, node)
+		should, _ := ShouldRun(s.Set, node)
 		pods := s.onNode[node.Name]
 		if !should {
 			if len(pods) > 0 {
@@ -26,9 +26,9 @@ func (s *step) count() {
 		}
 		status.CurrentNumberScheduled++
 		oldest := pods[0]
-		if workload.Ready(oldest) {
+		if workload.IsReady(oldest) {
 			status.NumberReady++
-			if s.available(oldest) {
+			if s.isAvailable(oldest) {
 				status.NumberAvailable++
 			}
 		}
@@ -37,5 +37,5 @@ func (s *step) count() {
 		}
 	}
 	status.NumberUnavailable = status.DesiredNumberScheduled - status.NumberAvailable
-	s.Again = shorter(s.Again, workload.NextAvailable(s.Pods, s.Set.Spec.MinReadySeconds, s.now))
+	s.RequeueAfter = minDelay(s.RequeueAfter, workload.NextAvailable(s.Pods, s.Set.Spec.MinReadySeconds, s.now))
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/podfall/podfall/services/controllers/view"
 )
 
-// Controller rolls Deployments out.
+// Controller rolls out Deployments.
 type Controller struct {
 	deployments *view.Copy[*appsv1.Deployment]
 	sets        *view.Copy[*appsv1.ReplicaSet]
@@ -31,11 +31,13 @@ type Controller struct {
 // workers is how many Deployments are looked at at once, retries how often one that fails is
 // tried before it is left until it changes, both as upstream's.
 const (
+	// workers is how many Deployments are processed at once. retries is how often a failed one is
+	// retried before it waits for a change. Both are upstream's.
 	workers = 5
 	retries = 15
 )
 
-// New is the controller of Deployments.
+// New returns the controller of Deployments.
 func New(base control.Base) *Controller {
 	c := &Controller{
 		deployments: view.Of[*appsv1.Deployment](base.Views, "deployments.apps"),
@@ -46,46 +48,46 @@ func New(base control.Base) *Controller {
 		events:      base.Events("deployment-controller"), clock: base.Clock,
 	}
 	c.loop = loop.New(loop.Config{Name: "deployment", Metrics: base.Metrics, Clock: base.Clock, Workers: workers, Retries: retries, Log: base.Log}, c.sync)
-	c.deployments.On(func(old, now *appsv1.Deployment) { c.loop.Add(view.KeyOf(view.Either(old, now))) })
-	watch := Watch{Get: c.deployments.Get, In: c.deployments.In, Set: c.sets.Get, Look: c.loop.Add}
-	c.sets.On(watch.SetChanged)
-	c.pods.On(watch.PodChanged)
+	c.deployments.OnChange(func(old, now *appsv1.Deployment) { c.loop.Add(view.KeyOf(view.Either(old, now))) })
+	watch := ChangeHandler{Deployment: c.deployments.Get, DeploymentsIn: c.deployments.InNamespace, ReplicaSet: c.sets.Get, Enqueue: c.loop.Add}
+	c.sets.OnChange(watch.SetChanged)
+	c.pods.OnChange(watch.PodChanged)
 	return c
 }
 
 // Run rolls out until ctx ends.
 func (c *Controller) Run(ctx context.Context) error { return c.loop.Run(ctx) }
 
-// sync takes steps for one Deployment until one makes no ReplicaSet.
+// sync takes steps for one Deployment until a step creates no ReplicaSet.
 func (c *Controller) sync(ctx context.Context, key view.Key) error {
 	deployment, ok := c.deployments.Get(key)
 	if !ok {
 		return nil
 	}
-	v, err := c.view(ctx, deployment)
+	v, err := c.claimView(ctx, deployment)
 	if err != nil {
 		return err
 	}
 	for {
 		plan := Decide(v, c.clock.Now())
 		if plan.Create == nil {
-			return c.carryOut(ctx, deployment, plan)
+			return c.applyPlan(ctx, deployment, plan)
 		}
-		made, err := c.create(ctx, v, plan.Create)
-		if err != nil || made == nil {
+		created, err := c.createSet(ctx, v, plan.Create)
+		if err != nil || created == nil {
 			return err
 		}
-		v = Made(v, made, c.clock.Now())
+		v = AfterCreate(v, created, c.clock.Now())
 	}
 }
 
-// view is what is known of a Deployment, after adoption and release of ReplicaSets.
-func (c *Controller) view(ctx context.Context, deployment *appsv1.Deployment) (View, error) {
+// claimView adopts and releases ReplicaSets and returns the view of a Deployment.
+func (c *Controller) claimView(ctx context.Context, deployment *appsv1.Deployment) (View, error) {
 	selector, err := metav1.LabelSelectorAsSelector(deployment.Spec.Selector)
 	if err != nil {
 		return View{}, err
 	}
-	candidates := append(c.sets.Controlled(deployment.UID), c.sets.Orphans(deployment.Namespace)...)
+	candidates := append(c.sets.ControlledBy(deployment.UID), c.sets.Orphans(deployment.Namespace)...)
 	sets, err := control.Claimer[*appsv1.ReplicaSet]{
 		Objects: c.setWrites, Owner: deployment, OwnerKind: c.writes.Kind().GroupVersionKind, Selector: selector,
 		Fresh: func(ctx context.Context) (kinds.Object, error) {
@@ -94,27 +96,27 @@ func (c *Controller) view(ctx context.Context, deployment *appsv1.Deployment) (V
 	}.Claim(ctx, candidates)
 	v := View{Deployment: deployment, Sets: sets, Pods: map[types.UID][]*corev1.Pod{}}
 	for _, set := range sets {
-		v.Pods[set.UID] = c.pods.Controlled(set.UID)
+		v.Pods[set.UID] = c.pods.ControlledBy(set.UID)
 	}
 	return v, err
 }
 
-// create stores a new ReplicaSet. It is nil when the name is another's: then the next look
-// takes another name.
-func (c *Controller) create(ctx context.Context, v View, set *appsv1.ReplicaSet) (*appsv1.ReplicaSet, error) {
-	made, err := c.setWrites.Create(ctx, set)
+// createSet stores a new ReplicaSet. It returns nil if the name is taken by another; the next sync
+// uses another name.
+func (c *Controller) createSet(ctx context.Context, v View, set *appsv1.ReplicaSet) (*appsv1.ReplicaSet, error) {
+	created, err := c.setWrites.Create(ctx, set)
 	switch {
 	case err == nil:
-		if n := replicasOf(made); n > 0 {
-			c.events.Event(v.Deployment, corev1.EventTypeNormal, "ScalingReplicaSet", scaledMessage(made, 0, n))
+		if n := replicasOf(created); n > 0 {
+			c.events.Event(v.Deployment, corev1.EventTypeNormal, "ScalingReplicaSet", scaledMessage(created, 0, n))
 		}
-		return made, nil
+		return created, nil
 	case apierrors.IsAlreadyExists(err):
-		return c.taken(ctx, v, set)
-	case control.Closing(err):
+		return c.adoptOrCollide(ctx, v, set)
+	case control.IsNamespaceTerminating(err):
 		return nil, err
 	}
-	stored, event := Refused(v, set, err, c.clock.Now())
+	stored, event := AfterCreateFailed(v, set, err, c.clock.Now())
 	c.events.Event(v.Deployment, event.Type, event.Reason, event.Message)
 	if _, failed := c.writes.UpdateStatus(ctx, stored); failed != nil {
 		return nil, failed
@@ -122,27 +124,27 @@ func (c *Controller) create(ctx context.Context, v View, set *appsv1.ReplicaSet)
 	return nil, err
 }
 
-// taken reads the ReplicaSet that has the name: it may be the very one, which the view does
-// not show yet.
-func (c *Controller) taken(ctx context.Context, v View, set *appsv1.ReplicaSet) (*appsv1.ReplicaSet, error) {
-	there, err := c.setWrites.Get(ctx, set.Namespace, set.Name)
+// adoptOrCollide reads the ReplicaSet that has the name. It may be the very one, which the view
+// does not show yet; otherwise the collision is counted.
+func (c *Controller) adoptOrCollide(ctx context.Context, v View, set *appsv1.ReplicaSet) (*appsv1.ReplicaSet, error) {
+	existing, err := c.setWrites.Get(ctx, set.Namespace, set.Name)
 	if err != nil {
 		return nil, err
 	}
-	if Its(v.Deployment, there) {
-		return there, nil
+	if IsNewSetOf(v.Deployment, existing) {
+		return existing, nil
 	}
-	_, err = c.writes.UpdateStatus(ctx, Collided(v.Deployment))
+	_, err = c.writes.UpdateStatus(ctx, WithCollision(v.Deployment))
 	return nil, err
 }
 
-// carryOut stores what a plan says, the status last.
-func (c *Controller) carryOut(ctx context.Context, deployment *appsv1.Deployment, plan Plan) error {
-	for _, event := range plan.Tell {
+// applyPlan stores what a plan says, the status last.
+func (c *Controller) applyPlan(ctx context.Context, deployment *appsv1.Deployment, plan Plan) error {
+	for _, event := range plan.Events {
 		c.events.Event(deployment, event.Type, event.Reason, event.Message)
 	}
-	if plan.Rewrite != nil {
-		_, err := c.writes.Update(ctx, plan.Rewrite)
+	if plan.RolledBack != nil {
+		_, err := c.writes.Update(ctx, plan.RolledBack)
 		return err
 	}
 	for _, one := range plan.Scale {
@@ -154,7 +156,7 @@ func (c *Controller) carryOut(ctx context.Context, deployment *appsv1.Deployment
 		}
 	}
 	for _, set := range plan.Delete {
-		if err := c.setWrites.Delete(ctx, set, metav1.DeleteOptions{}); err != nil && !control.Gone(err) {
+		if err := c.setWrites.Delete(ctx, set, metav1.DeleteOptions{}); err != nil && !control.IsGone(err) {
 			return err
 		}
 	}
@@ -163,8 +165,8 @@ func (c *Controller) carryOut(ctx context.Context, deployment *appsv1.Deployment
 			return err
 		}
 	}
-	if plan.Again > 0 {
-		c.loop.AddAfter(view.KeyOf(deployment), plan.Again)
+	if plan.RequeueAfter > 0 {
+		c.loop.AddAfter(view.KeyOf(deployment), plan.RequeueAfter)
 	}
 	return nil
 }

@@ -16,97 +16,96 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// View is what is known of one Deployment.
+// View is the state of one Deployment.
 type View struct {
 	Deployment *appsv1.Deployment
-	// Stored is the Deployment before changes of this look that are not stored yet; nil
-	// when there are none.
+	// Stored is the Deployment before the changes of this sync that are not stored yet; nil if
+	// there are none.
 	Stored *appsv1.Deployment
-	// Sets are its ReplicaSets.
+	// Sets are the ReplicaSets of the Deployment.
 	Sets []*appsv1.ReplicaSet
-	// Pods are their pods, by the set's UID.
+	// Pods are the pods of the sets, by the set's UID.
 	Pods map[types.UID][]*corev1.Pod
 }
 
-// Plan is the next step. What it creates belongs into the view before the step after it.
+// Plan is the next step. A ReplicaSet that it creates belongs into the view before the step after
+// it.
 type Plan struct {
-	// Create is the ReplicaSet of the template; nothing else is done in this step.
+	// Create is the ReplicaSet of the current template. A step that creates does nothing else.
 	Create *appsv1.ReplicaSet
-	// Scale are sets as they are to be, Delete those that history does not need.
+	// Scale are the sets to be updated. Delete are the sets beyond the history limit.
 	Scale  []Scaling
 	Delete []*appsv1.ReplicaSet
-	// Rewrite is the Deployment with another spec: it was rolled back.
-	Rewrite *appsv1.Deployment
-	// Store is the Deployment with another status, or other annotations; nil when both
-	// are as they were.
-	Store *appsv1.Deployment
-	// Tell are events.
-	Tell []Event
-	// Again is how long to wait before the next look; 0 is until something changes.
-	Again time.Duration
+	// RolledBack is the Deployment with the spec of an earlier revision; nil if there is no
+	// rollback.
+	RolledBack *appsv1.Deployment
+	// Store is the Deployment with a new status or new annotations; nil if both are unchanged.
+	Store  *appsv1.Deployment
+	Events []Event
+	// RequeueAfter is when to sync again; 0 means when something changes.
+	RequeueAfter time.Duration
 }
 
-// Scaling is one change of a ReplicaSet.
+// Scaling is one update of a ReplicaSet.
 type Scaling struct {
 	Set *appsv1.ReplicaSet
-	// Event is told when the change is stored; empty for a change of annotations only.
+	// Event is the message to emit once the update is stored; empty if only annotations change.
 	Event string
 }
 
 // Event is one event about the Deployment.
 type Event struct{ Type, Reason, Message string }
 
-// step is a plan in the making: the Deployment is a copy, on which the new status grows.
-type step struct {
+// planning is a plan that is being made. The Deployment is a copy that gets the new status.
+type planning struct {
 	View
 	Plan
-	before *appsv1.Deployment
-	now    time.Time
-	fresh  *appsv1.ReplicaSet   // of the template as it is; nil when there is none
-	old    []*appsv1.ReplicaSet // all others
+	before  *appsv1.Deployment
+	now     time.Time
+	newSet  *appsv1.ReplicaSet   // the set of the current template; nil if there is none
+	oldSets []*appsv1.ReplicaSet // all other sets
 }
 
-// Decide says what the next step is at now (syncDeployment).
+// Decide returns the next step at now (syncDeployment).
 func Decide(v View, now time.Time) Plan {
-	s := &step{View: v, before: v.Deployment, now: now}
+	s := &planning{View: v, before: v.Deployment, now: now}
 	if v.Stored != nil {
 		s.before = v.Stored
 	}
 	s.Deployment = v.Deployment.DeepCopy()
-	s.defaults()
-	s.sort()
+	s.setDefaults()
+	s.sortSets()
 	if all := (metav1.LabelSelector{}); kinds.Equal(s.Deployment.Spec.Selector, &all) {
-		s.Tell = append(s.Tell, Event{corev1.EventTypeWarning, "SelectingAll", "This deployment is selecting all pods. A non-empty selector is required."})
+		s.Events = append(s.Events, Event{corev1.EventTypeWarning, "SelectingAll", "This deployment is selecting all pods. A non-empty selector is required."})
 		s.Deployment.Status.ObservedGeneration = s.Deployment.Generation
 		return s.finish()
 	}
 	if s.Deployment.DeletionTimestamp != nil {
-		s.tellStatus()
+		s.updateStatus()
 		return s.finish()
 	}
-	s.pause()
+	s.updatePaused()
 	switch {
 	case s.Deployment.Annotations[appsv1.DeprecatedRollbackTo] != "" && !s.Deployment.Spec.Paused:
 		s.rollBack()
 		return s.Plan
-	case s.Deployment.Spec.Paused, s.scaled():
-		s.recount()
+	case s.Deployment.Spec.Paused, s.isScalingEvent():
+		s.syncRevision()
 		s.scale()
 		if s.Deployment.Spec.Paused {
 			s.cleanUp()
 		}
-		s.tellStatus()
+		s.updateStatus()
 	case s.Deployment.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType:
 		s.recreate()
 	default:
-		s.roll()
+		s.rollingUpdate()
 	}
 	return s.finish()
 }
 
-// defaults fills in what upstream's defaulting does, for an object that was stored
-// without.
-func (s *step) defaults() {
+// setDefaults sets what upstream's defaulting sets, for an object that was stored without it.
+func (s *planning) setDefaults() {
 	spec := &s.Deployment.Spec
 	if spec.Replicas == nil {
 		spec.Replicas = new(int32(1))
@@ -122,8 +121,8 @@ func (s *step) defaults() {
 	}
 }
 
-// finish is the plan, with the Deployment in it if it has become another.
-func (s *step) finish() Plan {
+// finish returns the plan, with the Deployment in it if that has changed.
+func (s *planning) finish() Plan {
 	if s.Create == nil && (!kinds.Equal(s.before.Status, s.Deployment.Status) ||
 		!kinds.Equal(s.before.Annotations, s.Deployment.Annotations)) {
 		s.Store = s.Deployment
@@ -131,10 +130,10 @@ func (s *step) finish() Plan {
 	return s.Plan
 }
 
-// replicas is how many pods the Deployment asks for.
-func (s *step) replicas() int32 { return *s.Deployment.Spec.Replicas }
+// replicas returns how many pods the Deployment wants.
+func (s *planning) replicas() int32 { return *s.Deployment.Spec.Replicas }
 
-// replicasOf is how many pods a set asks for; none for no set.
+// replicasOf returns how many pods a set wants; 0 for no set.
 func replicasOf(set *appsv1.ReplicaSet) int32 {
 	switch {
 	case set == nil:
@@ -145,17 +144,17 @@ func replicasOf(set *appsv1.ReplicaSet) int32 {
 	return *set.Spec.Replicas
 }
 
-// all is every set, the one of the template last.
-func (s *step) all() []*appsv1.ReplicaSet {
-	all := append([]*appsv1.ReplicaSet{}, s.old...)
-	if s.fresh != nil {
-		all = append(all, s.fresh)
+// allSets returns every set, the one of the current template last.
+func (s *planning) allSets() []*appsv1.ReplicaSet {
+	all := append([]*appsv1.ReplicaSet{}, s.oldSets...)
+	if s.newSet != nil {
+		all = append(all, s.newSet)
 	}
 	return all
 }
 
-// active are the sets that ask for pods.
-func active(sets []*appsv1.ReplicaSet) []*appsv1.ReplicaSet {
+// activeSets returns the sets that want pods.
+func activeSets(sets []*appsv1.ReplicaSet) []*appsv1.ReplicaSet {
 	var found []*appsv1.ReplicaSet
 	for _, set := range sets {
 		if replicasOf(set) > 0 {
@@ -165,7 +164,7 @@ func active(sets []*appsv1.ReplicaSet) []*appsv1.ReplicaSet {
 	return found
 }
 
-// sum adds up what count says of each set.
+// sum adds up a count over sets.
 func sum(sets []*appsv1.ReplicaSet, count func(*appsv1.ReplicaSet) int32) int32 {
 	var total int32
 	for _, set := range sets {

@@ -42,9 +42,9 @@ func rs(of *appsv1.Deployment, image string, revision, replicas, available int) 
 	set.Spec.Template = *of.Spec.Template.DeepCopy()
 	set.Spec.Template.Spec.Containers[0].Image = image
 	set.Status = appsv1.ReplicaSetStatus{Replicas: int32(replicas), ReadyReplicas: int32(available), AvailableReplicas: int32(available), TerminatingReplicas: new(int32(0))}
-	s := &step{View: View{Deployment: of.DeepCopy()}}
-	s.defaults()
-	s.size(set)
+	s := &planning{View: View{Deployment: of.DeepCopy()}}
+	s.setDefaults()
+	s.setSizeAnnotations(set)
 	return set
 }
 
@@ -219,17 +219,17 @@ func TestRevisions(t *testing.T) {
 	}
 	first := Decide(View{Deployment: deployment}, now).Create
 	if !strings.HasPrefix(first.Name, "web-") || first.Labels["pod-template-hash"] != strings.TrimPrefix(first.Name, "web-") ||
-		first.Spec.Selector.MatchLabels["pod-template-hash"] == "" || first.Annotations[desiredAnnotation] != "1" || first.Annotations[mostAnnotation] != "2" {
+		first.Spec.Selector.MatchLabels["pod-template-hash"] == "" || first.Annotations[desiredReplicasAnnotation] != "1" || first.Annotations[maxReplicasAnnotation] != "2" {
 		t.Errorf("a new set %+v", first.ObjectMeta)
 	}
-	if taken := Decide(View{Deployment: Collided(deployment)}, now).Create; taken.Name == first.Name {
+	if taken := Decide(View{Deployment: WithCollision(deployment)}, now).Create; taken.Name == first.Name {
 		t.Error("after a collision the name is the same")
 	}
 	rollback := d(1, 1, 0)
 	rollback.Annotations[appsv1.DeprecatedRollbackTo] = "0"
 	plan = Decide(View{Deployment: rollback, Sets: []*appsv1.ReplicaSet{rs(rollback, "new", 3, 1, 1), rs(rollback, "old", 2, 0, 0)}}, now)
-	if plan.Rewrite == nil || plan.Rewrite.Spec.Template.Spec.Containers[0].Image != "old" || plan.Rewrite.Annotations[appsv1.DeprecatedRollbackTo] != "" {
-		t.Errorf("rolled back to %+v", plan.Rewrite)
+	if plan.RolledBack == nil || plan.RolledBack.Spec.Template.Spec.Containers[0].Image != "old" || plan.RolledBack.Annotations[appsv1.DeprecatedRollbackTo] != "" {
+		t.Errorf("rolled back to %+v", plan.RolledBack)
 	}
 }
 
@@ -288,14 +288,14 @@ func TestConditions(t *testing.T) {
 			t.Errorf("%s: nothing to store", c.name)
 			continue
 		}
-		if got := conditions(plan.Store); got != c.want || (c.again != 0 && plan.Again != c.again) {
-			t.Errorf("%s: %s, again in %v; want %s, %v", c.name, got, plan.Again, c.want, c.again)
+		if got := conditions(plan.Store); got != c.want || (c.again != 0 && plan.RequeueAfter != c.again) {
+			t.Errorf("%s: %s, again in %v; want %s, %v", c.name, got, plan.RequeueAfter, c.want, c.again)
 		}
 		if again := Decide(View{Deployment: plan.Store, Sets: []*appsv1.ReplicaSet{set}}, now); again.Store != nil && c.name != "done" {
 			t.Errorf("%s: what was stored is not at rest: %s", c.name, conditions(again.Store))
 		}
 	}
-	refused, event := Refused(View{Deployment: d(1, 1, 0)}, rs(d(1, 1, 0), "new", 1, 1, 0), errors.New("quota"), now)
+	refused, event := AfterCreateFailed(View{Deployment: d(1, 1, 0)}, rs(d(1, 1, 0), "new", 1, 1, 0), errors.New("quota"), now)
 	if conditions(refused) != "Progressing=False/ReplicaSetCreateError" || event.Message != `Failed to create new replica set "new": quota` {
 		t.Errorf("refused: %s, %s", conditions(refused), event.Message)
 	}

@@ -14,7 +14,7 @@ func FuzzRemember(f *testing.F) {
 	f.Fuzz(func(t *testing.T, before, old string) {
 		set := &appsv1.ReplicaSet{}
 		set.Annotations = map[string]string{historyAnnotation: before, RevisionAnnotation: old}
-		remember(set, old)
+		appendRevisionHistory(set, old)
 		got, all := set.Annotations[historyAnnotation], before+","+old
 		if before == "" {
 			all = old
@@ -22,11 +22,11 @@ func FuzzRemember(f *testing.F) {
 		if !strings.HasSuffix(all, got) || !strings.HasSuffix(got, old) {
 			t.Errorf("%q and %q are remembered as %q", before, old, got)
 		}
-		if len(got) > max(historyLength, len(old)) && before != "" {
+		if len(got) > max(maxHistoryLength, len(old)) && before != "" {
 			t.Errorf("%d bytes are remembered", len(got))
 		}
-		next := (&step{old: []*appsv1.ReplicaSet{set}}).next()
-		if last := revision(set); next <= last && last != math.MaxInt64 { // behind which upstream has none, too
+		next := (&planning{oldSets: []*appsv1.ReplicaSet{set}}).nextRevision()
+		if last := revisionOf(set); next <= last && last != math.MaxInt64 { // behind which upstream has none, too
 			t.Errorf("behind %q comes %d", old, next)
 		}
 	})

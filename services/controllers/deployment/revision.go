@@ -20,32 +20,31 @@ import (
 
 // The annotations that a rollout keeps on its Deployment and ReplicaSets.
 const (
-	RevisionAnnotation = "deployment.kubernetes.io/revision"
-	historyAnnotation  = "deployment.kubernetes.io/revision-history"
-	desiredAnnotation  = "deployment.kubernetes.io/desired-replicas"
-	mostAnnotation     = "deployment.kubernetes.io/max-replicas"
-	appliedAnnotation  = "kubectl.kubernetes.io/last-applied-configuration"
+	RevisionAnnotation        = "deployment.kubernetes.io/revision"
+	historyAnnotation         = "deployment.kubernetes.io/revision-history"
+	desiredReplicasAnnotation = "deployment.kubernetes.io/desired-replicas"
+	maxReplicasAnnotation     = "deployment.kubernetes.io/max-replicas"
+	lastAppliedAnnotation     = "kubectl.kubernetes.io/last-applied-configuration"
 )
 
-// historyLength is how long the list of a set's former revisions may grow.
-const historyLength = 2000
+// maxHistoryLength is the largest length, in bytes, of the list of a set's former revisions.
+const maxHistoryLength = 2000
 
-// sort tells the set of the template from the others: the oldest of those that are equal to
-// it but for the hash.
-func (s *step) sort() {
-	s.old = slices.Clone(s.Sets)
-	slices.SortFunc(s.old, byAge)
-	i := slices.IndexFunc(s.old, func(set *appsv1.ReplicaSet) bool {
+// sortSets finds the set of the current template: the oldest of those that are equal to it but for
+// the hash. The others are old.
+func (s *planning) sortSets() {
+	s.oldSets = slices.Clone(s.Sets)
+	slices.SortFunc(s.oldSets, byAge)
+	i := slices.IndexFunc(s.oldSets, func(set *appsv1.ReplicaSet) bool {
 		return SameTemplate(&set.Spec.Template, &s.Deployment.Spec.Template)
 	})
 	if i >= 0 {
-		s.fresh = s.old[i]
-		s.old = slices.Delete(s.old, i, i+1)
+		s.newSet = s.oldSets[i]
+		s.oldSets = slices.Delete(s.oldSets, i, i+1)
 	}
 }
 
-// SameTemplate reports whether two templates are equal but for their hash label
-// (EqualIgnoreHash).
+// SameTemplate reports whether two templates are equal but for their hash label (EqualIgnoreHash).
 func SameTemplate(a, b *corev1.PodTemplateSpec) bool {
 	a, b = a.DeepCopy(), b.DeepCopy()
 	delete(a.Labels, appsv1.DefaultDeploymentUniqueLabelKey)
@@ -57,35 +56,35 @@ func byAge(a, b *appsv1.ReplicaSet) int {
 	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 }
 
-// recount brings the revisions up to date when there is a set of the template: the newest
-// revision is its, and the Deployment's (getNewReplicaSet).
-func (s *step) recount() {
-	if s.fresh == nil {
+// syncRevision updates the revisions if there is a set of the current template: the newest revision
+// is its, and the Deployment's (getNewReplicaSet).
+func (s *planning) syncRevision() {
+	if s.newSet == nil {
 		return
 	}
-	set := s.fresh.DeepCopy()
-	changed := s.annotate(set, s.next())
+	set := s.newSet.DeepCopy()
+	changed := s.annotate(set, s.nextRevision())
 	if changed || set.Spec.MinReadySeconds != s.Deployment.Spec.MinReadySeconds {
 		set.Spec.MinReadySeconds = s.Deployment.Spec.MinReadySeconds
 		s.Scale = append(s.Scale, Scaling{Set: set})
-		s.fresh = set
+		s.newSet = set
 	}
-	s.adoptRevision(set.Annotations[RevisionAnnotation])
-	if s.limited() && s.progressing() == nil {
-		s.set(appsv1.DeploymentProgressing, corev1.ConditionTrue, "FoundNewReplicaSet", fmt.Sprintf("Found new replica set %q", set.Name))
+	s.setRevision(set.Annotations[RevisionAnnotation])
+	if s.hasTimeout() && s.progressingCondition() == nil {
+		s.setCondition(appsv1.DeploymentProgressing, corev1.ConditionTrue, "FoundNewReplicaSet", fmt.Sprintf("Found new replica set %q", set.Name))
 	}
 }
 
-// make plans the set of the template; replicas is how many pods it begins with.
-func (s *step) make() {
+// planNewSet plans to create the set of the current template.
+func (s *planning) planNewSet() {
 	template := s.Deployment.Spec.Template.DeepCopy()
 	hash := workload.TemplateHash(&s.Deployment.Spec.Template, s.Deployment.Status.CollisionCount)
-	template.Labels = with(template.Labels, hash)
+	template.Labels = withHashLabel(template.Labels, hash)
 	selector := s.Deployment.Spec.Selector.DeepCopy()
 	if selector == nil {
 		selector = &metav1.LabelSelector{MatchLabels: s.Deployment.Spec.Template.Labels}
 	}
-	selector.MatchLabels = with(selector.MatchLabels, hash)
+	selector.MatchLabels = withHashLabel(selector.MatchLabels, hash)
 	set := &appsv1.ReplicaSet{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: s.Deployment.Namespace, Name: s.Deployment.Name + "-" + hash, Labels: maps.Clone(template.Labels),
@@ -95,46 +94,46 @@ func (s *step) make() {
 			Replicas: new(int32(0)), MinReadySeconds: s.Deployment.Spec.MinReadySeconds, Selector: selector, Template: *template,
 		},
 	}
-	*set.Spec.Replicas = s.grow(set)
-	s.annotate(set, s.next())
-	s.size(set)
+	*set.Spec.Replicas = s.newSetReplicas(set)
+	s.annotate(set, s.nextRevision())
+	s.setSizeAnnotations(set)
 	s.Create = set
 }
 
-// Made is the view after a set was made in it at now.
-func Made(v View, set *appsv1.ReplicaSet, now time.Time) View {
+// AfterCreate returns the view after a set was created at now.
+func AfterCreate(v View, set *appsv1.ReplicaSet, now time.Time) View {
 	if v.Stored == nil {
 		v.Stored = v.Deployment
 	}
-	s := &step{View: View{Deployment: v.Deployment.DeepCopy()}, now: now}
-	s.defaults()
-	s.adoptRevision(set.Annotations[RevisionAnnotation])
-	if s.limited() {
-		s.set(appsv1.DeploymentProgressing, corev1.ConditionTrue, "NewReplicaSetCreated", fmt.Sprintf("Created new replica set %q", set.Name))
+	s := &planning{View: View{Deployment: v.Deployment.DeepCopy()}, now: now}
+	s.setDefaults()
+	s.setRevision(set.Annotations[RevisionAnnotation])
+	if s.hasTimeout() {
+		s.setCondition(appsv1.DeploymentProgressing, corev1.ConditionTrue, "NewReplicaSetCreated", fmt.Sprintf("Created new replica set %q", set.Name))
 	}
 	v.Deployment, v.Sets = s.Deployment, append(slices.Clone(v.Sets), set)
 	return v
 }
 
-// Refused is the Deployment after a set could not be made at now.
-func Refused(v View, set *appsv1.ReplicaSet, cause error, now time.Time) (*appsv1.Deployment, Event) {
-	s := &step{View: View{Deployment: v.Deployment.DeepCopy()}, now: now}
-	s.defaults()
+// AfterCreateFailed returns the Deployment after a set could not be created at now.
+func AfterCreateFailed(v View, set *appsv1.ReplicaSet, cause error, now time.Time) (*appsv1.Deployment, Event) {
+	s := &planning{View: View{Deployment: v.Deployment.DeepCopy()}, now: now}
+	s.setDefaults()
 	message := fmt.Sprintf("Failed to create new replica set %q: %v", set.Name, cause)
-	if s.limited() {
-		s.set(appsv1.DeploymentProgressing, corev1.ConditionFalse, "ReplicaSetCreateError", message)
+	if s.hasTimeout() {
+		s.setCondition(appsv1.DeploymentProgressing, corev1.ConditionFalse, "ReplicaSetCreateError", message)
 	}
 	return s.Deployment, Event{corev1.EventTypeWarning, "ReplicaSetCreateError", message}
 }
 
-// Its reports whether a set that has the name of the one to be made is that very one, which the
-// view does not show yet.
-func Its(d *appsv1.Deployment, there *appsv1.ReplicaSet) bool {
-	return metav1.IsControlledBy(there, d) && SameTemplate(&there.Spec.Template, &d.Spec.Template)
+// IsNewSetOf reports whether a set that has the name of the one to be created is that very one,
+// which the view does not show yet.
+func IsNewSetOf(d *appsv1.Deployment, existing *appsv1.ReplicaSet) bool {
+	return metav1.IsControlledBy(existing, d) && SameTemplate(&existing.Spec.Template, &d.Spec.Template)
 }
 
-// Collided is the Deployment after the name of its set was found to be taken by another.
-func Collided(d *appsv1.Deployment) *appsv1.Deployment {
+// WithCollision returns the Deployment after the name of its set was found to be taken by another.
+func WithCollision(d *appsv1.Deployment) *appsv1.Deployment {
 	d = d.DeepCopy()
 	if d.Status.CollisionCount == nil {
 		d.Status.CollisionCount = new(int32(0))
@@ -143,7 +142,7 @@ func Collided(d *appsv1.Deployment) *appsv1.Deployment {
 	return d
 }
 
-func with(labels map[string]string, hash string) map[string]string {
+func withHashLabel(labels map[string]string, hash string) map[string]string {
 	labels = maps.Clone(labels)
 	if labels == nil {
 		labels = map[string]string{}
@@ -152,17 +151,18 @@ func with(labels map[string]string, hash string) map[string]string {
 	return labels
 }
 
-// next is the revision of the set of the template: one more than any other's.
-func (s *step) next() int64 {
+// nextRevision returns the revision for the set of the current template: one more than that of any
+// other set.
+func (s *planning) nextRevision() int64 {
 	var most int64
-	for _, set := range s.old {
-		most = max(most, revision(set))
+	for _, set := range s.oldSets {
+		most = max(most, revisionOf(set))
 	}
 	return most + 1
 }
 
-// revision is a set's; 0 when it has none that can be read.
-func revision(set *appsv1.ReplicaSet) int64 {
+// revisionOf returns the revision of a set; 0 if it has none that can be parsed.
+func revisionOf(set *appsv1.ReplicaSet) int64 {
 	number, err := strconv.ParseInt(set.Annotations[RevisionAnnotation], 10, 64)
 	if err != nil {
 		return 0
@@ -170,7 +170,7 @@ func revision(set *appsv1.ReplicaSet) int64 {
 	return number
 }
 
-func (s *step) adoptRevision(revision string) {
+func (s *planning) setRevision(revision string) {
 	if s.Deployment.Annotations[RevisionAnnotation] != revision {
 		if s.Deployment.Annotations == nil {
 			s.Deployment.Annotations = map[string]string{}
@@ -179,15 +179,15 @@ func (s *step) adoptRevision(revision string) {
 	}
 }
 
-// annotate gives a set the Deployment's annotations and a revision; it reports whether that
-// changed anything (SetNewReplicaSetAnnotations).
-func (s *step) annotate(set *appsv1.ReplicaSet, next int64) bool {
+// annotate copies the Deployment's annotations to a set and sets its revision. It reports whether
+// that changed anything (SetNewReplicaSetAnnotations).
+func (s *planning) annotate(set *appsv1.ReplicaSet, next int64) bool {
 	if set.Annotations == nil {
 		set.Annotations = map[string]string{}
 	}
 	changed := false
 	for key, value := range s.Deployment.Annotations {
-		if kept, there := set.Annotations[key]; !copied(key) || (there && kept == value) {
+		if kept, exists := set.Annotations[key]; !isCopiedAnnotation(key) || (exists && kept == value) {
 			continue
 		}
 		set.Annotations[key] = value
@@ -202,51 +202,52 @@ func (s *step) annotate(set *appsv1.ReplicaSet, next int64) bool {
 		set.Annotations[RevisionAnnotation] = strconv.FormatInt(next, 10)
 		changed = true
 		if old != "" {
-			remember(set, old)
+			appendRevisionHistory(set, old)
 		}
 	}
 	return changed
 }
 
-// copied reports whether a Deployment's annotation is its ReplicaSets' too.
-func copied(key string) bool {
+// isCopiedAnnotation reports whether a Deployment's annotation is copied to its ReplicaSets.
+func isCopiedAnnotation(key string) bool {
 	switch key {
-	case appliedAnnotation, RevisionAnnotation, historyAnnotation, desiredAnnotation, mostAnnotation, appsv1.DeprecatedRollbackTo:
+	case lastAppliedAnnotation, RevisionAnnotation, historyAnnotation, desiredReplicasAnnotation, maxReplicasAnnotation, appsv1.DeprecatedRollbackTo:
 		return false
 	}
 	return true
 }
 
-// remember adds a revision to those that a set had before, as far as there is room.
-func remember(set *appsv1.ReplicaSet, old string) {
+// appendRevisionHistory adds a revision to a set's former ones. The oldest are dropped if the list
+// gets too long.
+func appendRevisionHistory(set *appsv1.ReplicaSet, old string) {
 	history := set.Annotations[historyAnnotation]
 	if history == "" {
 		set.Annotations[historyAnnotation] = old
 		return
 	}
 	all := append(strings.Split(history, ","), old)
-	for len(all) > 1 && len(strings.Join(all, ",")) > historyLength {
+	for len(all) > 1 && len(strings.Join(all, ",")) > maxHistoryLength {
 		all = all[1:]
 	}
 	set.Annotations[historyAnnotation] = strings.Join(all, ",")
 }
 
-// size notes on a set how many pods the Deployment asks for now, and may have at most; it
-// reports whether that is news (SetReplicasAnnotations).
-func (s *step) size(set *appsv1.ReplicaSet) bool {
-	desired, most := fmt.Sprint(s.replicas()), fmt.Sprint(s.replicas()+s.surge())
-	if set.Annotations[desiredAnnotation] == desired && set.Annotations[mostAnnotation] == most {
+// setSizeAnnotations notes on a set how many pods the Deployment wants and how many it may have at
+// most. It reports whether that changed anything (SetReplicasAnnotations).
+func (s *planning) setSizeAnnotations(set *appsv1.ReplicaSet) bool {
+	desired, most := fmt.Sprint(s.replicas()), fmt.Sprint(s.replicas()+s.maxSurge())
+	if set.Annotations[desiredReplicasAnnotation] == desired && set.Annotations[maxReplicasAnnotation] == most {
 		return false
 	}
 	if set.Annotations == nil {
 		set.Annotations = map[string]string{}
 	}
-	set.Annotations[desiredAnnotation], set.Annotations[mostAnnotation] = desired, most
+	set.Annotations[desiredReplicasAnnotation], set.Annotations[maxReplicasAnnotation] = desired, most
 	return true
 }
 
-// number is an annotation that holds one.
-func number(set *appsv1.ReplicaSet, annotation string) (int32, bool) {
+// intAnnotation returns an annotation that holds a number.
+func intAnnotation(set *appsv1.ReplicaSet, annotation string) (int32, bool) {
 	text, ok := set.Annotations[annotation]
 	if !ok {
 		return 0, false
@@ -255,44 +256,44 @@ func number(set *appsv1.ReplicaSet, annotation string) (int32, bool) {
 	return int32(value), err == nil
 }
 
-// cleanUp plans to delete the oldest of the sets that ask for nothing, beyond the limit of
-// history (cleanupDeployment); but none that this very step has scaled, as upstream's does when a
-// Deployment is paused, has no pods, and is scaled.
-func (s *step) cleanUp() {
+// cleanUp plans to delete the oldest empty sets beyond the history limit (cleanupDeployment). It
+// spares sets that this very step has scaled; upstream deletes such a set if a Deployment is
+// paused, has no pods, and is scaled.
+func (s *planning) cleanUp() {
 	limit := *s.Deployment.Spec.RevisionHistoryLimit
 	if limit == math.MaxInt32 {
 		return
 	}
-	alive := slices.DeleteFunc(slices.Clone(s.old), func(set *appsv1.ReplicaSet) bool { return set.DeletionTimestamp != nil })
+	alive := slices.DeleteFunc(slices.Clone(s.oldSets), func(set *appsv1.ReplicaSet) bool { return set.DeletionTimestamp != nil })
 	excess := len(alive) - int(limit)
 	if excess <= 0 {
 		return
 	}
-	slices.SortStableFunc(alive, func(a, b *appsv1.ReplicaSet) int { return cmp.Compare(revision(a), revision(b)) })
+	slices.SortStableFunc(alive, func(a, b *appsv1.ReplicaSet) int { return cmp.Compare(revisionOf(a), revisionOf(b)) })
 	for _, set := range alive[:excess] {
-		if set.Status.Replicas == 0 && replicasOf(set) == 0 && set.Generation <= set.Status.ObservedGeneration && s.scaling(set) < 0 {
+		if set.Status.Replicas == 0 && replicasOf(set) == 0 && set.Generation <= set.Status.ObservedGeneration && s.scaleIndex(set) < 0 {
 			s.Delete = append(s.Delete, set)
 		}
 	}
 }
 
-// rollBack plans to take an old template again, as the annotation of extensions/v1beta1 asks.
-func (s *step) rollBack() {
+// rollBack plans to restore an old template, as the annotation of extensions/v1beta1 asks.
+func (s *planning) rollBack() {
 	wanted, err := strconv.ParseInt(s.Deployment.Annotations[appsv1.DeprecatedRollbackTo], 10, 64)
 	delete(s.Deployment.Annotations, appsv1.DeprecatedRollbackTo)
-	s.Rewrite = s.Deployment
+	s.RolledBack = s.Deployment
 	if wanted == 0 && err == nil {
-		if wanted = s.last(); wanted == 0 {
-			s.Tell = append(s.Tell, Event{corev1.EventTypeWarning, "DeploymentRollbackRevisionNotFound", "Unable to find last revision."})
+		if wanted = s.previousRevision(); wanted == 0 {
+			s.Events = append(s.Events, Event{corev1.EventTypeWarning, "DeploymentRollbackRevisionNotFound", "Unable to find last revision."})
 			return
 		}
 	}
-	for _, set := range s.all() {
-		if revision(set) != wanted {
+	for _, set := range s.allSets() {
+		if revisionOf(set) != wanted {
 			continue
 		}
 		if SameTemplate(&set.Spec.Template, &s.Deployment.Spec.Template) {
-			s.Tell = append(s.Tell, Event{
+			s.Events = append(s.Events, Event{
 				corev1.EventTypeWarning, "DeploymentRollbackTemplateUnchanged",
 				fmt.Sprintf("The rollback revision contains the same template as current deployment %q", s.Deployment.Name),
 			})
@@ -301,20 +302,20 @@ func (s *step) rollBack() {
 		template := set.Spec.Template.DeepCopy()
 		delete(template.Labels, appsv1.DefaultDeploymentUniqueLabelKey)
 		s.Deployment.Spec.Template = *template
-		s.Tell = append(s.Tell, Event{
+		s.Events = append(s.Events, Event{
 			corev1.EventTypeNormal, "DeploymentRollback",
 			fmt.Sprintf("Rolled back deployment %q to revision %d", s.Deployment.Name, wanted),
 		})
 		return
 	}
-	s.Tell = append(s.Tell, Event{corev1.EventTypeWarning, "DeploymentRollbackRevisionNotFound", "Unable to find the revision to rollback to."})
+	s.Events = append(s.Events, Event{corev1.EventTypeWarning, "DeploymentRollbackRevisionNotFound", "Unable to find the revision to rollback to."})
 }
 
-// last is the revision before the newest; 0 when there is none.
-func (s *step) last() int64 {
+// previousRevision returns the revision before the newest; 0 if there is none.
+func (s *planning) previousRevision() int64 {
 	var newest, second int64
-	for _, set := range s.all() {
-		if number := revision(set); number >= newest {
+	for _, set := range s.allSets() {
+		if number := revisionOf(set); number >= newest {
 			newest, second = number, newest
 		} else {
 			second = max(second, number)

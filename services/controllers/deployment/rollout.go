@@ -8,58 +8,59 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// roll is a step of the strategy RollingUpdate (rolloutRolling): up first, then down, then the
-// history.
-func (s *step) roll() {
-	s.recount()
-	if s.fresh == nil {
-		s.make()
+// rollingUpdate takes a step of the strategy RollingUpdate (rolloutRolling): up first, then down,
+// then the history.
+func (s *planning) rollingUpdate() {
+	s.syncRevision()
+	if s.newSet == nil {
+		s.planNewSet()
 		return
 	}
-	if s.up() || s.down() {
-		s.tellStatus()
+	if s.scaleUpNew() || s.scaleDownOld() {
+		s.updateStatus()
 		return
 	}
-	if s.complete(s.Deployment.Status) {
+	if s.isComplete(s.Deployment.Status) {
 		s.cleanUp()
 	}
-	s.tellStatus()
+	s.updateStatus()
 }
 
-// up scales the set of the template, if that is not what it should be.
-func (s *step) up() bool {
-	switch have := replicasOf(s.fresh); {
+// scaleUpNew scales the set of the current template, if it does not have its size yet.
+func (s *planning) scaleUpNew() bool {
+	switch have := replicasOf(s.newSet); {
 	case have == s.replicas():
 		return false
 	case have > s.replicas():
-		return s.resize(s.fresh, s.replicas())
+		return s.resize(s.newSet, s.replicas())
 	}
-	return s.resize(s.fresh, s.grow(s.fresh))
+	return s.resize(s.newSet, s.newSetReplicas(s.newSet))
 }
 
-// grow is how many pods the set of the template should ask for next (NewRSNewReplicas).
-func (s *step) grow(set *appsv1.ReplicaSet) int32 {
+// newSetReplicas returns how many pods the set of the current template should want next
+// (NewRSNewReplicas).
+func (s *planning) newSetReplicas(set *appsv1.ReplicaSet) int32 {
 	if s.Deployment.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType {
 		return s.replicas()
 	}
 	have := replicasOf(set)
-	all := sum(s.all(), replicasOf)
-	most := s.replicas() + s.surge()
+	all := sum(s.allSets(), replicasOf)
+	most := s.replicas() + s.maxSurge()
 	if all >= most {
 		return have
 	}
 	return have + min(most-all, s.replicas()-have)
 }
 
-// down scales old sets as far as enough pods stay available: first those pods that are not
+// scaleDownOld scales old sets down as far as enough pods stay available, unavailable pods first
 // (reconcileOldReplicaSets).
-func (s *step) down() bool {
-	olds := active(s.old)
+func (s *planning) scaleDownOld() bool {
+	olds := activeSets(s.oldSets)
 	if len(olds) == 0 {
 		return false
 	}
-	least := s.replicas() - s.unavailable()
-	most := sum(s.all(), replicasOf) - least - (replicasOf(s.fresh) - s.fresh.Status.AvailableReplicas)
+	least := s.replicas() - s.maxUnavailable()
+	most := sum(s.allSets(), replicasOf) - least - (replicasOf(s.newSet) - s.newSet.Status.AvailableReplicas)
 	if most <= 0 {
 		return false
 	}
@@ -78,7 +79,7 @@ func (s *step) down() bool {
 			gone += have - left[set.Name]
 		}
 	}
-	spare := sum(append(slices.Clone(olds), s.fresh), available) - least
+	spare := sum(append(slices.Clone(olds), s.newSet), available) - least
 	for _, set := range olds {
 		if n := min(left[set.Name], spare); n > 0 {
 			left[set.Name] -= n
@@ -92,37 +93,37 @@ func (s *step) down() bool {
 	return changed
 }
 
-// recreate is a step of the strategy Recreate (rolloutRecreate): all old pods go before a new
-// one comes (CTL-31).
-func (s *step) recreate() {
-	s.recount()
+// recreate takes a step of the strategy Recreate (rolloutRecreate): all old pods must be gone
+// before a new one is created (CTL-31).
+func (s *planning) recreate() {
+	s.syncRevision()
 	down := false
-	for _, set := range active(s.old) {
+	for _, set := range activeSets(s.oldSets) {
 		down = s.resize(set, 0) || down
 	}
-	if down || s.oldPodsRun() {
-		s.tellStatus()
+	if down || s.oldPodsMayRun() {
+		s.updateStatus()
 		return
 	}
-	if s.fresh == nil {
-		s.make()
+	if s.newSet == nil {
+		s.planNewSet()
 		return
 	}
-	s.resize(s.fresh, s.replicas())
-	if s.complete(s.Deployment.Status) {
+	s.resize(s.newSet, s.replicas())
+	if s.isComplete(s.Deployment.Status) {
 		s.cleanUp()
 	}
-	s.tellStatus()
+	s.updateStatus()
 }
 
-// oldPodsRun reports whether a pod of another set is not known to be over: a pod that is
-// being deleted still runs, and nobody knows of one whose node is silent.
-func (s *step) oldPodsRun() bool {
-	if sum(s.old, existing) > 0 {
+// oldPodsMayRun reports whether a pod of another set is not known to have ended. A pod that is
+// being deleted still runs, and a pod on a silent node may.
+func (s *planning) oldPodsMayRun() bool {
+	if sum(s.oldSets, existing) > 0 {
 		return true
 	}
 	for uid, pods := range s.Pods {
-		if s.fresh != nil && s.fresh.UID == uid {
+		if s.newSet != nil && s.newSet.UID == uid {
 			continue
 		}
 		for _, pod := range pods {
@@ -134,38 +135,38 @@ func (s *step) oldPodsRun() bool {
 	return false
 }
 
-// surge is how many pods more than asked for there may be, unavailable how many fewer
-// (ResolveFenceposts).
-func (s *step) surge() int32 {
+// maxSurge returns how many pods more than wanted there may be (ResolveFenceposts).
+func (s *planning) maxSurge() int32 {
 	if s.Deployment.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType {
 		return 0
 	}
-	surge, _ := s.fenceposts()
+	surge, _ := s.resolveFenceposts()
 	return surge
 }
 
-func (s *step) unavailable() int32 {
+// maxUnavailable returns how many pods fewer than wanted may be available (ResolveFenceposts).
+func (s *planning) maxUnavailable() int32 {
 	if s.Deployment.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType || s.replicas() == 0 {
 		return 0
 	}
-	_, unavailable := s.fenceposts()
+	_, unavailable := s.resolveFenceposts()
 	return min(unavailable, s.replicas())
 }
 
-func (s *step) fenceposts() (surge, unavailable int32) {
+func (s *planning) resolveFenceposts() (surge, unavailable int32) {
 	var rolling appsv1.RollingUpdateDeployment
 	if given := s.Deployment.Spec.Strategy.RollingUpdate; given != nil {
 		rolling = *given
 	}
-	surge = scaled(rolling.MaxSurge, s.replicas(), ceil)
-	unavailable = scaled(rolling.MaxUnavailable, s.replicas(), floor)
+	surge = scaledValue(rolling.MaxSurge, s.replicas(), ceil)
+	unavailable = scaledValue(rolling.MaxUnavailable, s.replicas(), floor)
 	if surge == 0 && unavailable == 0 {
 		unavailable = 1
 	}
 	return surge, unavailable
 }
 
-// rounding is which way a part of a pod is counted.
+// rounding is how a fraction of a pod is rounded.
 type rounding bool
 
 const (
@@ -173,8 +174,8 @@ const (
 	floor rounding = false
 )
 
-// scaled is a number or a percentage of total; a quarter when nothing is said.
-func scaled(value *intstr.IntOrString, total int32, way rounding) int32 {
+// scaledValue returns a number, or a percentage of total; 25% if value is nil.
+func scaledValue(value *intstr.IntOrString, total int32, way rounding) int32 {
 	if value == nil {
 		value = new(intstr.FromString("25%"))
 	}

@@ -9,25 +9,26 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 )
 
-// scaled reports whether the Deployment was scaled since its sets were (isScalingEvent).
-func (s *step) scaled() bool {
-	for _, set := range active(s.all()) {
-		if desired, known := number(set, desiredAnnotation); known && desired != s.replicas() {
+// isScalingEvent reports whether the Deployment's size has changed since its sets were scaled
+// (isScalingEvent).
+func (s *planning) isScalingEvent() bool {
+	for _, set := range activeSets(s.allSets()) {
+		if desired, known := intAnnotation(set, desiredReplicasAnnotation); known && desired != s.replicas() {
 			return true
 		}
 	}
 	return false
 }
 
-// scale spreads the number of pods over the sets (scale): all to the one that is left, or,
-// in the middle of a rollout, to each in proportion.
-func (s *step) scale() {
+// scale distributes the number of pods over the sets (scale): all to the only active set, or,
+// during a rollout, to each in proportion.
+func (s *planning) scale() {
 	if one := s.activeOrLatest(); one != nil {
 		s.resize(one, s.replicas())
 		return
 	}
 	if s.saturated() {
-		for _, set := range active(s.old) {
+		for _, set := range activeSets(s.oldSets) {
 			s.resize(set, 0)
 		}
 		return
@@ -35,10 +36,10 @@ func (s *step) scale() {
 	if s.Deployment.Spec.Strategy.Type != appsv1.RollingUpdateDeploymentStrategyType {
 		return
 	}
-	sets := active(s.all())
+	sets := activeSets(s.allSets())
 	var allowed int32
 	if s.replicas() > 0 {
-		allowed = s.replicas() + s.surge()
+		allowed = s.replicas() + s.maxSurge()
 	}
 	toAdd := allowed - sum(sets, replicasOf)
 	slices.SortFunc(sets, func(a, b *appsv1.ReplicaSet) int {
@@ -51,7 +52,7 @@ func (s *step) scale() {
 	sizes := make([]int32, len(sets))
 	var added int32
 	for i, set := range sets {
-		part := s.part(set, toAdd, added)
+		part := s.proportion(set, toAdd, added)
 		sizes[i] = replicasOf(set) + part
 		added += part
 	}
@@ -63,34 +64,35 @@ func (s *step) scale() {
 	}
 }
 
-// activeOrLatest is the only set that asks for pods, or the newest when none does; nil when
-// several do (FindActiveOrLatest).
-func (s *step) activeOrLatest() *appsv1.ReplicaSet {
-	switch running := active(s.all()); {
+// activeOrLatest returns the only active set, or the newest if none is active; nil if several are
+// (FindActiveOrLatest).
+func (s *planning) activeOrLatest() *appsv1.ReplicaSet {
+	switch running := activeSets(s.allSets()); {
 	case len(running) == 1:
 		return running[0]
 	case len(running) > 1:
 		return nil
-	case s.fresh != nil:
-		return s.fresh
-	case len(s.old) > 0:
-		return s.old[len(s.old)-1]
+	case s.newSet != nil:
+		return s.newSet
+	case len(s.oldSets) > 0:
+		return s.oldSets[len(s.oldSets)-1]
 	}
 	return nil
 }
 
-// saturated reports whether the set of the template has all pods that are asked for, and
-// they are available.
-func (s *step) saturated() bool {
-	if s.fresh == nil {
+// saturated reports whether the set of the current template has all wanted pods and all are
+// available.
+func (s *planning) saturated() bool {
+	if s.newSet == nil {
 		return false
 	}
-	desired, known := number(s.fresh, desiredAnnotation)
-	return known && desired == s.replicas() && replicasOf(s.fresh) == s.replicas() && s.fresh.Status.AvailableReplicas == s.replicas()
+	desired, known := intAnnotation(s.newSet, desiredReplicasAnnotation)
+	return known && desired == s.replicas() && replicasOf(s.newSet) == s.replicas() && s.newSet.Status.AvailableReplicas == s.replicas()
 }
 
-// part is how many of the pods to add, or to take away, are a set's (GetReplicaSetProportion).
-func (s *step) part(set *appsv1.ReplicaSet, toAdd, added int32) int32 {
+// proportion returns how many of the pods to add, or to remove, are for a set
+// (GetReplicaSetProportion).
+func (s *planning) proportion(set *appsv1.ReplicaSet, toAdd, added int32) int32 {
 	if replicasOf(set) == 0 || toAdd == 0 || toAdd == added {
 		return 0
 	}
@@ -101,27 +103,27 @@ func (s *step) part(set *appsv1.ReplicaSet, toAdd, added int32) int32 {
 	return max(fraction, toAdd-added)
 }
 
-// fraction is by how much a set grows when the Deployment does (getReplicaSetFraction).
-func (s *step) fraction(set *appsv1.ReplicaSet) int32 {
+// fraction returns by how many pods a set grows with the Deployment (getReplicaSetFraction).
+func (s *planning) fraction(set *appsv1.ReplicaSet) int32 {
 	have := replicasOf(set)
 	if s.replicas() == 0 {
 		return -have
 	}
-	most, known := number(set, mostAnnotation)
+	most, known := intAnnotation(set, maxReplicasAnnotation)
 	if !known || most == 0 {
 		if most = s.Deployment.Status.Replicas; most == 0 {
 			return 0
 		}
 	}
-	return int32(math.Round(float64(have)*float64(s.replicas()+s.surge())/float64(most))) - have
+	return int32(math.Round(float64(have)*float64(s.replicas()+s.maxSurge())/float64(most))) - have
 }
 
-// resize plans to have a set ask for n pods, and to note by what it was scaled. It reports
-// whether the number changes (scaleReplicaSet).
-func (s *step) resize(set *appsv1.ReplicaSet, n int32) bool {
+// resize plans to set a set's size to n, and to note the size of the Deployment on it. It reports
+// whether the set's size changes (scaleReplicaSet).
+func (s *planning) resize(set *appsv1.ReplicaSet, n int32) bool {
 	have := replicasOf(set)
 	changed := set.DeepCopy()
-	if !s.size(changed) && have == n {
+	if !s.setSizeAnnotations(changed) && have == n {
 		return false
 	}
 	changed.Spec.Replicas = &n
@@ -129,7 +131,7 @@ func (s *step) resize(set *appsv1.ReplicaSet, n int32) bool {
 	if have != n {
 		event = scaledMessage(set, have, n)
 	}
-	if i := s.scaling(set); i >= 0 {
+	if i := s.scaleIndex(set); i >= 0 {
 		s.Scale[i] = Scaling{Set: changed, Event: event}
 	} else {
 		s.Scale = append(s.Scale, Scaling{Set: changed, Event: event})
@@ -137,12 +139,12 @@ func (s *step) resize(set *appsv1.ReplicaSet, n int32) bool {
 	return have != n
 }
 
-// scaling is the place of a set among those that this step changes; -1 for none.
-func (s *step) scaling(set *appsv1.ReplicaSet) int {
+// scaleIndex returns the index of a set among those that this step updates; -1 for none.
+func (s *planning) scaleIndex(set *appsv1.ReplicaSet) int {
 	return slices.IndexFunc(s.Scale, func(one Scaling) bool { return one.Set.UID == set.UID && one.Set.Name == set.Name })
 }
 
-// scaledMessage is the event ScalingReplicaSet.
+// scaledMessage returns the message of the event ScalingReplicaSet.
 func scaledMessage(set *appsv1.ReplicaSet, from, to int32) string {
 	direction := "up"
 	if to < from {

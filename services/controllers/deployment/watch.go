@@ -9,19 +9,19 @@ import (
 	"github.com/podfall/podfall/services/controllers/view"
 )
 
-// Watch has the Deployments looked at that a change of something else is about.
-type Watch struct {
-	// Get and In find Deployments in the view, and Set finds a ReplicaSet.
-	Get func(view.Key) (*appsv1.Deployment, bool)
-	In  func(namespace string) []*appsv1.Deployment
-	Set func(view.Key) (*appsv1.ReplicaSet, bool)
-	// Look has a Deployment looked at.
-	Look func(view.Key)
+// ChangeHandler queues the Deployments that a change of another object concerns.
+type ChangeHandler struct {
+	// Deployment and DeploymentsIn find Deployments in the view, and ReplicaSet finds a ReplicaSet.
+	Deployment    func(view.Key) (*appsv1.Deployment, bool)
+	DeploymentsIn func(namespace string) []*appsv1.Deployment
+	ReplicaSet    func(view.Key) (*appsv1.ReplicaSet, bool)
+	// Enqueue queues a Deployment.
+	Enqueue func(view.Key)
 }
 
-// SetChanged has the Deployments looked at that a ReplicaSet is about; of a new one old is nil,
-// of one that is gone now is nil.
-func (w Watch) SetChanged(old, now *appsv1.ReplicaSet) {
+// SetChanged queues the Deployments that a ReplicaSet concerns. old is nil for a new set, and now
+// for one that is gone.
+func (w ChangeHandler) SetChanged(old, now *appsv1.ReplicaSet) {
 	owned := false
 	for _, set := range []*appsv1.ReplicaSet{old, now} {
 		if set == nil {
@@ -30,23 +30,23 @@ func (w Watch) SetChanged(old, now *appsv1.ReplicaSet) {
 		if owner := metav1.GetControllerOfNoCopy(set); owner != nil {
 			owned = true
 			if owner.Kind == "Deployment" {
-				w.Look(view.Key{Namespace: set.Namespace, Name: owner.Name})
+				w.Enqueue(view.Key{Namespace: set.Namespace, Name: owner.Name})
 			}
 		}
 	}
 	if owned || now == nil {
 		return
 	}
-	for _, deployment := range w.In(now.Namespace) {
+	for _, deployment := range w.DeploymentsIn(now.Namespace) {
 		selector, err := metav1.LabelSelectorAsSelector(deployment.Spec.Selector)
 		if err == nil && !selector.Empty() && selector.Matches(labels.Set(now.Labels)) {
-			w.Look(view.KeyOf(deployment))
+			w.Enqueue(view.KeyOf(deployment))
 		}
 	}
 }
 
-// PodChanged has a Deployment looked at that waits until all its old pods have gone.
-func (w Watch) PodChanged(old, now *corev1.Pod) {
+// PodChanged queues a Deployment that waits until all its old pods are gone.
+func (w ChangeHandler) PodChanged(old, now *corev1.Pod) {
 	if now != nil && (old == nil || old.Status.Phase == now.Status.Phase) {
 		return
 	}
@@ -54,14 +54,14 @@ func (w Watch) PodChanged(old, now *corev1.Pod) {
 	if owner == nil || owner.Kind != "ReplicaSet" {
 		return
 	}
-	set, ok := w.Set(view.Key{Namespace: old.Namespace, Name: owner.Name})
+	set, ok := w.ReplicaSet(view.Key{Namespace: old.Namespace, Name: owner.Name})
 	if !ok {
 		return
 	}
 	if above := metav1.GetControllerOfNoCopy(set); above != nil && above.Kind == "Deployment" {
 		key := view.Key{Namespace: old.Namespace, Name: above.Name}
-		if d, ok := w.Get(key); ok && d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType {
-			w.Look(key)
+		if d, ok := w.Deployment(key); ok && d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType {
+			w.Enqueue(key)
 		}
 	}
 }

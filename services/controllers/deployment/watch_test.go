@@ -13,16 +13,16 @@ import (
 
 // looked is which Deployments a change has looked at, where web is the only one there is, of a
 // strategy, and new its set.
-func looked(strategy appsv1.DeploymentStrategyType, change func(Watch)) (names []string) {
+func looked(strategy appsv1.DeploymentStrategyType, change func(ChangeHandler)) (names []string) {
 	web := d(1, 1, 0)
 	web.Spec.Strategy.Type = strategy
-	change(Watch{
-		Get: func(key view.Key) (*appsv1.Deployment, bool) { return web, key.Name == web.Name },
-		In:  func(string) []*appsv1.Deployment { return []*appsv1.Deployment{web} },
-		Set: func(key view.Key) (*appsv1.ReplicaSet, bool) {
+	change(ChangeHandler{
+		Deployment:    func(key view.Key) (*appsv1.Deployment, bool) { return web, key.Name == web.Name },
+		DeploymentsIn: func(string) []*appsv1.Deployment { return []*appsv1.Deployment{web} },
+		ReplicaSet: func(key view.Key) (*appsv1.ReplicaSet, bool) {
 			return owned(rs(web, "new", 1, 1, 1), "Deployment", "web"), key.Name == "new"
 		},
-		Look: func(key view.Key) { names = append(names, key.Name) },
+		Enqueue: func(key view.Key) { names = append(names, key.Name) },
 	})
 	return names
 }
@@ -43,19 +43,19 @@ func TestWatch(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		strategy appsv1.DeploymentStrategyType
-		change   func(Watch)
+		change   func(ChangeHandler)
 		want     []string
 	}{
-		{"a set of its own", rolling, func(w Watch) { w.SetChanged(nil, owned(set(), "Deployment", "web")) }, []string{"web"}},
-		{"one that has gone", rolling, func(w Watch) { w.SetChanged(owned(set(), "Deployment", "web"), nil) }, []string{"web"}},
-		{"one that it has let go of", rolling, func(w Watch) { w.SetChanged(owned(set(), "Deployment", "web"), set()) }, []string{"web"}},
-		{"one that it may adopt", rolling, func(w Watch) { w.SetChanged(nil, labeled) }, []string{"web"}},
-		{"one that it does not select", rolling, func(w Watch) { w.SetChanged(nil, set()) }, nil},
-		{"one of another kind of owner", rolling, func(w Watch) { w.SetChanged(nil, owned(set(), "Rollout", "web")) }, nil},
-		{"a pod that has gone, for which it waits", recreate, func(w Watch) { w.PodChanged(pod(corev1.PodRunning), nil) }, []string{"web"}},
-		{"a pod that is over", recreate, func(w Watch) { w.PodChanged(pod(corev1.PodRunning), pod(corev1.PodFailed)) }, []string{"web"}},
-		{"a pod that goes on", recreate, func(w Watch) { w.PodChanged(pod(corev1.PodRunning), pod(corev1.PodRunning)) }, nil},
-		{"a pod for which nobody waits", rolling, func(w Watch) { w.PodChanged(pod(corev1.PodRunning), nil) }, nil},
+		{"a set of its own", rolling, func(w ChangeHandler) { w.SetChanged(nil, owned(set(), "Deployment", "web")) }, []string{"web"}},
+		{"one that has gone", rolling, func(w ChangeHandler) { w.SetChanged(owned(set(), "Deployment", "web"), nil) }, []string{"web"}},
+		{"one that it has let go of", rolling, func(w ChangeHandler) { w.SetChanged(owned(set(), "Deployment", "web"), set()) }, []string{"web"}},
+		{"one that it may adopt", rolling, func(w ChangeHandler) { w.SetChanged(nil, labeled) }, []string{"web"}},
+		{"one that it does not select", rolling, func(w ChangeHandler) { w.SetChanged(nil, set()) }, nil},
+		{"one of another kind of owner", rolling, func(w ChangeHandler) { w.SetChanged(nil, owned(set(), "Rollout", "web")) }, nil},
+		{"a pod that has gone, for which it waits", recreate, func(w ChangeHandler) { w.PodChanged(pod(corev1.PodRunning), nil) }, []string{"web"}},
+		{"a pod that is over", recreate, func(w ChangeHandler) { w.PodChanged(pod(corev1.PodRunning), pod(corev1.PodFailed)) }, []string{"web"}},
+		{"a pod that goes on", recreate, func(w ChangeHandler) { w.PodChanged(pod(corev1.PodRunning), pod(corev1.PodRunning)) }, nil},
+		{"a pod for which nobody waits", rolling, func(w ChangeHandler) { w.PodChanged(pod(corev1.PodRunning), nil) }, nil},
 	} {
 		if got := looked(c.strategy, c.change); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v are looked at, want %v", c.name, got, c.want)

@@ -61,12 +61,12 @@ func New(base control.Base) *Controller {
 	}
 	c.budgets = loop.New(loop.Config{Name: "disruption", Metrics: base.Metrics, Clock: base.Clock, Log: base.Log}, c.sync)
 	c.stale = loop.New(loop.Config{Name: "stale_pod_disruption", Metrics: base.Metrics, Clock: base.Clock, Log: base.Log}, c.takeBack)
-	c.copies.budgets.On(func(_, now *policyv1.PodDisruptionBudget) {
+	c.copies.budgets.OnChange(func(_, now *policyv1.PodDisruptionBudget) {
 		if now != nil {
 			c.budgets.Add(view.KeyOf(now))
 		}
 	})
-	c.copies.pods.On(c.podChanged)
+	c.copies.pods.OnChange(c.podChanged)
 	return c
 }
 
@@ -80,7 +80,7 @@ func (c *Controller) podChanged(old, now *corev1.Pod) {
 		if pod == nil {
 			continue
 		}
-		for _, budget := range c.copies.budgets.In(pod.Namespace) {
+		for _, budget := range c.copies.budgets.InNamespace(pod.Namespace) {
 			if Selects(budget, pod) {
 				c.budgets.Add(view.KeyOf(budget))
 			}
@@ -129,7 +129,7 @@ func (c *Controller) tell(budget *policyv1.PodDisruptionBudget, decision Decisio
 // see gathers what a budget is about.
 func (c *Controller) see(ctx context.Context, budget *policyv1.PodDisruptionBudget) View {
 	seen := View{Budget: budget, Scales: map[types.UID]Scale{}}
-	for _, pod := range c.copies.pods.In(budget.Namespace) {
+	for _, pod := range c.copies.pods.InNamespace(budget.Namespace) {
 		if Selects(budget, pod) {
 			seen.Pods = append(seen.Pods, pod)
 		}

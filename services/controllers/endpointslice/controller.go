@@ -32,18 +32,18 @@ func look(base control.Base, queue func(view.Key)) seen {
 		pods:     view.Of[*corev1.Pod](base.Views, "pods"),
 		nodes:    view.Of[*corev1.Node](base.Views, "nodes"),
 	}
-	s.services.On(func(old, now *corev1.Service) {
+	s.services.OnChange(func(old, now *corev1.Service) {
 		if now == nil {
 			now = old
 		}
 		queue(view.KeyOf(now))
 	})
-	s.pods.On(func(old, now *corev1.Pod) {
+	s.pods.OnChange(func(old, now *corev1.Pod) {
 		for _, pod := range []*corev1.Pod{old, now} {
 			if pod == nil {
 				continue
 			}
-			for _, service := range s.services.In(pod.Namespace) {
+			for _, service := range s.services.InNamespace(pod.Namespace) {
 				if Selects(service) && selects(service, pod) {
 					queue(view.KeyOf(service))
 				}
@@ -60,7 +60,7 @@ func selects(service *corev1.Service, pod *corev1.Pod) bool {
 // view gathers what could be behind a service.
 func (s seen) view(service *corev1.Service) View {
 	found := View{Service: service, Zones: map[string]string{}}
-	for _, pod := range s.pods.In(service.Namespace) {
+	for _, pod := range s.pods.InNamespace(service.Namespace) {
 		if !selects(service, pod) {
 			continue
 		}
@@ -100,7 +100,7 @@ func New(base control.Base) *Controller {
 		}
 		return []string{slice.Namespace + "/" + slice.Labels[discoveryv1.LabelServiceName]}
 	})
-	c.slices.On(c.sliceChanged)
+	c.slices.OnChange(c.sliceChanged)
 	return c
 }
 
@@ -139,7 +139,7 @@ func (c *Controller) sync(ctx context.Context, key view.Key) error {
 		return nil
 	}
 	looked := c.view(service)
-	looked.Slices = c.slices.By(byService, key.String())
+	looked.Slices = c.slices.ByIndex(byService, key.String())
 	if c.old(key, looked.Slices) {
 		return errOldView
 	}

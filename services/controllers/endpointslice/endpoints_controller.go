@@ -28,7 +28,7 @@ func NewEndpoints(base control.Base) *EndpointsController {
 	}
 	c.loop = loop.New(loop.Config{Name: "endpoint", Metrics: base.Metrics, Clock: base.Clock, Log: base.Log, Workers: workers}, c.sync)
 	c.seen = look(base, c.loop.Add)
-	c.endpoints.On(func(old, now *corev1.Endpoints) { //nolint:staticcheck // as above
+	c.endpoints.OnChange(func(old, now *corev1.Endpoints) { //nolint:staticcheck // as above
 		if now == nil {
 			now = old
 		}

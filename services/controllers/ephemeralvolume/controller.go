@@ -29,7 +29,7 @@ func New(base control.Base) *Controller {
 		client:   control.Of[*corev1.PersistentVolumeClaim](base.API, "persistentvolumeclaims"),
 	}
 	c.loop = loop.New(loop.Config{Name: "ephemeral_volume", Metrics: base.Metrics, Clock: base.Clock, Log: base.Log, Workers: 2}, c.sync)
-	c.pods.On(func(_, now *corev1.Pod) {
+	c.pods.OnChange(func(_, now *corev1.Pod) {
 		if now != nil && now.DeletionTimestamp == nil {
 			for _, volume := range now.Spec.Volumes {
 				if volume.Ephemeral != nil {

@@ -30,16 +30,18 @@ func New(base control.Base) *Controller {
 		Rounds: &Rounds{
 			Observer: gather.Observer{API: base.API, Ask: gather.JSON(base.Ask), Clock: base.Clock},
 			Event: func(pod *corev1.Pod, text string) {
-				events.Event(pod, corev1.EventTypeWarning, "StuckTerminating", text)
+				if base.StuckEvents {
+					events.Event(pod, corev1.EventTypeWarning, "StuckTerminating", text)
+				}
 			},
 			Log: base.Log,
 		},
 		pods: view.Of[*corev1.Pod](base.Views, "pods"), nodes: view.Of[*corev1.Node](base.Views, "nodes"), clock: base.Clock,
 	}
 	if base.History != nil {
-		c.Note = func(fact history.Fact) { base.History.Note("", fact) }
+		c.Note = func(fact history.Fact) { base.History.Record("", fact) }
 	}
-	c.pods.On(func(old, now *corev1.Pod) {
+	c.pods.OnChange(func(old, now *corev1.Pod) {
 		if old != nil && (now == nil || now.UID != old.UID) {
 			c.Left(old)
 		}

@@ -64,7 +64,7 @@ func (r *Rounds) Left(pod *corev1.Pod) {
 // final phase alone is not enough: the pod garbage collector fails pods of nodes that nobody
 // hears of, whose containers may be between two runs.
 func ended(pod *corev1.Pod) bool {
-	if !podcondition.Final(pod) {
+	if !podcondition.IsFinal(pod) {
 		return false
 	}
 	for _, all := range [][]corev1.ContainerStatus{pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses} {
@@ -107,7 +107,7 @@ func (r *Rounds) one(ctx context.Context, pod *corev1.Pod) {
 		r.Log.DebugContext(ctx, "could not find out why a pod is still there", "pod", pod.Namespace+"/"+pod.Name, "err", err)
 		return
 	}
-	if report.UID != string(pod.UID) || report.Unheard() {
+	if report.UID != string(pod.UID) || report.AllSilent() {
 		return // the next round may hear more
 	}
 	var names, texts []string
@@ -203,7 +203,7 @@ func (r *Rounds) successors(g *ghost, now *corev1.Pod) []*successor {
 // was there. A kubelet that does not answer may.
 func (r *Rounds) known(ctx context.Context, g *ghost, said asked) bool {
 	kubelet, err := ask[inspect.Kubelet](ctx, r, "kubelet/"+g.node, said)
-	return err != nil || g.unheard(kubelet.Heard) || slices.ContainsFunc(kubelet.Pods, func(w inspect.Work) bool { return w.UID == g.uid })
+	return err != nil || g.unheard(kubelet.PodsRevision) || slices.ContainsFunc(kubelet.Pods, func(w inspect.PodWorker) bool { return w.UID == g.uid })
 }
 
 // asked is what processes have said in a round, by their names: the answer, or the error of

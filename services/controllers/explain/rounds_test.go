@@ -101,11 +101,11 @@ func TestGoneMeanwhile(t *testing.T) {
 // whatever the clock shows then.
 func TestByClocksThatAreWrong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		face, err := clock.NewFace(time.Now(), 1)
+		face, err := clock.NewSchedule(time.Now(), 1)
 		if err != nil {
 			t.Fatal(err)
 		}
-		movement, api := clock.NewMovement(face), &onePod{}
+		movement, api := clock.NewDriver(face), &onePod{}
 		api.pod.Store(stuck())
 		told := 0
 		r := &Rounds{
@@ -113,7 +113,7 @@ func TestByClocksThatAreWrong(t *testing.T) {
 			Event:    func(*corev1.Pod, string) { told++ }, Log: slog.New(slog.DiscardHandler),
 		}
 		for i, ahead := range []time.Duration{24 * time.Hour, 0, -30 * time.Minute} {
-			movement.Mislead(clock.Error{Since: movement.Clock().Steady(), Ahead: ahead})
+			movement.SetSkew(clock.Skew{Since: movement.Clock().Steady(), Offset: ahead})
 			r.Explain(t.Context(), []*corev1.Pod{stuck()})
 			if told != i+1 {
 				t.Errorf("by a clock that is %v ahead: told %d times, want %d", ahead, told, i+1)
@@ -128,7 +128,7 @@ func TestByClocksThatAreWrong(t *testing.T) {
 func TestLivesInTheTimeOfTheCluster(t *testing.T) {
 	began, ended := now, now.Add(time.Minute)
 	for _, ahead := range []time.Duration{0, time.Hour, -time.Hour} {
-		said := &inspect.Runtime{Ahead: ahead, Containers: []inspect.Container{
+		said := &inspect.Runtime{ClockOffset: ahead, Containers: []inspect.Container{
 			{UID: "u", Times: inspect.Times{Started: began.Add(ahead), Exited: ended.Add(ahead)}},
 			{UID: "u", Alive: true, Times: inspect.Times{Started: ended.Add(ahead)}},
 		}}

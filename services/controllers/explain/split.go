@@ -87,7 +87,7 @@ func lifeOf(said *inspect.Runtime, uid string) life {
 		if c.Started.IsZero() {
 			continue
 		}
-		c.Times = c.Moved(-said.Ahead)
+		c.Times = c.Shift(-said.ClockOffset)
 		ran = append(ran, c.Times)
 		if c.Alive && (!l.alive || c.Started.Before(l.from)) {
 			l.from, l.alive = c.Started, true

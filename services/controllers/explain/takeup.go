@@ -72,7 +72,7 @@ func incarnations(runtime *inspect.Runtime, kubelet *inspect.Kubelet) (all []inc
 		if c.Started.IsZero() {
 			continue
 		}
-		if began := inspect.Moved(c.Started, -runtime.Ahead); one.began.IsZero() || began.Before(one.began) {
+		if began := inspect.ShiftTime(c.Started, -runtime.ClockOffset); one.began.IsZero() || began.Before(one.began) {
 			one.began = began
 		}
 	}
@@ -154,7 +154,7 @@ func (r *Rounds) takeUpFrom(ctx context.Context, node string, views Views, said 
 		return nil //nolint:nilerr // it is asked again
 	}
 	kubelet, err := ask[inspect.Kubelet](ctx, r, "kubelet/"+node, said)
-	complete := err == nil && !unheard(kubelet.Heard, r.taking.since)
+	complete := err == nil && !unheard(kubelet.PodsRevision, r.taking.since)
 	for _, i := range incarnations(runtime, kubelet) {
 		if r.haunts(i.uid) {
 			continue

@@ -77,9 +77,9 @@ func (n *node) ask(_ context.Context, process string) ([]byte, error) {
 		}
 		return json.Marshal(said)
 	case process == "kubelet/n1":
-		said := inspect.Kubelet{Heard: n.heard}
+		said := inspect.Kubelet{PodsRevision: n.heard}
 		for _, uid := range n.knows {
-			said.Pods = append(said.Pods, inspect.Work{Namespace: "default", Name: "web", UID: uid})
+			said.Pods = append(said.Pods, inspect.PodWorker{Namespace: "default", Name: "web", UID: uid})
 		}
 		return json.Marshal(said)
 	}

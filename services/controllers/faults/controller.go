@@ -38,8 +38,8 @@ var definitions []byte
 
 // Board is the management plane's. *mgmt.Client is one.
 type Board interface {
-	Get(ctx context.Context) (mgmt.Board, error)
-	Set(ctx context.Context, change mgmt.Change) (mgmt.Board, error)
+	Get(ctx context.Context) (mgmt.FaultState, error)
+	Set(ctx context.Context, change mgmt.Change) (mgmt.FaultState, error)
 }
 
 // Controller mirrors objects to a board.
@@ -135,7 +135,7 @@ func (c *Controller) define(ctx context.Context) error {
 // nobody but stations.
 func (c *Controller) look(ctx context.Context) error {
 	for {
-		timer := clock.Clock{}.Timer(mgmt.Every)
+		timer := clock.Clock{}.Timer(mgmt.PublishInterval)
 		select {
 		case <-ctx.Done():
 			timer.Stop()
@@ -189,7 +189,7 @@ func (c *Controller) put(ctx context.Context, m *mirror) error {
 }
 
 // place puts an object on the board, and says in its status what came of it.
-func (c *Controller) place(ctx context.Context, m *mirror, object Object, board mgmt.Board) error {
+func (c *Controller) place(ctx context.Context, m *mirror, object Object, board mgmt.FaultState) error {
 	replaces := slices.ContainsFunc(m.side.entries(board), func(e Entry) bool { return e.Owner == object.UID })
 	change, err := m.side.place(m.spec(object.Name), object, replaces)
 	if err == nil {

@@ -19,7 +19,7 @@ var errSpec = errors.New("spec")
 // half is what one kind has on the board.
 type half interface {
 	// entries are what the board has of the kind.
-	entries(board mgmt.Board) []Entry
+	entries(board mgmt.FaultState) []Entry
 	// place puts an object with a spec on the board; it may take the place of another of its name.
 	place(spec []byte, object Object, replaces bool) (mgmt.Change, error)
 	// remove takes names off the board.
@@ -28,7 +28,7 @@ type half interface {
 
 // side is the half of the board that holds values of a type.
 type side[T any] struct {
-	list  func(mgmt.Board) []T
+	list  func(mgmt.FaultState) []T
 	entry func(T) Entry
 	// add is a change that puts an object on the board once its spec has been read into what
 	// comes with it.
@@ -39,7 +39,7 @@ type side[T any] struct {
 // faultSide is the half of the Faults.
 func faultSide() half {
 	return side[fault.Fault]{
-		list: func(b mgmt.Board) []fault.Fault { return b.Faults },
+		list: func(b mgmt.FaultState) []fault.Fault { return b.Faults },
 		entry: func(f fault.Fault) Entry {
 			return Entry{Name: f.Name, Owner: types.UID(f.Owner), Since: f.Since, Until: f.Until}
 		},
@@ -54,7 +54,7 @@ func faultSide() half {
 // cutSide is the half of the Partitions.
 func cutSide() half {
 	return side[partition.Cut]{
-		list: func(b mgmt.Board) []partition.Cut { return b.Cuts },
+		list: func(b mgmt.FaultState) []partition.Cut { return b.Cuts },
 		entry: func(c partition.Cut) Entry {
 			return Entry{Name: c.Name, Owner: types.UID(c.Owner), Since: c.Since, Until: c.Until}
 		},
@@ -66,7 +66,7 @@ func cutSide() half {
 	}
 }
 
-func (s side[T]) entries(board mgmt.Board) []Entry {
+func (s side[T]) entries(board mgmt.FaultState) []Entry {
 	all := s.list(board)
 	entries := make([]Entry, 0, len(all))
 	for _, one := range all {

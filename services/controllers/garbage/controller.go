@@ -19,10 +19,10 @@ import (
 	"github.com/podfall/podfall/services/controllers/loop"
 )
 
-// workers is how many items are looked at at once.
+// workers is how many items are processed at once.
 const workers = 20
 
-// Controller keeps a graph of all objects and acts on what falls out of it.
+// Controller keeps a graph of all objects and acts on its changes.
 type Controller struct {
 	api      control.API
 	kinds    *directory.Directory
@@ -35,7 +35,7 @@ type Controller struct {
 	graph *Graph
 }
 
-// New is a controller that has not begun.
+// New returns a controller that is not running yet.
 func New(base control.Base) *Controller {
 	c := &Controller{
 		api: base.API, kinds: base.Kinds(), recorder: base.Events("garbage-collector-controller"), log: base.Log,
@@ -44,18 +44,18 @@ func New(base control.Base) *Controller {
 	config := loop.Config{
 		Name: "garbage_collector_attempt_to_delete", Metrics: base.Metrics, Clock: base.Clock, Log: base.Log, Workers: workers,
 	}
-	c.items = loop.New(config, c.look)
+	c.items = loop.New(config, c.process)
 	config.Name = "garbage_collector_attempt_to_orphan"
 	c.orphans = loop.New(config, c.orphan)
 	return c
 }
 
-// change takes a change of the graph in, and queues what follows from it.
-func (c *Controller) change(with func(*Graph) Work) {
+// updateGraph changes the graph and queues the work that follows.
+func (c *Controller) updateGraph(with func(*Graph) Work) {
 	c.mu.Lock()
 	work := with(c.graph)
 	c.mu.Unlock()
-	for _, uid := range work.Look {
+	for _, uid := range work.Process {
 		c.items.Add(uid)
 	}
 	for _, uid := range work.Orphan {
@@ -66,26 +66,26 @@ func (c *Controller) change(with func(*Graph) Work) {
 	}
 }
 
-// known is what the graph has of an item.
-func (c *Controller) known(uid types.UID) (item Item, dependents []Item, known bool) {
+// lookup returns what the graph has about an item.
+func (c *Controller) lookup(uid types.UID) (item Item, dependents []Item, known bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	item, _, known = c.graph.Get(uid)
 	return item, c.graph.Dependents(uid), known
 }
 
-// unseen is [Graph.Unseen].
-func (c *Controller) unseen(uid types.UID) error {
+// checkSeen is [Graph.CheckSeen].
+func (c *Controller) checkSeen(uid types.UID) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.graph.Unseen(uid)
+	return c.graph.CheckSeen(uid)
 }
 
-// look decides about one item, by what the API itself says of it and of its owners, and by what
-// is known of its dependents when that has been said (attemptToDeleteItem).
-func (c *Controller) look(ctx context.Context, uid types.UID) error {
-	item, _, known := c.known(uid)
-	if !known || item.Goes() {
+// process decides about one item. It reads the item and its owners from the API, and after that
+// takes its dependents from the graph (attemptToDeleteItem).
+func (c *Controller) process(ctx context.Context, uid types.UID) error {
+	item, _, known := c.lookup(uid)
+	if !known || item.IsGoing() {
 		return nil
 	}
 	latest, err := c.read(ctx, item)
@@ -93,33 +93,33 @@ func (c *Controller) look(ctx context.Context, uid types.UID) error {
 		return err
 	}
 	if latest == nil || latest.UID != uid {
-		c.gone(uid)
+		c.removeItem(uid)
 		return nil
 	}
-	owners := make([]Owner, 0, len(latest.Owners))
+	owners := make([]OwnerState, 0, len(latest.Owners))
 	for _, ref := range latest.Owners {
-		state, err := c.owner(ctx, *latest, ref)
+		state, err := c.ownerState(ctx, *latest, ref)
 		if err != nil {
 			return err
 		}
 		owners = append(owners, state)
 	}
-	_, dependents, _ := c.known(uid)
-	if err := c.carryOut(ctx, *latest, Decide(*latest, owners, dependents)); err != nil {
+	_, dependents, _ := c.lookup(uid)
+	if err := c.applyDecision(ctx, *latest, Decide(*latest, owners, dependents)); err != nil {
 		return err
 	}
-	return c.unseen(uid)
+	return c.checkSeen(uid)
 }
 
-// gone takes in that an item does not exist.
-func (c *Controller) gone(uid types.UID) {
-	c.change(func(g *Graph) Work { return g.Remove(uid) })
+// removeItem removes an item that does not exist from the graph.
+func (c *Controller) removeItem(uid types.UID) {
+	c.updateGraph(func(g *Graph) Work { return g.Remove(uid) })
 }
 
-// owner asks the API about one reference.
-func (c *Controller) owner(ctx context.Context, item Item, ref metav1.OwnerReference) (Owner, error) {
+// ownerState returns the state of the owner in a reference, from the API.
+func (c *Controller) ownerState(ctx context.Context, item Item, ref metav1.OwnerReference) (OwnerState, error) {
 	c.mu.Lock()
-	absent := c.graph.Absent(ref.UID)
+	absent := c.graph.IsAbsent(ref.UID)
 	c.mu.Unlock()
 	if absent {
 		return Absent, nil
@@ -139,20 +139,20 @@ func (c *Controller) owner(ctx context.Context, item Item, ref metav1.OwnerRefer
 	}
 	state := StateOf(ref, found)
 	if state == Absent {
-		c.forget(ref.UID)
+		c.recordAbsent(ref.UID)
 	}
 	return state, nil
 }
 
-// forget remembers that an owner is gone.
-func (c *Controller) forget(uid types.UID) {
+// recordAbsent records that an owner is gone.
+func (c *Controller) recordAbsent(uid types.UID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.graph.Forget(uid)
+	c.graph.RecordAbsent(uid)
 }
 
-func (c *Controller) carryOut(ctx context.Context, item Item, decision Decision) error {
-	for _, uid := range decision.Look {
+func (c *Controller) applyDecision(ctx context.Context, item Item, decision Decision) error {
+	for _, uid := range decision.Process {
 		c.items.Add(uid)
 	}
 	switch decision.Outcome {
@@ -180,10 +180,10 @@ func (c *Controller) carryOut(ctx context.Context, item Item, decision Decision)
 	return err
 }
 
-// orphan takes the owner out of its dependents' references, and lets it go
+// orphan removes the owner from its dependents' references, and then its own finalizer
 // (attemptToOrphan).
 func (c *Controller) orphan(ctx context.Context, uid types.UID) error {
-	owner, dependents, known := c.known(uid)
+	owner, dependents, known := c.lookup(uid)
 	if !known {
 		return nil
 	}
@@ -199,7 +199,7 @@ func (c *Controller) orphan(ctx context.Context, uid types.UID) error {
 	return c.patch(ctx, *latest, func() ([]byte, error) { return FinalizerPatch(*latest, metav1.FinalizerOrphanDependents) })
 }
 
-// release takes an owner out of a dependent's references; it reads the dependent anew when
+// release removes an owner from a dependent's references. It reads the dependent from the API if
 // the graph's version of it is old.
 func (c *Controller) release(ctx context.Context, dependent Item, owner types.UID) error {
 	err := c.patch(ctx, dependent, func() ([]byte, error) { return ReferencesPatch(dependent, Without(dependent, owner)) })
@@ -230,7 +230,7 @@ func (c *Controller) patch(ctx context.Context, item Item, write func() ([]byte,
 	return err
 }
 
-// read is the item as the API has it, nil when it has none.
+// read reads an item from the API; nil if it does not exist.
 func (c *Controller) read(ctx context.Context, item Item) (*Item, error) {
 	target, err := c.target(item)
 	if err != nil {
@@ -258,7 +258,7 @@ func (c *Controller) target(item Item) (podapi.Target, error) {
 	return target, nil
 }
 
-// objectOf is an object for an event to be about.
+// objectOf returns an object with the item's metadata, for an event.
 func objectOf(item Item) kinds.Object {
 	obj, err := kinds.New(item.Kind)
 	if err != nil {

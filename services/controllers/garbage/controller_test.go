@@ -52,7 +52,7 @@ func TestHeardWhileItIsRead(t *testing.T) {
 		if hears {
 			api.meanwhile = func() { c.graph.Set(item("a", "o!")) }
 		}
-		if err := c.look(t.Context(), "o"); err != nil {
+		if err := c.process(t.Context(), "o"); err != nil {
 			t.Fatal(err)
 		}
 		if waits := api.patches == 0; waits != hears {

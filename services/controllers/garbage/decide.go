@@ -1,7 +1,7 @@
-// Package garbage deletes objects whose owners are gone, and carries out foreground and
-// orphaning deletes (CTL-35, API-50). graph.go is who depends on whom; decide.go says
-// what becomes of one object, given what the API says of its owners; controller.go asks
-// and acts. It knows metadata only, of every kind there is.
+// Package garbage deletes objects whose owners are gone, and carries out foreground and orphaning
+// deletes (CTL-35, API-50). graph.go keeps who depends on whom; decide.go says what to do with one
+// object, from what the API says about its owners; controller.go reads and acts. The package knows
+// the metadata only, of objects of every kind.
 package garbage
 
 import (
@@ -13,23 +13,25 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Owner is what the API says of one owner reference.
-type Owner int
+// OwnerState is the state of the owner in one owner reference.
+type OwnerState int
 
 // The states of an owner.
 const (
-	// Solid is there, and not waiting for its dependents.
-	Solid Owner = iota
-	// Absent is not there, or is another object of that name.
+	// Solid means that the owner exists and does not wait for its dependents.
+	Solid OwnerState = iota
+	// Absent means that the owner does not exist, or that another object has its name.
 	Absent
-	// Waiting is there, deleted in the foreground, and waits for its dependents.
+	// Waiting means that the owner is being deleted in the foreground and waits for its dependents.
 	Waiting
-	// Unresolvable is a namespaced owner of an object without a namespace: nobody can say.
+	// Unresolvable means that the owner has a namespace but the object has none, so it cannot be
+	// looked up.
 	Unresolvable
 )
 
-// StateOf is what a live read of an owner says; found is nil when there was none.
-func StateOf(ref metav1.OwnerReference, found *Item) Owner {
+// StateOf returns an owner's state from a read of the API; found is nil if the API has no such
+// object.
+func StateOf(ref metav1.OwnerReference, found *Item) OwnerState {
 	switch {
 	case found == nil, found.UID != ref.UID:
 		return Absent
@@ -39,18 +41,18 @@ func StateOf(ref metav1.OwnerReference, found *Item) Owner {
 	return Solid
 }
 
-// Outcome is what becomes of an item.
+// Outcome is what to do with an item.
 type Outcome int
 
 // The outcomes.
 const (
-	// Keep leaves it alone.
+	// Keep leaves the item alone.
 	Keep Outcome = iota
-	// Release takes references away: Decision.References are those that stay.
+	// Release removes owner references; Decision.References are those that stay.
 	Release
-	// Delete deletes it with Decision.Policy.
+	// Delete deletes the item with Decision.Policy.
 	Delete
-	// Finish takes the finalizer foregroundDeletion away: no dependent blocks any more.
+	// Finish removes the finalizer foregroundDeletion: no dependent blocks any more.
 	Finish
 )
 
@@ -59,21 +61,22 @@ type Decision struct {
 	Outcome    Outcome
 	References []metav1.OwnerReference
 	Policy     metav1.DeletionPropagation
-	// Unblock sets blockOwnerDeletion to false in all references first: the item is part
-	// of a circle of foreground deletes.
+	// Unblock sets blockOwnerDeletion to false in all references first, because the item is part of
+	// a cycle of foreground deletes.
 	Unblock bool
-	// Look names dependents that are worth looking at before.
-	Look []types.UID
+	// Process names dependents to process first.
+	Process []types.UID
 }
 
-// Options are those of the delete of an item that was decided on: of this very one, gracefully.
+// Options returns the delete options for the item: with its UID as a precondition, and with its own
+// grace.
 func (d Decision) Options(item Item) metav1.DeleteOptions {
 	return metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &item.UID}, PropagationPolicy: &d.Policy}
 }
 
-// Decide says what becomes of an item as it was just read; owners are the states of its
+// Decide returns what to do with an item that was just read. owners are the states of its
 // references, in their order (attemptToDeleteItem).
-func Decide(latest Item, owners []Owner, dependents []Item) Decision {
+func Decide(latest Item, owners []OwnerState, dependents []Item) Decision {
 	switch {
 	case latest.WaitsForDependents():
 		return finish(latest, dependents)
@@ -97,11 +100,11 @@ func Decide(latest Item, owners []Owner, dependents []Item) Decision {
 			Unblock: slices.ContainsFunc(dependents, Item.WaitsForDependents),
 		}
 	}
-	return Decision{Outcome: Delete, Policy: ownPolicy(latest)}
+	return Decision{Outcome: Delete, Policy: finalizerPolicy(latest)}
 }
 
-// ownPolicy is what the item's own finalizers ask for.
-func ownPolicy(item Item) metav1.DeletionPropagation {
+// finalizerPolicy returns the deletion policy that the item's own finalizers ask for.
+func finalizerPolicy(item Item) metav1.DeletionPropagation {
 	switch {
 	case slices.Contains(item.Finalizers, metav1.FinalizerOrphanDependents):
 		return metav1.DeletePropagationOrphan
@@ -111,8 +114,8 @@ func ownPolicy(item Item) metav1.DeletionPropagation {
 	return metav1.DeletePropagationBackground
 }
 
-// finish lets an item go that is deleted in the foreground when nothing blocks it, and
-// looks at what does (processDeletingDependentsItem).
+// finish removes the finalizer of an item that is deleted in the foreground if nothing blocks it.
+// Otherwise the blocking dependents are processed (processDeletingDependentsItem).
 func finish(item Item, dependents []Item) Decision {
 	blocked := false
 	var look []types.UID
@@ -128,17 +131,17 @@ func finish(item Item, dependents []Item) Decision {
 		}
 	}
 	if blocked {
-		return Decision{Look: look}
+		return Decision{Process: look}
 	}
 	return Decision{Outcome: Finish}
 }
 
-// Without is the item's references without those to owner.
+// Without returns the item's references without those to owner.
 func Without(item Item, owner types.UID) []metav1.OwnerReference {
 	return slices.DeleteFunc(slices.Clone(item.Owners), func(ref metav1.OwnerReference) bool { return ref.UID == owner })
 }
 
-// Unblocked is the item's references with blockOwnerDeletion false.
+// Unblocked returns the item's references with blockOwnerDeletion false.
 func Unblocked(item Item) []metav1.OwnerReference {
 	refs := slices.Clone(item.Owners)
 	for i := range refs {
@@ -149,7 +152,7 @@ func Unblocked(item Item) []metav1.OwnerReference {
 	return refs
 }
 
-// MisplacedMessage is what the event OwnerRefInvalidNamespace says.
+// MisplacedMessage returns the message of the event OwnerRefInvalidNamespace.
 func MisplacedMessage(m Misplaced) string {
 	return fmt.Sprintf("ownerRef [%s/%s, namespace: %s, name: %s, uid: %s] does not exist in namespace %q",
 		m.Owner.APIVersion, m.Owner.Kind, m.Item.Namespace, m.Owner.Name, m.Owner.UID, m.Item.Namespace)

@@ -33,43 +33,43 @@ func TestDecide(t *testing.T) {
 	rows := []struct {
 		name       string
 		latest     Item
-		owners     []Owner
+		owners     []OwnerState
 		dependents []Item
 		want       Decision
 	}{
 		{name: "no owner", latest: item("a")},
-		{name: "being deleted", latest: item("a", "o").deleted(), owners: []Owner{Absent}},
-		{name: "owner is there", latest: item("a", "o"), owners: []Owner{Solid}},
+		{name: "being deleted", latest: item("a", "o").deleted(), owners: []OwnerState{Absent}},
+		{name: "owner is there", latest: item("a", "o"), owners: []OwnerState{Solid}},
 		{
-			name: "owner is gone", latest: item("a", "o"), owners: []Owner{Absent},
+			name: "owner is gone", latest: item("a", "o"), owners: []OwnerState{Absent},
 			want: Decision{Outcome: Delete, Policy: metav1.DeletePropagationBackground},
 		},
 		{
-			name: "one of two is gone", latest: item("a", "o", "p"), owners: []Owner{Absent, Solid},
+			name: "one of two is gone", latest: item("a", "o", "p"), owners: []OwnerState{Absent, Solid},
 			want: Decision{Outcome: Release, References: item("a", "p").Owners},
 		},
 		{
-			name: "one is gone, one waits", latest: item("a", "o", "p"), owners: []Owner{Absent, Waiting},
+			name: "one is gone, one waits", latest: item("a", "o", "p"), owners: []OwnerState{Absent, Waiting},
 			want: Decision{Outcome: Delete, Policy: metav1.DeletePropagationBackground},
 		},
 		{
-			name: "owner waits, has dependents", latest: item("a", "o"), owners: []Owner{Waiting}, dependents: []Item{item("b", "a")},
+			name: "owner waits, has dependents", latest: item("a", "o"), owners: []OwnerState{Waiting}, dependents: []Item{item("b", "a")},
 			want: Decision{Outcome: Delete, Policy: metav1.DeletePropagationForeground},
 		},
 		{
-			name: "a circle", latest: item("a", "o!"), owners: []Owner{Waiting}, dependents: []Item{item("o", "a!").deleted(foreground)},
+			name: "a circle", latest: item("a", "o!"), owners: []OwnerState{Waiting}, dependents: []Item{item("o", "a!").deleted(foreground)},
 			want: Decision{Outcome: Delete, Policy: metav1.DeletePropagationForeground, Unblock: true},
 		},
 		{
 			name: "owner is gone, asks to orphan", latest: func() Item { i := item("a", "o"); i.Finalizers = []string{orphan}; return i }(),
-			owners: []Owner{Absent}, want: Decision{Outcome: Delete, Policy: metav1.DeletePropagationOrphan},
+			owners: []OwnerState{Absent}, want: Decision{Outcome: Delete, Policy: metav1.DeletePropagationOrphan},
 		},
-		{name: "owner cannot be looked up", latest: item("a", "o", "p"), owners: []Owner{Unresolvable, Absent}},
+		{name: "owner cannot be looked up", latest: item("a", "o", "p"), owners: []OwnerState{Unresolvable, Absent}},
 		{name: "nothing blocks", latest: item("a").deleted(foreground), dependents: []Item{item("b", "a")}, want: Decision{Outcome: Finish}},
 		{
 			name: "one blocks", latest: item("a").deleted(foreground),
 			dependents: []Item{item("b", "a!"), item("c", "a!").deleted(foreground), item("d", "a")},
-			want:       Decision{Look: []types.UID{"b"}},
+			want:       Decision{Process: []types.UID{"b"}},
 		},
 	}
 	for _, row := range rows {
@@ -83,7 +83,7 @@ func TestStateOf(t *testing.T) {
 	ref := item("a", "o").Owners[0]
 	other, waits := item("x"), item("o").deleted(foreground)
 	there := item("o").deleted("somebody/else")
-	for want, found := range map[Owner][]*Item{Absent: {nil, &other}, Waiting: {&waits}, Solid: {&there}} {
+	for want, found := range map[OwnerState][]*Item{Absent: {nil, &other}, Waiting: {&waits}, Solid: {&there}} {
 		for _, f := range found {
 			if got := StateOf(ref, f); got != want {
 				t.Errorf("%v: %v, want %v", f, got, want)
@@ -96,8 +96,8 @@ func TestGraph(t *testing.T) {
 	g := NewGraph()
 	look := func(what string, work Work, want ...types.UID) {
 		t.Helper()
-		if len(work.Look) != len(want) || len(want) > 0 && !reflect.DeepEqual(work.Look, want) {
-			t.Errorf("%s: look at %q, want %q", what, work.Look, want)
+		if len(work.Process) != len(want) || len(want) > 0 && !reflect.DeepEqual(work.Process, want) {
+			t.Errorf("%s: look at %q, want %q", what, work.Process, want)
 		}
 	}
 	look("a dependent before its owner", g.Set(item("a", "o!")), "a", "o")
@@ -140,16 +140,16 @@ func TestGraph(t *testing.T) {
 func TestGone(t *testing.T) {
 	g := NewGraph()
 	g.Set(item("a", "o"))
-	if g.Unseen("o") == nil || g.Unseen("a") != nil || g.Unseen("nobody") != nil {
+	if g.CheckSeen("o") == nil || g.CheckSeen("a") != nil || g.CheckSeen("nobody") != nil {
 		t.Error("only the owner was never seen")
 	}
-	g.Forget("a")
-	g.Forget("o")
-	if g.Absent("a") || !g.Absent("o") {
+	g.RecordAbsent("a")
+	g.RecordAbsent("o")
+	if g.IsAbsent("a") || !g.IsAbsent("o") {
 		t.Error("what is there was taken for gone, or what is gone was not")
 	}
 	g.Set(item("o"))
-	if g.Unseen("o") != nil {
+	if g.CheckSeen("o") != nil {
 		t.Error("the owner was seen")
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// Item is what the collector knows of an object: metadata only.
+// Item is what the collector knows about an object: metadata only.
 type Item struct {
 	Kind       schema.GroupVersionKind
 	Namespace  string
@@ -23,7 +23,7 @@ type Item struct {
 	Deleting   bool
 }
 
-// ItemOf is what the collector wants to know of an object.
+// ItemOf returns the item of an object.
 func ItemOf(kind kinds.Kind, obj kinds.Object) Item {
 	return Item{
 		Kind: kind.GroupVersionKind, Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID(),
@@ -32,34 +32,34 @@ func ItemOf(kind kinds.Kind, obj kinds.Object) Item {
 	}
 }
 
-// OwnerOf is an owner as its dependent says it is.
-func OwnerOf(item Item, ref metav1.OwnerReference) Item { return virtual(item.Namespace, ref) }
+// OwnerOf returns an owner as its dependent describes it.
+func OwnerOf(item Item, ref metav1.OwnerReference) Item { return virtualItem(item.Namespace, ref) }
 
-// Goes reports whether the item is being deleted, and there is nothing to decide about it.
-func (i Item) Goes() bool { return i.Deleting && !i.WaitsForDependents() }
+// IsGoing reports whether the item is being deleted and nothing has to be decided about it.
+func (i Item) IsGoing() bool { return i.Deleting && !i.WaitsForDependents() }
 
 // WaitsForDependents reports whether the item is being deleted in the foreground.
 func (i Item) WaitsForDependents() bool {
 	return i.Deleting && slices.Contains(i.Finalizers, metav1.FinalizerDeleteDependents)
 }
 
-// WaitsForOrphans reports whether the item is being deleted and leaves its dependents.
+// WaitsForOrphans reports whether the item is being deleted and its dependents are to be orphaned.
 func (i Item) WaitsForOrphans() bool {
 	return i.Deleting && slices.Contains(i.Finalizers, metav1.FinalizerOrphanDependents)
 }
 
-// Graph is who depends on whom, as far as the collector has been told. It is owned by
-// one goroutine at a time.
+// Graph is who depends on whom, as far as the collector knows. It is owned by one goroutine at a
+// time.
 //
-// An owner that was never seen stands in it as a virtual node, until it is seen or found
-// absent. Owners are compared by UID alone here; whether one is where its dependent says
-// is asked of the API, not of the graph.
+// An owner that was never seen is a virtual node, until it is seen or found to be absent. Owners
+// are compared by UID alone here. Whether an owner is where its dependent says is checked with the
+// API, not with the graph.
 type Graph struct {
 	nodes  map[types.UID]*node
-	absent map[types.UID]bool // owners that were found to be gone, at most mostAbsent
+	absent map[types.UID]bool // owners that were found to be gone, at most maxAbsent
 }
 
-const mostAbsent = 500
+const maxAbsent = 500
 
 type node struct {
 	item       Item
@@ -67,16 +67,16 @@ type node struct {
 	dependents map[types.UID]bool
 }
 
-// NewGraph is empty.
+// NewGraph returns an empty Graph.
 func NewGraph() *Graph {
 	return &Graph{nodes: map[types.UID]*node{}, absent: map[types.UID]bool{}}
 }
 
-// Work is what a change of the graph makes worth looking at.
+// Work is what has to be processed after a change of the graph.
 type Work struct {
-	// Look names items to decide about; Orphan those whose dependents are to be left.
-	Look, Orphan []types.UID
-	// Misplaced are references to owners that are elsewhere than they must be.
+	// Process names items to decide about. Orphan names items whose dependents are to be orphaned.
+	Process, Orphan []types.UID
+	// Misplaced are references to owners in another namespace.
 	Misplaced []Misplaced
 }
 
@@ -86,7 +86,7 @@ type Misplaced struct {
 	Owner metav1.OwnerReference
 }
 
-// Get is what is known of an item; virtual is true for an owner that was never seen.
+// Get returns what is known about an item; virtual is true for an owner that was never seen.
 func (g *Graph) Get(uid types.UID) (item Item, virtual, known bool) {
 	n := g.nodes[uid]
 	if n == nil {
@@ -95,7 +95,7 @@ func (g *Graph) Get(uid types.UID) (item Item, virtual, known bool) {
 	return n.item, n.virtual, true
 }
 
-// Dependents are the items that name uid as an owner, in the order of their UIDs.
+// Dependents returns the items that name uid as an owner, sorted by UID.
 func (g *Graph) Dependents(uid types.UID) []Item {
 	n := g.nodes[uid]
 	if n == nil {
@@ -111,7 +111,7 @@ func (g *Graph) Dependents(uid types.UID) []Item {
 	return items
 }
 
-// Set takes in an item that is new or has changed (processGraphChanges).
+// Set records an item that is new or has changed (processGraphChanges).
 func (g *Graph) Set(item Item) Work {
 	var work Work
 	n := g.nodes[item.UID]
@@ -120,7 +120,7 @@ func (g *Graph) Set(item Item) Work {
 		g.nodes[item.UID] = n
 	} else if n.virtual {
 		for _, dependent := range g.Dependents(item.UID) {
-			work.check(dependent, item)
+			work.checkReference(dependent, item)
 		}
 	}
 	before := n.item
@@ -132,17 +132,17 @@ func (g *Graph) Set(item Item) Work {
 	}
 	if item.WaitsForDependents() && !before.WaitsForDependents() {
 		for dependent := range n.dependents {
-			work.Look = append(work.Look, dependent)
+			work.Process = append(work.Process, dependent)
 		}
-		work.Look = append(work.Look, item.UID)
+		work.Process = append(work.Process, item.UID)
 	}
-	slices.SortFunc(work.Look, compare)
-	work.Look = slices.Compact(work.Look)
+	slices.SortFunc(work.Process, compare)
+	work.Process = slices.Compact(work.Process)
 	return work
 }
 
-// relink moves n from its former owners to its present ones. An owner that it no longer
-// holds up is worth looking at, and so is the item itself when an owner has left.
+// relink moves n from its former owners to its present ones. An owner that it no longer blocks must
+// be processed, and so must the item itself if it has a new owner.
 func (g *Graph) relink(n *node, before Item, work *Work) {
 	for _, was := range before.Owners {
 		i := slices.IndexFunc(n.item.Owners, func(is metav1.OwnerReference) bool { return is.UID == was.UID })
@@ -151,15 +151,15 @@ func (g *Graph) relink(n *node, before Item, work *Work) {
 			delete(owner.dependents, n.item.UID)
 		}
 		if (i < 0 || blocks(was) && !blocks(n.item.Owners[i])) && owner != nil && owner.item.WaitsForDependents() {
-			work.Look = append(work.Look, was.UID)
+			work.Process = append(work.Process, was.UID)
 		}
 	}
 	for _, ref := range n.item.Owners {
 		owner := g.nodes[ref.UID]
 		if owner == nil {
-			owner = &node{virtual: true, item: virtual(n.item.Namespace, ref)}
+			owner = &node{virtual: true, item: virtualItem(n.item.Namespace, ref)}
 			g.nodes[ref.UID] = owner
-			work.Look = append(work.Look, ref.UID)
+			work.Process = append(work.Process, ref.UID)
 		}
 		if owner.dependents == nil {
 			owner.dependents = map[types.UID]bool{}
@@ -167,46 +167,46 @@ func (g *Graph) relink(n *node, before Item, work *Work) {
 		if !owner.dependents[n.item.UID] {
 			owner.dependents[n.item.UID] = true
 			if !owner.virtual {
-				work.check(n.item, owner.item)
+				work.checkReference(n.item, owner.item)
 			}
 		}
 	}
-	if added(before.Owners, n.item.Owners) && !n.item.Deleting {
-		work.Look = append(work.Look, n.item.UID)
+	if hasNewOwner(before.Owners, n.item.Owners) && !n.item.Deleting {
+		work.Process = append(work.Process, n.item.UID)
 	}
 }
 
-// virtual is an owner as a dependent in a namespace says it is.
-func virtual(namespace string, ref metav1.OwnerReference) Item {
+// virtualItem returns an owner as a dependent in a namespace describes it.
+func virtualItem(namespace string, ref metav1.OwnerReference) Item {
 	return Item{
 		Kind: schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind), Namespace: namespace, Name: ref.Name, UID: ref.UID,
 	}
 }
 
-// added reports whether an item has an owner that it did not have before.
-func added(before, after []metav1.OwnerReference) bool {
+// hasNewOwner reports whether an item has an owner that it did not have before.
+func hasNewOwner(before, after []metav1.OwnerReference) bool {
 	return slices.ContainsFunc(after, func(ref metav1.OwnerReference) bool {
 		return !slices.ContainsFunc(before, func(was metav1.OwnerReference) bool { return was.UID == ref.UID })
 	})
 }
 
-// check notes a reference to an owner that is in another namespace, or is another object
+// checkReference records a reference to an owner that is in another namespace, or is another object
 // than the reference says.
-func (w *Work) check(dependent, owner Item) {
+func (w *Work) checkReference(dependent, owner Item) {
 	for _, ref := range dependent.Owners {
 		elsewhere := owner.Namespace != "" && owner.Namespace != dependent.Namespace
 		other := ref.Kind != owner.Kind.Kind || ref.Name != owner.Name
 		if ref.UID != owner.UID || !elsewhere && !other {
 			continue
 		}
-		w.Look = append(w.Look, dependent.UID)
+		w.Process = append(w.Process, dependent.UID)
 		if dependent.Namespace != "" {
 			w.Misplaced = append(w.Misplaced, Misplaced{Item: dependent, Owner: ref})
 		}
 	}
 }
 
-// Remove takes in that an item is gone, or that an owner was never there.
+// Remove records that an item is gone, or that an owner never existed.
 func (g *Graph) Remove(uid types.UID) Work {
 	var work Work
 	n := g.nodes[uid]
@@ -223,24 +223,24 @@ func (g *Graph) Remove(uid types.UID) Work {
 		case owner.virtual && len(owner.dependents) == 0:
 			delete(g.nodes, ref.UID)
 		case owner.item.WaitsForDependents():
-			work.Look = append(work.Look, ref.UID)
+			work.Process = append(work.Process, ref.UID)
 		}
 	}
 	for dependent := range n.dependents {
-		work.Look = append(work.Look, dependent)
+		work.Process = append(work.Process, dependent)
 	}
-	slices.SortFunc(work.Look, compare)
+	slices.SortFunc(work.Process, compare)
 	delete(g.nodes, uid)
 	return work
 }
 
-// Replace takes in that exactly these items of a kind are there.
+// Replace records that these items, and no others, of a kind exist.
 func (g *Graph) Replace(kind schema.GroupKind, items []Item) Work {
 	var work Work
 	listed := map[types.UID]bool{}
 	for _, item := range items {
 		listed[item.UID] = true
-		work.join(g.Set(item))
+		work.merge(g.Set(item))
 	}
 	var gone []types.UID
 	for uid, n := range g.nodes {
@@ -250,40 +250,40 @@ func (g *Graph) Replace(kind schema.GroupKind, items []Item) Work {
 	}
 	slices.SortFunc(gone, compare)
 	for _, uid := range gone {
-		work.join(g.Remove(uid))
+		work.merge(g.Remove(uid))
 	}
 	return work
 }
 
-// ErrUnseen has an item looked at again that is there, but that nothing has shown yet.
+// ErrUnseen has an item processed again that exists, but that no list and no event has shown yet.
 var ErrUnseen = errors.New("no list and no event has shown it yet")
 
-// Unseen is an error for an item that no list and no event has shown, although it is there:
-// when it comes and goes between two lists nothing ever does, and the dependents of one that
-// is not asked about again would stay for ever (kubernetes#56121).
-func (g *Graph) Unseen(uid types.UID) error {
+// CheckSeen returns an error for an item that exists, but that no list and no event has shown. If
+// it comes and goes between two lists, no event ever shows it. The dependents of an item that is
+// not checked again would then stay for ever (kubernetes#56121).
+func (g *Graph) CheckSeen(uid types.UID) error {
 	if n := g.nodes[uid]; n != nil && n.virtual {
 		return ErrUnseen
 	}
 	return nil
 }
 
-// Forget remembers that an owner is gone; UIDs are never used twice.
-func (g *Graph) Forget(uid types.UID) {
+// RecordAbsent records that an owner is gone; UIDs are never used twice.
+func (g *Graph) RecordAbsent(uid types.UID) {
 	if _, unseen, known := g.Get(uid); known && !unseen {
 		return // it is there, but not where this reference says
 	}
-	if len(g.absent) >= mostAbsent {
+	if len(g.absent) >= maxAbsent {
 		clear(g.absent)
 	}
 	g.absent[uid] = true
 }
 
-// Absent reports whether an owner is known to be gone.
-func (g *Graph) Absent(uid types.UID) bool { return g.absent[uid] }
+// IsAbsent reports whether an owner is known to be gone.
+func (g *Graph) IsAbsent(uid types.UID) bool { return g.absent[uid] }
 
-func (w *Work) join(other Work) {
-	w.Look = append(w.Look, other.Look...)
+func (w *Work) merge(other Work) {
+	w.Process = append(w.Process, other.Process...)
 	w.Orphan = append(w.Orphan, other.Orphan...)
 	w.Misplaced = append(w.Misplaced, other.Misplaced...)
 }

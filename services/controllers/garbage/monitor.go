@@ -15,12 +15,13 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// ignored are kinds whose objects neither own nor are owned, and change all the time.
+// ignored reports whether objects of a kind are left out, because they neither own nor are owned
+// and change all the time.
 func ignored(resource schema.GroupResource) bool {
 	return resource.Resource == "events" || resource == schema.GroupResource{Resource: "componentstatuses"}
 }
 
-// monitored is the kinds to watch, each in its first version.
+// monitored returns the kinds to watch, each in its first version.
 func monitored(all []kinds.Kind) map[schema.GroupResource]kinds.Kind {
 	chosen := map[schema.GroupResource]kinds.Kind{}
 	for _, kind := range all {
@@ -32,8 +33,8 @@ func monitored(all []kinds.Kind) map[schema.GroupResource]kinds.Kind {
 	return chosen
 }
 
-// Run collects until ctx ends. It begins when every built-in kind has been listed once, because
-// an owner must not be let go before its dependents are known.
+// Run collects until ctx ends. It begins when every built-in kind has been listed once, because an
+// owner must not be released before its dependents are known.
 func (c *Controller) Run(ctx context.Context) error {
 	var monitors sync.WaitGroup
 	defer monitors.Wait()
@@ -74,7 +75,7 @@ func byName(a, b schema.GroupResource) int {
 	return 0
 }
 
-// resync begins to watch the kinds that have come, and forgets those that have gone.
+// resync starts a watch of each new kind, and forgets kinds that are gone.
 func (c *Controller) resync(ctx context.Context, monitors *sync.WaitGroup, running map[schema.GroupResource]*monitor) {
 	wanted := monitored(c.kinds.All())
 	for resource, kind := range wanted {
@@ -93,12 +94,12 @@ func (c *Controller) resync(ctx context.Context, monitors *sync.WaitGroup, runni
 		if _, stays := wanted[resource]; !stays {
 			m.stop()
 			delete(running, resource)
-			c.change(func(g *Graph) Work { return g.Replace(m.kind.GroupKind(), nil) })
+			c.updateGraph(func(g *Graph) Work { return g.Replace(m.kind.GroupKind(), nil) })
 		}
 	}
 }
 
-// monitor tells the graph of one kind.
+// monitor feeds the objects of one kind to the graph.
 type monitor struct {
 	controller *Controller
 	kind       kinds.Kind
@@ -113,7 +114,7 @@ func (m *monitor) Replace(objects []kinds.Object, _ string) {
 	for _, obj := range objects {
 		items = append(items, ItemOf(m.kind, obj))
 	}
-	m.controller.change(func(g *Graph) Work { return g.Replace(m.kind.GroupKind(), items) })
+	m.controller.updateGraph(func(g *Graph) Work { return g.Replace(m.kind.GroupKind(), items) })
 	m.once.Do(func() { close(m.listed) })
 }
 
@@ -126,10 +127,10 @@ func (m *monitor) Apply(event watch.Event) {
 	item := ItemOf(m.kind, obj)
 	switch event.Type {
 	case watch.Added, watch.Modified:
-		m.controller.change(func(g *Graph) Work { return g.Set(item) })
+		m.controller.updateGraph(func(g *Graph) Work { return g.Set(item) })
 	case watch.Deleted:
-		m.controller.change(func(g *Graph) Work { return g.Remove(item.UID) })
-		m.controller.forget(item.UID)
+		m.controller.updateGraph(func(g *Graph) Work { return g.Remove(item.UID) })
+		m.controller.recordAbsent(item.UID)
 	case watch.Bookmark, watch.Error:
 	}
 }

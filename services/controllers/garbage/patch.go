@@ -7,18 +7,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ReferencesPatch is the merge patch that gives this version of an item these references.
+// ReferencesPatch returns the merge patch that sets the references of this version of an item.
 func ReferencesPatch(item Item, refs []metav1.OwnerReference) ([]byte, error) {
-	return patch(item, "ownerReferences", refs, len(refs))
+	return metadataPatch(item, "ownerReferences", refs, len(refs))
 }
 
-// FinalizerPatch is the merge patch that takes a finalizer from this version of an item.
+// FinalizerPatch returns the merge patch that removes a finalizer from this version of an item.
 func FinalizerPatch(item Item, finalizer string) ([]byte, error) {
 	rest := slices.DeleteFunc(slices.Clone(item.Finalizers), func(f string) bool { return f == finalizer })
-	return patch(item, "finalizers", rest, len(rest))
+	return metadataPatch(item, "finalizers", rest, len(rest))
 }
 
-func patch(item Item, field string, value any, count int) ([]byte, error) {
+func metadataPatch(item Item, field string, value any, count int) ([]byte, error) {
 	if count == 0 {
 		value = nil
 	}

@@ -1,5 +1,5 @@
 // Package history keeps the templates that a StatefulSet or a DaemonSet had, as
-// ControllerRevisions. It is pure but for [Keep] and [Truncate].
+// ControllerRevisions. It is pure except for [Keep] and [Truncate].
 package history
 
 import (
@@ -24,24 +24,24 @@ import (
 	"github.com/podfall/podfall/services/controllers/control"
 )
 
-// HashLabel is the label of a revision by its hash.
+// HashLabel is the label with a revision's hash.
 const HashLabel = "controller.kubernetes.io/hash"
 
-// longestPrefix is how much of the owner's name a revision's name takes.
-const longestPrefix = 223
+// maxNamePrefix is the longest part of the owner's name in a revision's name.
+const maxNamePrefix = 223
 
-// Owner is whose templates are kept.
+// Owner is the owner of the templates.
 type Owner struct {
 	Object   metav1.Object
 	Kind     schema.GroupVersionKind
 	Template *corev1.PodTemplateSpec
-	// Labels are those of the revisions besides the hash.
+	// Labels are the labels of the revisions besides the hash.
 	Labels map[string]string
-	// Collisions is how often a name was taken; nil is never.
+	// Collisions is how often a name was taken; nil means never.
 	Collisions *int32
 }
 
-// Data is a template as a revision has it: a patch that replaces it.
+// Data returns a template as stored in a revision: a patch that replaces the template.
 func Data(template *corev1.PodTemplateSpec) ([]byte, error) {
 	encoded, err := json.Marshal(template)
 	if err != nil {
@@ -55,7 +55,7 @@ func Data(template *corev1.PodTemplateSpec) ([]byte, error) {
 	return json.Marshal(map[string]any{"spec": map[string]any{"template": content}})
 }
 
-// Template is the template that a revision has.
+// Template returns the template in a revision.
 func Template(revision *appsv1.ControllerRevision) (*corev1.PodTemplateSpec, error) {
 	var content struct {
 		Spec struct {
@@ -68,7 +68,7 @@ func Template(revision *appsv1.ControllerRevision) (*corev1.PodTemplateSpec, err
 	return &content.Spec.Template, nil
 }
 
-// New is the revision of the owner's template (NewControllerRevision).
+// New returns the revision of the owner's template (NewControllerRevision).
 func New(owner Owner, number int64) (*appsv1.ControllerRevision, error) {
 	data, err := Data(owner.Template)
 	if err != nil {
@@ -81,8 +81,8 @@ func New(owner Owner, number int64) (*appsv1.ControllerRevision, error) {
 	}
 	hash := rand.SafeEncodeString(fmt.Sprint(sum.Sum32()))
 	prefix := owner.Object.GetName()
-	if len(prefix) > longestPrefix {
-		prefix = prefix[:longestPrefix]
+	if len(prefix) > maxNamePrefix {
+		prefix = prefix[:maxNamePrefix]
 	}
 	labels := maps.Clone(owner.Labels)
 	if labels == nil {
@@ -99,7 +99,7 @@ func New(owner Owner, number int64) (*appsv1.ControllerRevision, error) {
 	}, nil
 }
 
-// Sort puts revisions in their order.
+// Sort orders revisions by number, creation time and name.
 func Sort(revisions []*appsv1.ControllerRevision) {
 	slices.SortStableFunc(revisions, func(a, b *appsv1.ControllerRevision) int {
 		return cmp.Or(cmp.Compare(a.Revision, b.Revision), a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
@@ -120,7 +120,7 @@ func Equal(a, b *appsv1.ControllerRevision) bool {
 	return bytes.Equal(x, y)
 }
 
-// Next is the number after those of sorted revisions.
+// Next returns the number after those of sorted revisions.
 func Next(revisions []*appsv1.ControllerRevision) int64 {
 	if len(revisions) == 0 {
 		return 1
@@ -128,7 +128,7 @@ func Next(revisions []*appsv1.ControllerRevision) int64 {
 	return revisions[len(revisions)-1].Revision + 1
 }
 
-// Excess is the oldest of sorted revisions that nobody uses, beyond limit.
+// Excess returns the oldest unused ones of sorted revisions, beyond limit.
 func Excess(revisions []*appsv1.ControllerRevision, limit int32, used func(*appsv1.ControllerRevision) bool) []*appsv1.ControllerRevision {
 	var idle []*appsv1.ControllerRevision
 	for _, revision := range revisions {
@@ -139,17 +139,17 @@ func Excess(revisions []*appsv1.ControllerRevision, limit int32, used func(*apps
 	return idle[:max(len(idle)-int(limit), 0)]
 }
 
-// Kept is what is stored for a template.
+// Kept is the result of Keep.
 type Kept struct {
-	// Update is the revision of the template, Revisions are all with it, sorted.
+	// Update is the revision of the template; Revisions are all revisions including it, sorted.
 	Update    *appsv1.ControllerRevision
 	Revisions []*appsv1.ControllerRevision
 	// Collisions is Owner.Collisions, or more if names were taken.
 	Collisions *int32
 }
 
-// Keep stores a revision of the owner's template, or gives the one that has it the highest
-// number, and returns it (getStatefulSetRevisions).
+// Keep returns the revision of the owner's template. It stores a new one, or gives an existing one
+// the highest number (getStatefulSetRevisions).
 func Keep(ctx context.Context, writes control.Resource[*appsv1.ControllerRevision], owner Owner, revisions []*appsv1.ControllerRevision) (Kept, error) {
 	Sort(revisions)
 	wanted, err := New(owner, Next(revisions))
@@ -180,8 +180,8 @@ func Keep(ctx context.Context, writes control.Resource[*appsv1.ControllerRevisio
 	return Kept{Update: made, Revisions: append(slices.Clone(revisions), made), Collisions: owner.Collisions}, nil
 }
 
-// store stores a new revision, under another name if its own is another template's, or finds
-// the very one, which the view does not show yet.
+// store stores a new revision. If its name is taken by another template, it tries another name. If
+// the same revision exists already, which the view does not show yet, it returns that.
 func store(ctx context.Context, writes control.Resource[*appsv1.ControllerRevision], owner *Owner, wanted *appsv1.ControllerRevision) (*appsv1.ControllerRevision, error) {
 	for {
 		made, err := writes.Create(ctx, wanted)
@@ -203,10 +203,10 @@ func store(ctx context.Context, writes control.Resource[*appsv1.ControllerRevisi
 	}
 }
 
-// defaultLimit is how many old revisions stay when nothing is said.
+// defaultLimit is how many old revisions are kept by default.
 const defaultLimit = 10
 
-// Truncate deletes the oldest revisions that are not used, beyond a limit.
+// Truncate deletes the oldest unused revisions, beyond a limit.
 func Truncate(
 	ctx context.Context, writes control.Resource[*appsv1.ControllerRevision], revisions []*appsv1.ControllerRevision, limit *int32,
 	used func(*appsv1.ControllerRevision) bool,
@@ -216,7 +216,7 @@ func Truncate(
 		keep = *limit
 	}
 	for _, revision := range Excess(revisions, keep, used) {
-		if err := writes.Delete(ctx, revision, metav1.DeleteOptions{}); err != nil && !control.Gone(err) {
+		if err := writes.Delete(ctx, revision, metav1.DeleteOptions{}); err != nil && !control.IsGone(err) {
 			return err
 		}
 	}

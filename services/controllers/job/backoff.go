@@ -9,7 +9,7 @@ import (
 	"github.com/podfall/podfall/services/controllers/workload"
 )
 
-// Failures is how often pods have failed since one succeeded last, and when the last did.
+// Failures is how many pods have failed since the last success, and when the last one failed.
 type Failures struct {
 	Count int
 	Last  time.Time
@@ -17,49 +17,50 @@ type Failures struct {
 
 // The pause after a failure: 10 s, twice as long after each more, up to 10 min.
 const (
+	// firstPause is the pause after a failure. Each further failure doubles it, up to maxPause.
 	firstPause = 10 * time.Second
-	mostPause  = 10 * time.Minute
+	maxPause   = 10 * time.Minute
 )
 
-// left is how long no pod is made after the failures.
-func (f Failures) left(now time.Time) time.Duration {
+// remainingPause returns how long no pod is to be created after the failures.
+func (f Failures) remainingPause(now time.Time) time.Duration {
 	if f.Count == 0 {
 		return 0
 	}
 	pause := firstPause
 	for range f.Count - 1 {
-		if pause = min(2*pause, mostPause); pause == mostPause {
+		if pause = min(2*pause, maxPause); pause == maxPause {
 			break
 		}
 	}
-	return workload.Left(f.Last, pause, now)
+	return workload.Remaining(f.Last, pause, now)
 }
 
-// with is the failures after more pods have ended, in the order of their ends. None ends later
-// than now, however far ahead the clock was that said so: upstream's waits until it is so late.
-func (f Failures) with(ended []*corev1.Pod, now time.Time) Failures {
+// after returns the failures after more pods have ended, in the order of their ends. An end after
+// now counts as now, however far ahead the clock was that wrote it; upstream waits until that time.
+func (f Failures) after(ended []*corev1.Pod, now time.Time) Failures {
 	ended = slices.Clone(ended)
-	slices.SortStableFunc(ended, func(a, b *corev1.Pod) int { return endOf(a, now).Compare(endOf(b, now)) })
+	slices.SortStableFunc(ended, func(a, b *corev1.Pod) int { return endTime(a, now).Compare(endTime(b, now)) })
 	for _, pod := range ended {
 		if pod.Status.Phase == corev1.PodSucceeded {
 			f = Failures{}
 			continue
 		}
-		f = Failures{Count: f.Count + 1, Last: earlier(endOf(pod, now), now)}
+		f = Failures{Count: f.Count + 1, Last: minTime(endTime(pod, now), now)}
 	}
 	return f
 }
 
-func earlier(a, b time.Time) time.Time {
+func minTime(a, b time.Time) time.Time {
 	if a.Before(b) {
 		return a
 	}
 	return b
 }
 
-// endOf is when a pod ended: its last container did, or it was no longer ready, or it was
-// deleted, or else now (getFinishedTime, which takes the pod's creation for want of a better).
-func endOf(pod *corev1.Pod, now time.Time) time.Time {
+// endTime returns when a pod ended: when its last container ended, or it became unready, or it was
+// deleted, or else now (getFinishedTime, which falls back on the pod's creation).
+func endTime(pod *corev1.Pod, now time.Time) time.Time {
 	var last time.Time
 	for _, status := range pod.Status.ContainerStatuses {
 		if status.State.Terminated != nil && status.State.Terminated.FinishedAt.After(last) {

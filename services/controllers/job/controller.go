@@ -21,35 +21,35 @@ import (
 
 // Controller runs Jobs.
 type Controller struct {
-	jobs    *view.Copy[*batchv1.Job]
-	within  *view.Copy[*corev1.Namespace]
-	writes  control.Resource[*batchv1.Job]
-	owners  control.Owners[*batchv1.Job]
-	clock   clock.Clock
-	loop    *loop.Loop[view.Key]
-	orphans *loop.Loop[view.Key]
-	memory  *Memory
-	counts  counts
+	jobs       *view.Copy[*batchv1.Job]
+	namespaces *view.Copy[*corev1.Namespace]
+	writes     control.Resource[*batchv1.Job]
+	owners     control.Owners[*batchv1.Job]
+	clock      clock.Clock
+	loop       *loop.Loop[view.Key]
+	orphans    *loop.Loop[view.Key]
+	memory     *Memory
+	metrics    jobMetrics
 }
 
-// workers are upstream's.
+// workers is upstream's number.
 const workers = 5
 
-// Batch is how long a Job waits for more to happen to its pods, as upstream.
+// Batch is how long a Job waits for further changes of its pods, as upstream does.
 const Batch = time.Second
 
-// New is the controller of Jobs.
+// New returns the controller of Jobs.
 func New(base control.Base) *Controller {
 	c := &Controller{
-		jobs:   view.Of[*batchv1.Job](base.Views, "jobs.batch"),
-		within: view.Of[*corev1.Namespace](base.Views, "namespaces"),
-		writes: control.Of[*batchv1.Job](base.API, "jobs.batch"),
-		clock:  base.Clock, memory: NewMemory(), counts: newCounts(base.Metrics),
+		jobs:       view.Of[*batchv1.Job](base.Views, "jobs.batch"),
+		namespaces: view.Of[*corev1.Namespace](base.Views, "namespaces"),
+		writes:     control.Of[*batchv1.Job](base.API, "jobs.batch"),
+		clock:      base.Clock, memory: NewMemory(), metrics: newCounts(base.Metrics),
 	}
 	c.loop = loop.New(loop.Config{Name: "job", Metrics: base.Metrics, Clock: base.Clock, Workers: workers, Log: base.Log}, c.sync)
 	c.orphans = loop.New(loop.Config{Name: "job_orphan_pod", Metrics: base.Metrics, Clock: base.Clock, Log: base.Log}, c.syncOrphan)
 	c.owners = control.Owners[*batchv1.Job]{
-		Kind: c.jobs.Kind().GroupVersionKind, Get: c.jobs.Get, In: c.jobs.In, Look: c.loop.AddAfter, Batch: Batch,
+		Kind: c.jobs.Kind().GroupVersionKind, Get: c.jobs.Get, In: c.jobs.InNamespace, Enqueue: c.loop.AddAfter, Batch: Batch,
 		Selector: func(job *batchv1.Job) *metav1.LabelSelector { return job.Spec.Selector },
 		Fresh: func(ctx context.Context, key view.Key) (kinds.Object, error) {
 			return c.writes.Get(ctx, key.Namespace, key.Name)
@@ -58,9 +58,9 @@ func New(base control.Base) *Controller {
 		Writes:     control.Pods{Resource: control.Of[*corev1.Pod](base.API, "pods"), Events: base.Events("job-controller")},
 		Finalizers: []string{Finalizer},
 	}
-	c.jobs.On(c.jobChanged)
-	c.within.On(c.namespaceChanged)
-	c.owners.Pods.On(c.podChanged)
+	c.jobs.OnChange(c.jobChanged)
+	c.namespaces.OnChange(c.namespaceChanged)
+	c.owners.Pods.OnChange(c.podChanged)
 	return c
 }
 
@@ -75,9 +75,9 @@ func (c *Controller) jobChanged(old, now *batchv1.Job) {
 		c.owners.Expected.Forget(key) // another of its name expects nothing of that
 	}
 	switch {
-	case now == nil, Over(now), now.DeletionTimestamp != nil:
-		for _, pod := range c.owners.Pods.Controlled(view.Either(old, now).UID) {
-			if Orphaned(pod, now) {
+	case now == nil, IsFinished(now), now.DeletionTimestamp != nil:
+		for _, pod := range c.owners.Pods.ControlledBy(view.Either(old, now).UID) {
+			if IsOrphaned(pod, now) {
 				c.orphans.Add(view.KeyOf(pod))
 			}
 		}
@@ -89,30 +89,30 @@ func (c *Controller) jobChanged(old, now *batchv1.Job) {
 	}
 }
 
-// namespaceChanged has the Jobs looked at of a namespace that is being deleted: nothing else may
-// happen to them.
+// namespaceChanged queues the Jobs of a namespace that is being deleted, because no other event may
+// come for them.
 func (c *Controller) namespaceChanged(old, now *corev1.Namespace) {
-	if !Ends(old, now) {
+	if !BecomesTerminating(old, now) {
 		return
 	}
-	for _, job := range c.jobs.In(now.Name) {
+	for _, job := range c.jobs.InNamespace(now.Name) {
 		c.loop.Add(view.KeyOf(job))
 	}
 }
 
-// podChanged has the Job looked at that a pod is of, and the pod itself if no Job will count it.
+// podChanged queues the Job of a pod, and the pod itself if no Job will count it.
 func (c *Controller) podChanged(old, now *corev1.Pod) {
-	switch HoldOf(now, c.under(view.Either(old, now))) {
-	case Forgotten:
+	switch FinalizerStateOf(now, c.jobNamedByOwner(view.Either(old, now))) {
+	case Orphan:
 		c.orphans.Add(view.KeyOf(now))
-	case Doubtful:
+	case MaybeOrphan:
 		c.orphans.AddAfter(view.KeyOf(now), Batch)
-	case Settled:
+	case NothingToDo:
 	}
 	c.owners.PodChanged(old, now)
 }
 
-// sync looks at one Job.
+// sync processes one Job.
 func (c *Controller) sync(ctx context.Context, key view.Key) error {
 	job, ok := c.jobs.Get(key)
 	if !ok {
@@ -120,14 +120,14 @@ func (c *Controller) sync(ctx context.Context, key view.Key) error {
 		c.memory.Forget(key)
 		return nil
 	}
-	if Over(job) {
+	if IsFinished(job) {
 		c.memory.Forget(key)
 		return nil
 	}
-	if elsewhere(job) {
+	if isManagedElsewhere(job) {
 		return nil
 	}
-	if err := c.memory.Ready(job, c.owners.Pods.Get); err != nil {
+	if err := c.memory.CheckView(job, c.owners.Pods.Get); err != nil {
 		return err
 	}
 	now := c.clock.Now()
@@ -136,61 +136,63 @@ func (c *Controller) sync(ctx context.Context, key view.Key) error {
 		return err
 	}
 	v := View{Job: job, Stale: c.owners.Stale(key)}
-	if ns, there := c.within.Get(view.Key{Name: key.Namespace}); there {
-		v.Ending = ns.DeletionTimestamp != nil
+	if ns, there := c.namespaces.Get(view.Key{Name: key.Namespace}); there {
+		v.NamespaceTerminating = ns.DeletionTimestamp != nil
 	}
-	v.Failures, v.Freed = c.memory.Of(key, job.UID)
+	v.Failures, v.Freed = c.memory.Get(key, job.UID)
 	if v.Pods, err = c.owners.Claim(ctx, job, selector, nil); err != nil {
 		return err
 	}
 	plan := Decide(v, now)
-	for _, event := range plan.Tell {
+	for _, event := range plan.Events {
 		c.owners.Writes.Events.Event(job, event.Type, event.Reason, event.Message)
 	}
 	began := clock.Clock{}.Now()
-	err = c.act(ctx, job, &plan)
-	c.counts.synced(job, &plan, err, began)
+	err = c.applyPlan(ctx, job, &plan)
+	c.metrics.synced(job, &plan, err, began)
 	return err
 }
 
-// act carries a plan out.
-func (c *Controller) act(ctx context.Context, job *batchv1.Job, plan *Plan) error {
-	failed := c.carryOut(ctx, job, plan)
+// applyPlan carries a plan out.
+func (c *Controller) applyPlan(ctx context.Context, job *batchv1.Job, plan *Plan) error {
+	failed := c.createAndDelete(ctx, job, plan)
 	if len(plan.Delete) > 0 && failed != nil {
 		return failed // a Job is not over while a pod could not be deleted
 	}
-	if err := c.count(ctx, job, *plan); err != nil {
+	if err := c.countAndFree(ctx, job, *plan); err != nil {
 		return errors.Join(failed, err)
 	}
-	if plan.Again > 0 {
-		c.loop.AddAfter(view.KeyOf(job), plan.Again)
+	if plan.RequeueAfter > 0 {
+		c.loop.AddAfter(view.KeyOf(job), plan.RequeueAfter)
 	}
 	return failed
 }
 
-// carryOut makes and deletes pods. What could not be made does not run.
-func (c *Controller) carryOut(ctx context.Context, job *batchv1.Job, plan *Plan) error {
-	made, err := c.owners.Act(ctx, job, job, plan.Create, plan.Delete)
+// createAndDelete creates and deletes pods. A pod that could not be created is not counted as
+// active.
+func (c *Controller) createAndDelete(ctx context.Context, job *batchv1.Job, plan *Plan) error {
+	made, err := c.owners.CreateAndDelete(ctx, job, job, plan.Create, plan.Delete)
 	plan.Status.Active -= int32(len(plan.Create) - made)
 	return err
 }
 
-// count stores what is to be counted, lets go of the pods, and stores the numbers.
-func (c *Controller) count(ctx context.Context, job *batchv1.Job, plan Plan) error {
-	stored, err := c.store(ctx, job, plan.Status)
+// countAndFree stores the UIDs to be counted, removes the finalizers of the pods, and stores the
+// numbers.
+func (c *Controller) countAndFree(ctx context.Context, job *batchv1.Job, plan Plan) error {
+	stored, err := c.storeStatus(ctx, job, plan.Status)
 	if err != nil {
 		return err
 	}
-	c.memory.Remember(view.KeyOf(job), job.UID, plan.Failures)
+	c.memory.SetFailures(view.KeyOf(job), job.UID, plan.Failures)
 	var mu sync.Mutex
 	var freed []*corev1.Pod
-	failed := control.AtOnce(len(plan.Free), func(i int) error {
+	failed := control.Parallel(len(plan.Free), func(i int) error {
 		pod := plan.Free[i]
-		switch let, err := c.owners.Writes.Regardless(ctx, pod, Freeing(pod)); {
+		switch let, err := c.owners.Writes.PatchAnyVersion(ctx, pod, FinalizerPatch(pod)); {
 		case err == nil:
-			c.memory.Free(job, pod, view.Revision(let))
-		case control.Gone(err):
-			c.memory.Free(job, pod, 0)
+			c.memory.PodFreed(job, pod, view.Revision(let))
+		case control.IsGone(err):
+			c.memory.PodFreed(job, pod, 0)
 		default:
 			return err
 		}
@@ -199,21 +201,21 @@ func (c *Controller) count(ctx context.Context, job *batchv1.Job, plan Plan) err
 		freed = append(freed, pod)
 		return nil
 	}, func() {})
-	settled, event := Settle(plan, freed, c.clock.Now())
-	over, err := c.store(ctx, stored, settled)
+	status, event := StatusAfterFreeing(plan, freed, c.clock.Now())
+	over, err := c.storeStatus(ctx, stored, status)
 	if err != nil {
 		return errors.Join(failed, err)
 	}
-	c.counts.freed(job, freed)
-	c.counts.finished(job, over)
+	c.metrics.freed(job, freed)
+	c.metrics.finished(job, over)
 	if event.Reason != "" {
 		c.owners.Writes.Events.Event(job, event.Type, event.Reason, event.Message)
 	}
 	return failed
 }
 
-// store stores a status that says something new.
-func (c *Controller) store(ctx context.Context, job *batchv1.Job, status batchv1.JobStatus) (*batchv1.Job, error) {
+// storeStatus stores a changed status.
+func (c *Controller) storeStatus(ctx context.Context, job *batchv1.Job, status batchv1.JobStatus) (*batchv1.Job, error) {
 	if kinds.Equal(job.Status, status) {
 		return job, nil
 	}
@@ -221,25 +223,25 @@ func (c *Controller) store(ctx context.Context, job *batchv1.Job, status batchv1
 	changed.Status = status
 	stored, err := c.writes.UpdateStatus(ctx, changed)
 	if err == nil {
-		c.memory.Stored(stored)
+		c.memory.StatusStored(stored)
 	}
 	return stored, err
 }
 
-// syncOrphan lets go of a pod that no Job will count.
+// syncOrphan removes the finalizer of a pod that no Job will count.
 func (c *Controller) syncOrphan(ctx context.Context, key view.Key) error {
 	pod, ok := c.owners.Pods.Get(key)
-	if !ok || !Uncounted(pod, c.under(pod)) {
+	if !ok || !NeedsFreeing(pod, c.jobNamedByOwner(pod)) {
 		return nil
 	}
-	if _, err := c.owners.Writes.Strategic(ctx, pod, "", Forgetting(pod)); err != nil && !control.Gone(err) {
+	if _, err := c.owners.Writes.PatchStrategic(ctx, pod, "", OrphanFinalizerPatch(pod)); err != nil && !control.IsGone(err) {
 		return err
 	}
 	return nil
 }
 
-// under is the Job in the view that has the name of a pod's owner; nil when there is none.
-func (c *Controller) under(pod *corev1.Pod) *batchv1.Job {
+// jobNamedByOwner returns the Job in the view with the name of a pod's owner; nil if there is none.
+func (c *Controller) jobNamedByOwner(pod *corev1.Pod) *batchv1.Job {
 	owner := metav1.GetControllerOfNoCopy(pod)
 	if owner == nil {
 		return nil

@@ -101,7 +101,7 @@ func TestCountedOnce(t *testing.T) {
 	c.owners.Pods.Apply(watch.Event{Type: watch.Added, Object: &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: its.Namespace, Name: "orphan", UID: "orphan", Labels: its.Spec.Selector.MatchLabels},
 	}})
-	c.memory.Free(its, done, 0)
+	c.memory.PodFreed(its, done, 0)
 	free := done.DeepCopy()
 	free.ResourceVersion, free.Finalizers = "2", nil
 	api.asked = func() { c.owners.Pods.Apply(watch.Event{Type: watch.Modified, Object: free}) }
@@ -200,9 +200,9 @@ func TestFreedUntilShown(t *testing.T) {
 		{"gone, and shown no more", 0, nil, false, nil},
 	} {
 		memory := NewMemory()
-		memory.Free(its, done, c.since)
-		err := memory.Ready(its, func(view.Key) (*corev1.Pod, bool) { return c.shown, c.shown != nil })
-		if _, freed := memory.Of(view.KeyOf(its), its.UID); freed[done.UID] != c.want || !errors.Is(err, c.err) {
+		memory.PodFreed(its, done, c.since)
+		err := memory.CheckView(its, func(view.Key) (*corev1.Pod, bool) { return c.shown, c.shown != nil })
+		if _, freed := memory.Get(view.KeyOf(its), its.UID); freed[done.UID] != c.want || !errors.Is(err, c.err) {
 			t.Errorf("%s: freed is %v, and the view %v, want %t and %v", c.what, freed, err, c.want, c.err)
 		}
 	}
@@ -250,24 +250,24 @@ func TestHoldOf(t *testing.T) {
 		what  string
 		pod   *corev1.Pod
 		under *batchv1.Job
-		want  Hold
+		want  FinalizerState
 	}{
-		{"gone", nil, its, Settled},
-		{"without it", pod("Job", corev1.PodRunning), its, Settled},
-		{"its Job's", pod("Job", corev1.PodRunning, Finalizer), its, Settled},
-		{"nobody's", pod("", corev1.PodRunning, Finalizer), nil, Forgotten},
-		{"a ReplicaSet's", pod("ReplicaSet", corev1.PodRunning, Finalizer), nil, Settled},
-		{"of a Job that is not there", pod("Job", corev1.PodRunning, Finalizer), nil, Doubtful},
-		{"of a Job before", pod("Job", corev1.PodRunning, Finalizer), another, Doubtful},
-		{"of a Job that goes", selected(pod("Job", corev1.PodRunning, Finalizer)), goes, Settled},
-		{"of a Job that goes and does not select it", pod("Job", corev1.PodRunning, Finalizer), goes, Forgotten},
-		{"of a Job that stays and does not select it", pod("Job", corev1.PodRunning, Finalizer), its, Settled},
-		{"ended, of a Job that is over", pod("Job", corev1.PodFailed, Finalizer), over, Forgotten},
-		{"running, of a Job that is over", pod("Job", corev1.PodRunning, Finalizer), over, Settled},
-		{"of a Job that goes and is managed by another", pod("Job", corev1.PodRunning, Finalizer), managed, Settled},
-		{"of a Job that is over and is managed by another", pod("Job", corev1.PodFailed, Finalizer), managedOver, Settled},
+		{"gone", nil, its, NothingToDo},
+		{"without it", pod("Job", corev1.PodRunning), its, NothingToDo},
+		{"its Job's", pod("Job", corev1.PodRunning, Finalizer), its, NothingToDo},
+		{"nobody's", pod("", corev1.PodRunning, Finalizer), nil, Orphan},
+		{"a ReplicaSet's", pod("ReplicaSet", corev1.PodRunning, Finalizer), nil, NothingToDo},
+		{"of a Job that is not there", pod("Job", corev1.PodRunning, Finalizer), nil, MaybeOrphan},
+		{"of a Job before", pod("Job", corev1.PodRunning, Finalizer), another, MaybeOrphan},
+		{"of a Job that goes", selected(pod("Job", corev1.PodRunning, Finalizer)), goes, NothingToDo},
+		{"of a Job that goes and does not select it", pod("Job", corev1.PodRunning, Finalizer), goes, Orphan},
+		{"of a Job that stays and does not select it", pod("Job", corev1.PodRunning, Finalizer), its, NothingToDo},
+		{"ended, of a Job that is over", pod("Job", corev1.PodFailed, Finalizer), over, Orphan},
+		{"running, of a Job that is over", pod("Job", corev1.PodRunning, Finalizer), over, NothingToDo},
+		{"of a Job that goes and is managed by another", pod("Job", corev1.PodRunning, Finalizer), managed, NothingToDo},
+		{"of a Job that is over and is managed by another", pod("Job", corev1.PodFailed, Finalizer), managedOver, NothingToDo},
 	} {
-		if got := HoldOf(c.pod, c.under); got != c.want {
+		if got := FinalizerStateOf(c.pod, c.under); got != c.want {
 			t.Errorf("%s: %v, want %v", c.what, got, c.want)
 		}
 	}

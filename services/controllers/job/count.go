@@ -12,68 +12,69 @@ import (
 	"github.com/podfall/podfall/services/controllers/workload"
 )
 
-// Finalizer is on each pod of a Job until it is counted.
+// Finalizer is on each pod of a Job until the pod is counted.
 const Finalizer = batchv1.JobTrackingFinalizer
 
-// most is how many pods wait at most to be counted.
-const most = 500
+// maxUncounted is the largest number of pods that wait to be counted.
+const maxUncounted = 500
 
-// Tracked reports whether a pod has the finalizer.
-func Tracked(pod *corev1.Pod) bool { return slices.Contains(pod.Finalizers, Finalizer) }
+// IsTracked reports whether a pod has the finalizer.
+func IsTracked(pod *corev1.Pod) bool { return slices.Contains(pod.Finalizers, Finalizer) }
 
-// tally counts pods, and the failures among them that are new.
-func (s *step) tally() {
-	s.done = parseIndexes(s.Status.CompletedIndexes, s.completions())
-	if s.perIndex() {
-		s.lost = parseIndexes(valueOr(s.Status.FailedIndexes, ""), s.completions())
-		maps.DeleteFunc(s.lost, func(index int, _ bool) bool { return s.done[index] })
+// countPods counts pods, and the new failures among them.
+func (s *planning) countPods() {
+	s.doneIndexes = parseIndexes(s.Status.CompletedIndexes, s.completions())
+	if s.isPerIndex() {
+		s.failedIndexes = parseIndexes(valueOr(s.Status.FailedIndexes, ""), s.completions())
+		maps.DeleteFunc(s.failedIndexes, func(index int, _ bool) bool { return s.doneIndexes[index] })
 	}
-	waiting := uncounted(&s.Status)
+	waiting := uncountedOf(&s.Status)
 	s.succeeded = s.Status.Succeeded + int32(len(waiting.Succeeded))
 	s.failed = s.Status.Failed + int32(len(waiting.Failed))
 	var ended []*corev1.Pod
 	for _, pod := range s.Pods {
-		if workload.Active(pod) {
+		if workload.IsActive(pod) {
 			s.active = append(s.active, pod)
 		}
-		if workload.Terminating(pod) {
+		if workload.IsTerminating(pod) {
 			s.terminating++
 		}
-		if !s.isNew(pod) {
+		if !s.isUncounted(pod) {
 			continue
 		}
 		switch {
 		case pod.Status.Phase == corev1.PodSucceeded:
 			ended = append(ended, pod)
-			if !s.indexed() {
+			if !s.isIndexed() {
 				s.succeeded++
-			} else if s.inRange(pod) && !s.lost[Index(pod)] {
-				s.done[Index(pod)] = true
+			} else if s.isInRange(pod) && !s.failedIndexes[Index(pod)] {
+				s.doneIndexes[Index(pod)] = true
 			}
 		case s.hasFailed(pod):
 			ended = append(ended, pod)
-			if s.inRange(pod) && s.counts(pod) {
+			if s.isInRange(pod) && s.countsAsFailure(pod) {
 				s.failed++
 			}
 		}
 	}
-	if s.indexed() {
-		s.succeeded = int32(len(s.done))
+	if s.isIndexed() {
+		s.succeeded = int32(len(s.doneIndexes))
 	}
-	s.Plan.Failures = s.Plan.Failures.with(ended, s.now)
+	s.Plan.Failures = s.Plan.Failures.after(ended, s.now)
 }
 
-// isNew reports whether a pod is in no number yet.
-func (s *step) isNew(pod *corev1.Pod) bool {
-	waiting := uncounted(&s.Status)
-	return Tracked(pod) && !s.Freed[pod.UID] && !slices.Contains(waiting.Succeeded, pod.UID) && !slices.Contains(waiting.Failed, pod.UID)
+// isUncounted reports whether a pod is in no number yet.
+func (s *planning) isUncounted(pod *corev1.Pod) bool {
+	waiting := uncountedOf(&s.Status)
+	return IsTracked(pod) && !s.Freed[pod.UID] && !slices.Contains(waiting.Succeeded, pod.UID) && !slices.Contains(waiting.Failed, pod.UID)
 }
 
-// hasFailed reports whether a pod counts as failed: it has, or it is being deleted; where only
-// failed pods are replaced, a deleted one counts when it never ran (isPodFailed).
-func (s *step) hasFailed(pod *corev1.Pod) bool { return HasFailed(s.Job, pod) }
+// hasFailed is HasFailed for the step's Job.
+func (s *planning) hasFailed(pod *corev1.Pod) bool { return HasFailed(s.Job, pod) }
 
-// HasFailed reports whether a pod counts as a failed one of its Job.
+// HasFailed reports whether a pod counts as a failed one of its Job: it has failed, or it is being
+// deleted. If only failed pods are replaced, a deleted pod counts only if it never ran
+// (isPodFailed).
 func HasFailed(job *batchv1.Job, pod *corev1.Pod) bool {
 	switch {
 	case pod.Status.Phase == corev1.PodFailed:
@@ -84,81 +85,81 @@ func HasFailed(job *batchv1.Job, pod *corev1.Pod) bool {
 	return !ReplacesFailedOnly(job) || pod.Status.Phase == corev1.PodPending
 }
 
-// collect puts pods that have ended among those that wait to be counted, and plans to let go
-// of all that are there (trackJobStatusAndRemoveFinalizers).
-func (s *step) collect() {
-	waiting := uncounted(&s.Status)
+// planCounting adds ended pods to those that wait to be counted, and plans to free all of these
+// (trackJobStatusAndRemoveFinalizers).
+func (s *planning) planCounting() {
+	waiting := uncountedOf(&s.Status)
 	tracked := map[types.UID]bool{}
 	for _, pod := range s.Pods {
-		if Tracked(pod) && !s.Freed[pod.UID] {
+		if IsTracked(pod) && !s.Freed[pod.UID] {
 			tracked[pod.UID] = true
 		}
 	}
-	s.Status.Succeeded += int32(release(&waiting.Succeeded, tracked))
-	s.Status.Failed += int32(release(&waiting.Failed, tracked))
+	s.Status.Succeeded += int32(removeUntracked(&waiting.Succeeded, tracked))
+	s.Status.Failed += int32(removeUntracked(&waiting.Failed, tracked))
 	before := parseIndexes(s.Status.CompletedIndexes, s.completions())
 	for _, pod := range s.Pods {
-		if !tracked[pod.UID] || len(waiting.Succeeded)+len(waiting.Failed) >= most {
+		if !tracked[pod.UID] || len(waiting.Succeeded)+len(waiting.Failed) >= maxUncounted {
 			continue
 		}
 		over := s.Target != nil || s.Job.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded
-		if !over && (!s.hasFailed(pod) || s.holdsBack(pod)) {
+		if !over && (!s.hasFailed(pod) || s.isHeldBack(pod)) {
 			continue
 		}
 		s.Free = append(s.Free, pod)
-		s.wait(pod, waiting, before)
+		s.addUncounted(pod, waiting, before)
 	}
-	if s.indexed() {
+	if s.isIndexed() {
 		s.Status.CompletedIndexes = before.String()
 		s.Status.Succeeded = int32(len(before))
 	}
-	if s.perIndex() {
-		s.Status.FailedIndexes = new(s.lost.String())
+	if s.isPerIndex() {
+		s.Status.FailedIndexes = new(s.failedIndexes.String())
 	}
 	s.Status.UncountedTerminatedPods = waiting
 }
 
-// wait puts one pod among those that wait to be counted. For a pod that succeeded at an index
-// the index is enough; when the Job is over, one that has not ended is a failed one.
-func (s *step) wait(pod *corev1.Pod, waiting *batchv1.UncountedTerminatedPods, done indexes) {
+// addUncounted adds a pod to those that wait to be counted. For a pod that succeeded at an index,
+// the index is enough. If the Job is over, a pod that has not ended counts as failed.
+func (s *planning) addUncounted(pod *corev1.Pod, waiting *batchv1.UncountedTerminatedPods, done indexes) {
 	if slices.Contains(waiting.Succeeded, pod.UID) || slices.Contains(waiting.Failed, pod.UID) {
 		return
 	}
 	switch {
-	case pod.Status.Phase == corev1.PodSucceeded && s.indexed():
-		if s.done[Index(pod)] {
+	case pod.Status.Phase == corev1.PodSucceeded && s.isIndexed():
+		if s.doneIndexes[Index(pod)] {
 			done[Index(pod)] = true
 		}
 	case pod.Status.Phase == corev1.PodSucceeded:
 		waiting.Succeeded = append(waiting.Succeeded, pod.UID)
-	case !s.inRange(pod):
+	case !s.isInRange(pod):
 	case s.hasFailed(pod) || (s.Target != nil && s.Target.Type == batchv1.JobFailureTarget):
-		if s.counts(pod) {
+		if s.countsAsFailure(pod) {
 			waiting.Failed = append(waiting.Failed, pod.UID)
 		}
 	}
 }
 
-// numbers fills in how many pods run.
-func (s *step) numbers() {
+// setCounts sets how many pods run.
+func (s *planning) setCounts() {
 	active, ready := len(s.active)-len(s.Delete)+len(s.Create), 0
 	for _, pod := range s.active {
-		if workload.Ready(pod) && !slices.Contains(s.Delete, pod) {
+		if workload.IsReady(pod) && !slices.Contains(s.Delete, pod) {
 			ready++
 		}
 	}
 	s.Status.Active, s.Status.Ready = int32(active), new(int32(ready))
 	s.Status.Terminating = new(s.terminating + int32(len(s.Delete)))
 	if s.Target != nil {
-		s.interim()
+		s.setTargetCondition()
 	}
 }
 
-// Settle is the status at now after pods of a plan were let go of: they are in the numbers,
-// and the Job is over if it is to be and none of its pods runs any more (enactJobFinished).
-func Settle(plan Plan, freed []*corev1.Pod, now time.Time) (status batchv1.JobStatus, event Event) {
+// StatusAfterFreeing returns the status at now after pods of a plan were freed: they are counted,
+// and the Job is over if it is to end and none of its pods runs any more (enactJobFinished).
+func StatusAfterFreeing(plan Plan, freed []*corev1.Pod, now time.Time) (status batchv1.JobStatus, event Event) {
 	status = *plan.Status.DeepCopy()
-	waiting := uncounted(&status)
+	waiting := uncountedOf(&status)
 	tracked := map[types.UID]bool{}
 	for _, uid := range slices.Concat(waiting.Succeeded, waiting.Failed) {
 		tracked[uid] = true
@@ -166,8 +167,8 @@ func Settle(plan Plan, freed []*corev1.Pod, now time.Time) (status batchv1.JobSt
 	for _, pod := range freed {
 		delete(tracked, pod.UID)
 	}
-	status.Succeeded += int32(release(&waiting.Succeeded, tracked))
-	status.Failed += int32(release(&waiting.Failed, tracked))
+	status.Succeeded += int32(removeUntracked(&waiting.Succeeded, tracked))
+	status.Failed += int32(removeUntracked(&waiting.Failed, tracked))
 	status.UncountedTerminatedPods = waiting
 	if plan.Target == nil || len(waiting.Succeeded)+len(waiting.Failed) > 0 || len(freed) < len(plan.Free) ||
 		status.Active > 0 || (status.Terminating != nil && *status.Terminating > 0) {
@@ -193,16 +194,16 @@ func Settle(plan Plan, freed []*corev1.Pod, now time.Time) (status batchv1.JobSt
 	return status, event
 }
 
-// uncounted is a copy of those that wait to be counted.
-func uncounted(status *batchv1.JobStatus) *batchv1.UncountedTerminatedPods {
+// uncountedOf returns a copy of the pods that wait to be counted.
+func uncountedOf(status *batchv1.JobStatus) *batchv1.UncountedTerminatedPods {
 	if status.UncountedTerminatedPods == nil {
 		return &batchv1.UncountedTerminatedPods{}
 	}
 	return status.UncountedTerminatedPods.DeepCopy()
 }
 
-// release takes those out of uids that are not tracked any more, and says how many.
-func release(uids *[]types.UID, tracked map[types.UID]bool) int {
+// removeUntracked removes the uids that are no longer tracked, and returns how many.
+func removeUntracked(uids *[]types.UID, tracked map[types.UID]bool) int {
 	before := len(*uids)
 	*uids = slices.DeleteFunc(*uids, func(uid types.UID) bool { return !tracked[uid] })
 	if len(*uids) == 0 {

@@ -10,14 +10,14 @@ import (
 	"github.com/podfall/podfall/internal/metrics"
 )
 
-// counts are upstream's metrics of its job controller.
-type counts struct{ syncs, took, jobs, pods, tracked *metrics.Family }
+// jobMetrics are upstream's metrics of its job controller.
+type jobMetrics struct{ syncs, took, jobs, pods, tracked *metrics.Family }
 
-func newCounts(all *metrics.Registry) counts {
-	return counts{
+func newCounts(all *metrics.Registry) jobMetrics {
+	return jobMetrics{
 		syncs: all.Counter("job_controller_job_syncs_total", "The number of job syncs", "completion_mode", "result", "action"),
 		took: all.Histogram("job_controller_job_sync_duration_seconds", "The time it took to sync a job",
-			metrics.Latency(), "completion_mode", "result", "action"),
+			metrics.LatencyBuckets(), "completion_mode", "result", "action"),
 		jobs: all.Counter("job_controller_jobs_finished_total", "The number of finished jobs", "completion_mode", "result", "reason"),
 		pods: all.Counter("job_controller_job_pods_finished_total", "The number of finished Pods that are fully tracked", "completion_mode", "result"),
 		tracked: all.Counter("job_controller_terminated_pods_tracking_finalizer_total",
@@ -26,8 +26,8 @@ func newCounts(all *metrics.Registry) counts {
 	}
 }
 
-// synced counts a look at a Job that began at an instant of the wall.
-func (c counts) synced(job *batchv1.Job, plan *Plan, err error, began time.Time) {
+// synced counts a sync of a Job that began at began, in wall-clock time.
+func (c jobMetrics) synced(job *batchv1.Job, plan *Plan, err error, began time.Time) {
 	result, action := "success", "reconciling"
 	if err != nil {
 		result = "error"
@@ -38,25 +38,25 @@ func (c counts) synced(job *batchv1.Job, plan *Plan, err error, began time.Time)
 	case len(plan.Delete) > 0:
 		action = "pods_deleted"
 	}
-	c.syncs.Add(1, mode(job), result, action)
-	c.took.Observe(clock.Clock{}.Since(began), mode(job), result, action)
+	c.syncs.Add(1, completionMode(job), result, action)
+	c.took.Observe(clock.Clock{}.Since(began), completionMode(job), result, action)
 }
 
 // freed counts the pods that are no longer tracked.
-func (c counts) freed(job *batchv1.Job, pods []*corev1.Pod) {
+func (c jobMetrics) freed(job *batchv1.Job, pods []*corev1.Pod) {
 	for _, pod := range pods {
 		result := "failed"
 		if pod.Status.Phase == corev1.PodSucceeded {
 			result = "succeeded"
 		}
-		c.pods.Add(1, mode(job), result)
+		c.pods.Add(1, completionMode(job), result)
 		c.tracked.Add(1, "delete")
 	}
 }
 
-// finished counts a Job that was not over before, and is.
-func (c counts) finished(before, now *batchv1.Job) {
-	if Over(before) || !Over(now) {
+// finished counts a Job that ended between before and now.
+func (c jobMetrics) finished(before, now *batchv1.Job) {
+	if IsFinished(before) || !IsFinished(now) {
 		return
 	}
 	for _, condition := range now.Status.Conditions {
@@ -65,15 +65,15 @@ func (c counts) finished(before, now *batchv1.Job) {
 		}
 		switch condition.Type {
 		case batchv1.JobComplete:
-			c.jobs.Add(1, mode(now), "succeeded", "")
+			c.jobs.Add(1, completionMode(now), "succeeded", "")
 		case batchv1.JobFailed:
-			c.jobs.Add(1, mode(now), "failed", condition.Reason)
+			c.jobs.Add(1, completionMode(now), "failed", condition.Reason)
 		case batchv1.JobSuspended, batchv1.JobFailureTarget, batchv1.JobSuccessCriteriaMet:
 		}
 	}
 }
 
-func mode(job *batchv1.Job) string {
+func completionMode(job *batchv1.Job) string {
 	if job.Spec.CompletionMode == nil {
 		return string(batchv1.NonIndexedCompletion)
 	}

@@ -1,12 +1,11 @@
-// Package job runs pods to their end for a Job (CTL-33). decide.go says what is to be done
-// about one Job: which pods to make and delete, which to count and let go of, and whether it
-// is over; count.go, over.go, policy.go, backoff.go, index.go and perindex.go are its parts and as pure as
-// it is; controller.go watches, claims, asks and acts.
+// Package job runs pods to completion for a Job (CTL-33). decide.go says what to do about one Job:
+// which pods to create and delete, which to count and free of their finalizer, and whether the Job
+// is over. count.go, over.go, policy.go, backoff.go, index.go and perindex.go are its parts and as
+// pure as it is. controller.go watches, claims, decides and acts.
 //
-// Each pod holds the finalizer batch.kubernetes.io/job-tracking until it is counted, and goes
-// through three writes: its UID into status.uncountedTerminatedPods, the finalizer off the pod,
-// the UID out of the status and into a number. A crash between two of them loses nothing and
-// counts nothing twice.
+// Each pod holds the finalizer batch.kubernetes.io/job-tracking until it is counted, by three
+// writes: its UID into status.uncountedTerminatedPods, the finalizer off the pod, the UID out of
+// the status and into a number. A crash between two of them loses no pod and counts none twice.
 package job
 
 import (
@@ -20,98 +19,100 @@ import (
 	"github.com/podfall/podfall/services/controllers/workload"
 )
 
-// Burst is how many pods are made or deleted at most in one go.
+// Burst is the largest number of pods that are created or deleted at once.
 const Burst = 500
 
-// View is what is known of one Job.
+// View is the state of one Job.
 type View struct {
 	Job  *batchv1.Job
 	Pods []*corev1.Pod
-	// Stale says that what was asked for last is not in the view yet.
+	// Stale says that the view does not show the last writes yet.
 	Stale bool
-	// Ending says that the namespace is being deleted: no pod has a successor any more.
-	Ending bool
-	// Freed are pods that were let go of already, though the view still shows the finalizer.
+	// NamespaceTerminating says that the namespace is being deleted, so no pod is replaced any
+	// more.
+	NamespaceTerminating bool
+	// Freed are pods whose finalizer was removed, though the view still shows it.
 	Freed map[types.UID]bool
-	// Failures are those since the last success that were counted before.
+	// Failures are the counted failures since the last success.
 	Failures Failures
 }
 
 // Plan is what to do, in this order.
 type Plan struct {
-	Tell []Event
-	// Delete goes before Create; never both.
+	Events []Event
+	// Delete comes before Create; never both.
 	Delete []*corev1.Pod
 	Create []*corev1.Pod
-	// Status is to be stored before Free are let go of: it has their UIDs. What follows
-	// from that is [Settle]'s.
+	// Status is to be stored before Free lose their finalizers: it has their UIDs.
+	// [StatusAfterFreeing] returns the status after that.
 	Status batchv1.JobStatus
 	Free   []*corev1.Pod
-	// Target is why the Job is over, as soon as all its pods are counted; nil if it is not.
+	// Target is the condition with which the Job ends once all its pods are counted; nil if it does
+	// not end.
 	Target *batchv1.JobCondition
-	// Idle is a Job that is suspended and wants no pod to succeed: it may be over without having begun.
+	// Idle is a suspended Job that needs no successful pod: it may end without having started.
 	Idle bool
 	// Failures are those since the last success.
 	Failures Failures
-	// Again is how long to wait before the next look; 0 is until something changes.
-	Again time.Duration
+	// RequeueAfter is when to sync again; 0 means when something changes.
+	RequeueAfter time.Duration
 }
 
 // Event is one event about the Job.
 type Event struct{ Type, Reason, Message string }
 
-// step is a plan in the making.
-type step struct {
+// planning is a plan that is being made.
+type planning struct {
 	View
 	Plan
 	now    time.Time
 	active []*corev1.Pod
-	// succeeded and failed are counted ones, those that wait to be, and new ones.
+	// succeeded and failed include counted pods, pods that wait to be counted, and new ones.
 	succeeded, failed int32
 	terminating       int32
-	done              indexes // that had succeeded before, and with the new ones
-	lost              indexes // that have failed for good; nil unless each index fails by itself
-	// held is the failed pod at an index that waits for its successor.
-	held map[int]*corev1.Pod
+	doneIndexes       indexes // succeeded before, or by new pods
+	failedIndexes     indexes // failed for good; nil unless each index has a backoff limit
+	// heldPods has the failed pod at each index that waits for its successor.
+	heldPods map[int]*corev1.Pod
 }
 
-// Decide says what is to be done at now (syncJob). A Job that is over is left alone.
+// Decide returns what to do at now (syncJob). A finished Job needs nothing.
 func Decide(v View, now time.Time) Plan {
-	s := &step{View: v, now: now}
+	s := &planning{View: v, now: now}
 	s.Status = *v.Job.Status.DeepCopy()
 	s.Plan.Failures = v.Failures
-	s.Idle = s.suspended() && v.Job.Spec.Completions != nil && *v.Job.Spec.Completions == 0
-	if Over(v.Job) {
+	s.Idle = s.isSuspended() && v.Job.Spec.Completions != nil && *v.Job.Spec.Completions == 0
+	if IsFinished(v.Job) {
 		return s.Plan
 	}
-	s.tally()
-	s.tallyIndexes()
-	if s.Status.StartTime == nil && !s.suspended() {
+	s.countPods()
+	s.countIndexes()
+	if s.Status.StartTime == nil && !s.isSuspended() {
 		s.Status.StartTime = new(workload.Stamp(now))
 	}
-	if s.Target = s.over(); s.Target != nil {
+	if s.Target = s.endCondition(); s.Target != nil {
 		s.Delete = s.active
 	} else if !s.Stale && s.Job.DeletionTimestamp == nil {
-		s.manage()
-		s.suspend()
+		s.planPods()
+		s.updateSuspended()
 	}
 	if s.Target == nil {
-		s.Target = s.completed()
+		s.Target = s.completedCondition()
 	}
 	if s.Stale {
 		s.Target = nil // there may be pods that the view does not show
 	}
-	s.collect()
-	s.numbers()
+	s.planCounting()
+	s.setCounts()
 	return s.Plan
 }
 
-// Over reports whether a Job is complete or has failed.
-func Over(job *batchv1.Job) bool {
-	return find(job.Status.Conditions, batchv1.JobComplete) != nil || find(job.Status.Conditions, batchv1.JobFailed) != nil
+// IsFinished reports whether a Job is complete or has failed.
+func IsFinished(job *batchv1.Job) bool {
+	return findCondition(job.Status.Conditions, batchv1.JobComplete) != nil || findCondition(job.Status.Conditions, batchv1.JobFailed) != nil
 }
 
-func find(conditions []batchv1.JobCondition, kind batchv1.JobConditionType) *batchv1.JobCondition {
+func findCondition(conditions []batchv1.JobCondition, kind batchv1.JobConditionType) *batchv1.JobCondition {
 	for i := range conditions {
 		if conditions[i].Type == kind && conditions[i].Status == corev1.ConditionTrue {
 			return &conditions[i]
@@ -120,11 +121,11 @@ func find(conditions []batchv1.JobCondition, kind batchv1.JobConditionType) *bat
 	return nil
 }
 
-// manage decides how many pods there should be (manageJob).
-func (s *step) manage() {
+// planPods decides how many pods there should be (manageJob).
+func (s *planning) planPods() {
 	have := int32(len(s.active))
-	want := s.want()
-	extra := s.extra(max(have-want, 0))
+	want := s.wantedPods()
+	extra := s.excessPods(max(have-want, 0))
 	if len(extra) > 0 {
 		s.Delete = extra[:min(len(extra), Burst)]
 		return
@@ -133,21 +134,21 @@ func (s *step) manage() {
 	if s.replacesFailedOnly() {
 		missing -= s.terminating
 	}
-	if missing <= 0 || s.suspended() {
+	if missing <= 0 || s.isSuspended() {
 		return
 	}
-	if wait := s.Plan.Failures.left(s.now); wait > 0 && !s.perIndex() {
-		s.Again = shorter(s.Again, wait)
+	if wait := s.Plan.Failures.remainingPause(s.now); wait > 0 && !s.isPerIndex() {
+		s.RequeueAfter = shorter(s.RequeueAfter, wait)
 		return
 	}
-	s.create(int(min(missing, Burst)))
+	s.planCreate(int(min(missing, Burst)))
 }
 
-// want is how many pods should run.
-func (s *step) want() int32 {
+// wantedPods returns how many pods should run.
+func (s *planning) wantedPods() int32 {
 	parallelism := valueOr(s.Job.Spec.Parallelism, 1)
 	switch {
-	case s.suspended():
+	case s.isSuspended():
 		return 0
 	case s.Job.Spec.Completions != nil || s.Job.Spec.Parallelism == nil:
 		return max(min(valueOr(s.Job.Spec.Completions, 1)-s.succeeded, parallelism), 0)
@@ -157,13 +158,13 @@ func (s *step) want() int32 {
 	return parallelism
 }
 
-// extra is which of the active pods go when n are too many: those that do an index twice, or
-// one that is not there, in any case.
-func (s *step) extra(n int32) []*corev1.Pod {
+// excessPods returns the active pods to delete if n are too many. Pods with a duplicate or invalid
+// index are always among them.
+func (s *planning) excessPods(n int32) []*corev1.Pod {
 	var extra []*corev1.Pod
 	rest := s.active
-	if s.indexed() {
-		extra, rest = s.doubles(rest)
+	if s.isIndexed() {
+		extra, rest = s.splitDuplicates(rest)
 	}
 	if more := int(n) - len(extra); more > 0 {
 		extra = append(extra, workload.ToDelete(rest, rest, more, s.now)...)
@@ -171,48 +172,49 @@ func (s *step) extra(n int32) []*corev1.Pod {
 	return extra
 }
 
-// create plans n pods.
-func (s *step) create(n int) {
-	if !s.indexed() {
+// planCreate plans n new pods.
+func (s *planning) planCreate(n int) {
+	if !s.isIndexed() {
 		for range n {
-			s.Create = append(s.Create, s.pod(-1))
+			s.Create = append(s.Create, s.newPod(-1))
 		}
 		return
 	}
-	for _, index := range s.due(s.pending(n)) {
-		s.Create = append(s.Create, s.pod(index))
+	for _, index := range s.dueIndexes(s.pendingIndexes(n)) {
+		s.Create = append(s.Create, s.newPod(index))
 	}
 }
 
-// suspend says in the condition Suspended that the Job is, or goes on: then its time begins
+// updateSuspended updates the condition Suspended. When the Job is resumed, its start time is set
 // again.
-func (s *step) suspend() {
-	known := find(s.Status.Conditions, batchv1.JobSuspended)
+func (s *planning) updateSuspended() {
+	known := findCondition(s.Status.Conditions, batchv1.JobSuspended)
 	switch {
-	case s.suspended() && known == nil:
-		s.drop(batchv1.JobSuspended)
-		s.set(s.condition(batchv1.JobSuspended, "JobSuspended", "Job suspended"))
-		s.Tell = append(s.Tell, Event{corev1.EventTypeNormal, "Suspended", "Job suspended"})
-	case !s.suspended() && known != nil:
-		s.drop(batchv1.JobSuspended)
-		resumed := s.condition(batchv1.JobSuspended, "JobResumed", "Job resumed")
+	case s.isSuspended() && known == nil:
+		s.removeCondition(batchv1.JobSuspended)
+		s.addCondition(s.newCondition(batchv1.JobSuspended, "JobSuspended", "Job suspended"))
+		s.Events = append(s.Events, Event{corev1.EventTypeNormal, "Suspended", "Job suspended"})
+	case !s.isSuspended() && known != nil:
+		s.removeCondition(batchv1.JobSuspended)
+		resumed := s.newCondition(batchv1.JobSuspended, "JobResumed", "Job resumed")
 		resumed.Status = corev1.ConditionFalse
-		s.set(resumed)
-		s.Tell = append(s.Tell, Event{corev1.EventTypeNormal, "Resumed", "Job resumed"})
+		s.addCondition(resumed)
+		s.Events = append(s.Events, Event{corev1.EventTypeNormal, "Resumed", "Job resumed"})
 		s.Status.StartTime = new(workload.Stamp(s.now))
 	}
 }
 
-func (s *step) suspended() bool { return s.Job.Spec.Suspend != nil && *s.Job.Spec.Suspend }
+func (s *planning) isSuspended() bool { return s.Job.Spec.Suspend != nil && *s.Job.Spec.Suspend }
 
-func (s *step) indexed() bool {
+func (s *planning) isIndexed() bool {
 	return s.Job.Spec.CompletionMode != nil && *s.Job.Spec.CompletionMode == batchv1.IndexedCompletion
 }
 
 // replacesFailedOnly reports whether a pod is replaced only after it has ended.
-func (s *step) replacesFailedOnly() bool { return ReplacesFailedOnly(s.Job) }
+func (s *planning) replacesFailedOnly() bool { return ReplacesFailedOnly(s.Job) }
 
-// ReplacesFailedOnly is podReplacementPolicy Failed, which a podFailurePolicy implies.
+// ReplacesFailedOnly reports whether podReplacementPolicy is Failed, which a podFailurePolicy
+// implies.
 func ReplacesFailedOnly(job *batchv1.Job) bool {
 	if job.Spec.PodReplacementPolicy != nil {
 		return *job.Spec.PodReplacementPolicy == batchv1.Failed
@@ -220,18 +222,18 @@ func ReplacesFailedOnly(job *batchv1.Job) bool {
 	return job.Spec.PodFailurePolicy != nil
 }
 
-func (s *step) condition(kind batchv1.JobConditionType, reason, message string) batchv1.JobCondition {
+func (s *planning) newCondition(kind batchv1.JobConditionType, reason, message string) batchv1.JobCondition {
 	stamp := workload.Stamp(s.now)
 	return batchv1.JobCondition{
 		Type: kind, Status: corev1.ConditionTrue, LastProbeTime: stamp, LastTransitionTime: stamp, Reason: reason, Message: message,
 	}
 }
 
-func (s *step) set(condition batchv1.JobCondition) {
+func (s *planning) addCondition(condition batchv1.JobCondition) {
 	s.Status.Conditions = append(slices.Clone(s.Status.Conditions), condition)
 }
 
-func (s *step) drop(kind batchv1.JobConditionType) {
+func (s *planning) removeCondition(kind batchv1.JobConditionType) {
 	s.Status.Conditions = slices.DeleteFunc(slices.Clone(s.Status.Conditions), func(c batchv1.JobCondition) bool { return c.Type == kind })
 }
 
@@ -242,7 +244,7 @@ func valueOr[T any](value *T, otherwise T) T {
 	return *value
 }
 
-// shorter is the shorter of two waits, of which 0 is none.
+// shorter returns the shorter of two waits; 0 means no wait.
 func shorter(a, b time.Duration) time.Duration {
 	if a == 0 || (b != 0 && b < a) {
 		return b

@@ -149,7 +149,7 @@ func done(plan Plan) string {
 		if index := Index(pod); index >= 0 {
 			word += fmt.Sprint(index)
 		}
-		if failures := AllFailures(pod); failures > 0 {
+		if failures := IndexFailures(pod); failures > 0 {
 			word += fmt.Sprintf("(%d)", failures)
 		}
 		words = append(words, word)
@@ -164,7 +164,7 @@ func done(plan Plan) string {
 		}
 		words = append(words, word)
 	}
-	status, event := Settle(plan, plan.Free, now)
+	status, event := StatusAfterFreeing(plan, plan.Free, now)
 	words = append(words, fmt.Sprintf("%d/%d/%d", status.Active, status.Succeeded, status.Failed))
 	if status.CompletedIndexes != "" {
 		words = append(words, "["+status.CompletedIndexes+"]")
@@ -276,8 +276,8 @@ func TestPause(t *testing.T) {
 		{Failures{Count: 3, Last: now.Add(-time.Second)}, "succeeded:x=0", 0},
 	} {
 		plan := Decide(View{Job: job(5, 1, limit(100)), Pods: pods(c.pods), Failures: c.failures}, now)
-		if plan.Again != c.again || (c.again == 0) != (len(plan.Create) == 1) {
-			t.Errorf("%+v and %q: again in %v with %d pods, want %v", c.failures, c.pods, plan.Again, len(plan.Create), c.again)
+		if plan.RequeueAfter != c.again || (c.again == 0) != (len(plan.Create) == 1) {
+			t.Errorf("%+v and %q: again in %v with %d pods, want %v", c.failures, c.pods, plan.RequeueAfter, len(plan.Create), c.again)
 		}
 	}
 }
@@ -311,23 +311,23 @@ func TestCrashes(t *testing.T) {
 
 func TestConditions(t *testing.T) {
 	paused := Decide(View{Job: job(1, 1, suspended)}, now)
-	if s := find(paused.Status.Conditions, batchv1.JobSuspended); s == nil || s.Reason != "JobSuspended" || paused.Tell[0].Reason != "Suspended" {
+	if s := findCondition(paused.Status.Conditions, batchv1.JobSuspended); s == nil || s.Reason != "JobSuspended" || paused.Events[0].Reason != "Suspended" {
 		t.Errorf("suspended: %+v", paused.Status.Conditions)
 	}
 	resumed := job(1, 1)
 	resumed.Status = paused.Status
 	plan := Decide(View{Job: resumed}, now.Add(time.Hour))
-	if find(plan.Status.Conditions, batchv1.JobSuspended) != nil || plan.Tell[0].Reason != "Resumed" || !plan.Status.StartTime.Time.Equal(now.Add(time.Hour)) {
+	if findCondition(plan.Status.Conditions, batchv1.JobSuspended) != nil || plan.Events[0].Reason != "Resumed" || !plan.Status.StartTime.Time.Equal(now.Add(time.Hour)) {
 		t.Errorf("resumed: %+v from %v", plan.Status.Conditions, plan.Status.StartTime)
 	}
 	failing := job(1, 1, limit(0))
 	plan = Decide(View{Job: failing, Pods: pods("failed")}, now)
-	status, event := Settle(plan, plan.Free, now)
-	if find(plan.Status.Conditions, batchv1.JobFailureTarget) == nil || find(plan.Status.Conditions, batchv1.JobFailed) != nil ||
-		find(status.Conditions, batchv1.JobFailed) == nil || event.Message != "Job has reached the specified backoff limit" {
+	status, event := StatusAfterFreeing(plan, plan.Free, now)
+	if findCondition(plan.Status.Conditions, batchv1.JobFailureTarget) == nil || findCondition(plan.Status.Conditions, batchv1.JobFailed) != nil ||
+		findCondition(status.Conditions, batchv1.JobFailed) == nil || event.Message != "Job has reached the specified backoff limit" {
 		t.Errorf("failing: %+v, then %+v, %v", plan.Status.Conditions, status.Conditions, event)
 	}
-	if status, event := Settle(plan, nil, now); event.Reason != "" || find(status.Conditions, batchv1.JobFailed) != nil {
+	if status, event := StatusAfterFreeing(plan, nil, now); event.Reason != "" || findCondition(status.Conditions, batchv1.JobFailed) != nil {
 		t.Error("over while a pod is not counted")
 	}
 	if stale := Decide(View{Job: failing, Pods: pods("failed"), Stale: true}, now); stale.Target != nil {
@@ -350,7 +350,7 @@ func TestIndexes(t *testing.T) {
 	}
 	pod := Decide(View{Job: job(3, 1, indexed, func(j *batchv1.Job) { j.Spec.Template.Spec.Containers = make([]corev1.Container, 1) })}, now).Create[0]
 	if pod.GenerateName != "sum-0-" || pod.Spec.Hostname != "sum-0" || pod.Labels[batchv1.JobCompletionIndexAnnotation] != "0" ||
-		pod.Spec.Containers[0].Env[0].Name != "JOB_COMPLETION_INDEX" || !Tracked(pod) {
+		pod.Spec.Containers[0].Env[0].Name != "JOB_COMPLETION_INDEX" || !IsTracked(pod) {
 		t.Errorf("a pod of index 0: %+v", pod)
 	}
 }
@@ -358,14 +358,14 @@ func TestIndexes(t *testing.T) {
 // TestEndingNamespace has a pod wait for its successor, but not where there will be none.
 func TestEndingNamespace(t *testing.T) {
 	for _, ending := range []bool{false, true} {
-		plan := Decide(View{Job: job(2, 2, perIndex(3)), Pods: pods("failed:0,x=1 running:1"), Ending: ending}, now)
+		plan := Decide(View{Job: job(2, 2, perIndex(3)), Pods: pods("failed:0,x=1 running:1"), NamespaceTerminating: ending}, now)
 		if let := len(plan.Free) == 1; let != ending {
 			t.Errorf("the namespace ends: %v; let go of: %v", ending, plan.Free)
 		}
 	}
 	at := &metav1.Time{Time: now}
 	open, ends := &corev1.Namespace{}, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: at}}
-	if Ends(nil, open) || !Ends(nil, ends) || !Ends(open, ends) || Ends(ends, ends) || Ends(ends, nil) {
+	if BecomesTerminating(nil, open) || !BecomesTerminating(nil, ends) || !BecomesTerminating(open, ends) || BecomesTerminating(ends, ends) || BecomesTerminating(ends, nil) {
 		t.Error("a namespace ends when it begins to be deleted, and then only")
 	}
 }
@@ -377,8 +377,8 @@ func TestCompleteBeforeTheStart(t *testing.T) {
 		its := job(1, 1)
 		its.Status.StartTime = new(metav1.NewTime(now.Add(ahead)))
 		plan := Decide(View{Job: its, Pods: pods("succeeded")}, now)
-		status, _ := Settle(plan, plan.Free, now)
-		if find(status.Conditions, batchv1.JobComplete) == nil || !status.CompletionTime.Time.Equal(want) {
+		status, _ := StatusAfterFreeing(plan, plan.Free, now)
+		if findCondition(status.Conditions, batchv1.JobComplete) == nil || !status.CompletionTime.Time.Equal(want) {
 			t.Errorf("started %v ahead: complete at %v, want %v", ahead, status.CompletionTime, want)
 		}
 	}
@@ -390,8 +390,8 @@ func TestEndsUnstarted(t *testing.T) {
 	its := job(1, 1, suspended)
 	its.Status.StartTime = nil
 	plan := Decide(View{Job: its, Pods: pods("succeeded")}, now)
-	status, _ := Settle(plan, plan.Free, now)
-	if find(status.Conditions, batchv1.JobComplete) == nil || status.StartTime == nil || !status.StartTime.Time.Equal(now) {
+	status, _ := StatusAfterFreeing(plan, plan.Free, now)
+	if findCondition(status.Conditions, batchv1.JobComplete) == nil || status.StartTime == nil || !status.StartTime.Time.Equal(now) {
 		t.Errorf("%+v", status)
 	}
 }
@@ -401,8 +401,8 @@ func TestNothingToDo(t *testing.T) {
 	its := job(0, 1, suspended)
 	its.Status.StartTime = nil
 	plan := Decide(View{Job: its}, now)
-	status, _ := Settle(plan, plan.Free, now)
-	if find(status.Conditions, batchv1.JobComplete) == nil || status.StartTime != nil || status.CompletionTime == nil {
+	status, _ := StatusAfterFreeing(plan, plan.Free, now)
+	if findCondition(status.Conditions, batchv1.JobComplete) == nil || status.StartTime != nil || status.CompletionTime == nil {
 		t.Errorf("%+v", status)
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/podfall/podfall/services/controllers/workload"
 )
 
-// Index is a pod's completion index; -1 when it has none.
+// Index returns a pod's completion index; -1 if it has none.
 func Index(pod *corev1.Pod) int {
 	number, err := strconv.ParseUint(pod.Annotations[batchv1.JobCompletionIndexAnnotation], 10, 31)
 	if err != nil {
@@ -22,13 +22,12 @@ func Index(pod *corev1.Pod) int {
 	return int(number)
 }
 
-func (s *step) completions() int { return int(valueOr(s.Job.Spec.Completions, 1)) }
+func (s *planning) completions() int { return int(valueOr(s.Job.Spec.Completions, 1)) }
 
 // indexes is a set of completion indexes.
 type indexes map[int]bool
 
-// parseIndexes reads "1,3-5,7"; what cannot be read, and what is not below the limit, is left
-// out.
+// parseIndexes reads "1,3-5,7". It skips unreadable parts and indexes that are not below limit.
 func parseIndexes(text string, limit int) indexes {
 	found := indexes{}
 	for part := range strings.SplitSeq(text, ",") {
@@ -50,7 +49,7 @@ func parseIndexes(text string, limit int) indexes {
 	return found
 }
 
-// String is the indexes as a status has them: "1,3-5,7".
+// String returns the indexes as in a status: "1,3-5,7".
 func (ix indexes) String() string {
 	var parts []string
 	sorted := slices.Sorted(maps.Keys(ix))
@@ -72,31 +71,32 @@ func (ix indexes) String() string {
 	return strings.Join(parts, ",")
 }
 
-// pending is the first n indexes that are neither done nor lost nor being done (firstPendingIndexes).
-func (s *step) pending(n int) []int {
+// pendingIndexes returns the first n indexes that are neither done nor failed nor running
+// (firstPendingIndexes).
+func (s *planning) pendingIndexes(n int) []int {
 	busy := indexes{}
 	for _, pod := range s.active {
 		busy[Index(pod)] = true
 	}
 	if s.replacesFailedOnly() {
 		for _, pod := range s.Pods {
-			if workload.Terminating(pod) {
+			if workload.IsTerminating(pod) {
 				busy[Index(pod)] = true
 			}
 		}
 	}
 	var first []int
 	for i := 0; i < s.completions() && len(first) < n; i++ {
-		if !s.done[i] && !busy[i] && !s.lost[i] {
+		if !s.doneIndexes[i] && !busy[i] && !s.failedIndexes[i] {
 			first = append(first, i)
 		}
 	}
 	return first
 }
 
-// doubles tells pods that do nothing of use from the others: of those of one index all but
-// the one that would be deleted last (appendDuplicatedIndexPodsForRemoval).
-func (s *step) doubles(pods []*corev1.Pod) (extra, rest []*corev1.Pod) {
+// splitDuplicates separates pods with a duplicate or invalid index from the others. Of the pods of
+// one index it keeps the one that would be deleted last (appendDuplicatedIndexPodsForRemoval).
+func (s *planning) splitDuplicates(pods []*corev1.Pod) (extra, rest []*corev1.Pod) {
 	byIndex := map[int][]*corev1.Pod{}
 	for _, pod := range pods {
 		byIndex[Index(pod)] = append(byIndex[Index(pod)], pod)
@@ -118,10 +118,10 @@ func (s *step) doubles(pods []*corev1.Pod) (extra, rest []*corev1.Pod) {
 	return extra, rest
 }
 
-// pod is a new pod, of an index if that is not negative.
-func (s *step) pod(index int) *corev1.Pod {
-	pod := workload.PodOf(&s.Job.Spec.Template, s.Job, batchv1.SchemeGroupVersion.WithKind("Job"))
-	if !Tracked(pod) {
+// newPod returns a new pod, with an index unless that is negative.
+func (s *planning) newPod(index int) *corev1.Pod {
+	pod := workload.NewPod(&s.Job.Spec.Template, s.Job, batchv1.SchemeGroupVersion.WithKind("Job"))
+	if !IsTracked(pod) {
 		pod.Finalizers = append(pod.Finalizers, Finalizer)
 	}
 	if index < 0 {
@@ -136,11 +136,11 @@ func (s *step) pod(index int) *corev1.Pod {
 	}
 	pod.Annotations[batchv1.JobCompletionIndexAnnotation] = text
 	pod.Labels[batchv1.JobCompletionIndexAnnotation] = text
-	if s.perIndex() {
-		s.follow(pod, index)
+	if s.isPerIndex() {
+		s.copyFailures(pod, index)
 	}
 	pod.Spec.Hostname = s.Job.Name + "-" + text
-	pod.GenerateName = workload.Prefix(s.Job.Name + "-" + text)
+	pod.GenerateName = workload.NamePrefix(s.Job.Name + "-" + text)
 	source := &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{
 		FieldPath: "metadata.labels['" + batchv1.JobCompletionIndexAnnotation + "']",
 	}}

@@ -11,45 +11,45 @@ import (
 	"github.com/podfall/podfall/services/controllers/view"
 )
 
-// Memory is what is known of Jobs and in no object: the failures of their pods, and what was
-// written for them that the view may not show yet.
+// Memory is what the controller remembers of Jobs and no object holds: the failures of their pods,
+// and the writes that the view may not show yet.
 type Memory struct {
 	mu    sync.Mutex
-	known map[view.Key]*recollection
+	known map[view.Key]*jobMemory
 }
 
-type recollection struct {
+type jobMemory struct {
 	job      types.UID
 	failures Failures
-	// stored is the revision of the Job as its status was stored last, and freed are the pods that
-	// were let go of, until the view shows that.
+	// stored is the revision of the Job after its last status write. freed are the pods whose
+	// finalizer was removed, until the view shows that.
 	stored int64
-	freed  map[types.UID]freed
+	freed  map[types.UID]freedPod
 }
 
-// freed is a pod that was let go of.
-type freed struct {
+// freedPod is a pod whose finalizer was removed.
+type freedPod struct {
 	key view.Key
-	// revision is the pod's since then; 0 of one of which the API has answered that it is gone.
+	// revision is the pod's last written resourceVersion, or 0 if it was deleted.
 	revision int64
 }
 
-// NewMemory is an empty one.
-func NewMemory() *Memory { return &Memory{known: map[view.Key]*recollection{}} }
+// NewMemory returns an empty Memory.
+func NewMemory() *Memory { return &Memory{known: map[view.Key]*jobMemory{}} }
 
-func (m *Memory) at(key view.Key, job types.UID) *recollection {
+func (m *Memory) entry(key view.Key, job types.UID) *jobMemory {
 	if m.known[key] == nil || m.known[key].job != job {
-		m.known[key] = &recollection{job: job, freed: map[types.UID]freed{}}
+		m.known[key] = &jobMemory{job: job, freed: map[types.UID]freedPod{}}
 	}
 	return m.known[key]
 }
 
-// Of is what is known of a Job, which may be another than the one that had its name before: its
-// failures, and the pods that were let go of, though the view may show the finalizer.
-func (m *Memory) Of(key view.Key, job types.UID) (Failures, map[types.UID]bool) {
+// Get returns the failures of a Job, and the pods whose finalizer was removed, though the view may
+// still show it. A Job with another UID than the last of its name starts anew.
+func (m *Memory) Get(key view.Key, job types.UID) (Failures, map[types.UID]bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	known := m.at(key, job)
+	known := m.entry(key, job)
 	freed := make(map[types.UID]bool, len(known.freed))
 	for uid := range known.freed {
 		freed[uid] = true
@@ -57,40 +57,40 @@ func (m *Memory) Of(key view.Key, job types.UID) (Failures, map[types.UID]bool) 
 	return known.failures, freed
 }
 
-// Remember notes the failures that are counted now.
-func (m *Memory) Remember(key view.Key, job types.UID, failures Failures) {
+// SetFailures stores the counted failures.
+func (m *Memory) SetFailures(key view.Key, job types.UID, failures Failures) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.at(key, job).failures = failures
+	m.entry(key, job).failures = failures
 }
 
-// Free notes that a pod is let go of, and its revision since then; 0 when the API has answered that
-// it is gone.
-func (m *Memory) Free(job *batchv1.Job, pod *corev1.Pod, revision int64) {
+// PodFreed stores that a pod's finalizer was removed, and the pod's revision after that; 0 if the
+// API has answered that the pod is gone.
+func (m *Memory) PodFreed(job *batchv1.Job, pod *corev1.Pod, revision int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.at(view.KeyOf(job), job.UID).freed[pod.UID] = freed{view.KeyOf(pod), revision}
+	m.entry(view.KeyOf(job), job.UID).freed[pod.UID] = freedPod{view.KeyOf(pod), revision}
 }
 
-// Stored notes a Job as the API has answered that its status is stored.
-func (m *Memory) Stored(job *batchv1.Job) {
+// StatusStored stores the revision of a Job after a status write.
+func (m *Memory) StatusStored(job *batchv1.Job) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.at(view.KeyOf(job), job.UID).stored = view.Revision(job)
+	m.entry(view.KeyOf(job), job.UID).stored = view.Revision(job)
 }
 
 var errOldView = errors.New("the view is older than what was written for the Job")
 
-// Ready is an error while the view, of which job is the Job and in which shown finds pods, is
-// older than what was written for the Job: a pod that it shows as nobody's may have been counted
-// (ConsistencyStore.EnsureReady).
-func (m *Memory) Ready(job *batchv1.Job, shown func(view.Key) (*corev1.Pod, bool)) error {
+// CheckView returns an error while the view is older than what was written for the Job: the view
+// may show a pod as uncounted that was counted already (ConsistencyStore.EnsureReady). job is the
+// Job in the view, and shown finds pods in the view.
+func (m *Memory) CheckView(job *batchv1.Job, shown func(view.Key) (*corev1.Pod, bool)) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	known := m.at(view.KeyOf(job), job.UID)
+	known := m.entry(view.KeyOf(job), job.UID)
 	for uid, pod := range known.freed {
 		switch now, there := shown(pod.key); {
-		case !there, now.UID != uid, pod.shownBy(now):
+		case !there, now.UID != uid, pod.isShownBy(now):
 			delete(known.freed, uid)
 		case pod.revision > 0:
 			return errOldView
@@ -102,14 +102,14 @@ func (m *Memory) Ready(job *batchv1.Job, shown func(view.Key) (*corev1.Pod, bool
 	return nil
 }
 
-// shownBy reports whether the view, which shows the pod as it is now, shows that it was let go of.
-// What had been deleted is gone with its last finalizer, and was answered in the version before.
-func (f freed) shownBy(now *corev1.Pod) bool {
+// isShownBy reports whether the view, which shows the pod as now, shows that the finalizer was
+// removed. A deleted pod is removed with its last finalizer, and the answer was the version before.
+func (f freedPod) isShownBy(now *corev1.Pod) bool {
 	at := view.Revision(now)
-	return !Tracked(now) && at >= f.revision || f.revision > 0 && at > f.revision
+	return !IsTracked(now) && at >= f.revision || f.revision > 0 && at > f.revision
 }
 
-// Forget drops all that is known of a Job that is gone, or over: nothing of it will be counted.
+// Forget drops the memory of a Job that is gone or finished: none of its pods will be counted.
 func (m *Memory) Forget(key view.Key) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -11,43 +11,43 @@ import (
 	"github.com/podfall/podfall/services/controllers/workload"
 )
 
-// over is why the Job ends now, with or without having done all it had to; nil if it does not.
-// What was said once stays.
-func (s *step) over() *batchv1.JobCondition {
+// endCondition returns the condition with which the Job ends now, successfully or not; nil if it
+// does not end. A condition that was set once stays.
+func (s *planning) endCondition() *batchv1.JobCondition {
 	for _, kind := range []batchv1.JobConditionType{batchv1.JobSuccessCriteriaMet, batchv1.JobFailureTarget} {
-		if said := find(s.Status.Conditions, kind); said != nil {
-			return said
+		if condition := findCondition(s.Status.Conditions, kind); condition != nil {
+			return condition
 		}
 	}
 	for _, pod := range s.Pods {
 		if !s.hasFailed(pod) {
 			continue
 		}
-		if action, message := s.policy(pod); action == batchv1.PodFailurePolicyActionFailJob {
-			return s.fails(batchv1.JobReasonPodFailurePolicy, message)
+		if action, message := s.failureAction(pod); action == batchv1.PodFailurePolicyActionFailJob {
+			return s.failure(batchv1.JobReasonPodFailurePolicy, message)
 		}
 	}
-	if s.failed > valueOr(s.Job.Spec.BackoffLimit, 6) || s.restarts() {
-		return s.fails(batchv1.JobReasonBackoffLimitExceeded, "Job has reached the specified backoff limit")
+	if s.failed > valueOr(s.Job.Spec.BackoffLimit, 6) || s.exceedsRestarts() {
+		return s.failure(batchv1.JobReasonBackoffLimitExceeded, "Job has reached the specified backoff limit")
 	}
-	if left := s.deadline(); left == 0 {
-		return s.fails(batchv1.JobReasonDeadlineExceeded, "Job was active longer than specified deadline")
+	if left := s.deadlineLeft(); left == 0 {
+		return s.failure(batchv1.JobReasonDeadlineExceeded, "Job was active longer than specified deadline")
 	} else if left > 0 {
-		s.Again = shorter(s.Again, left)
+		s.RequeueAfter = shorter(s.RequeueAfter, left)
 	}
-	if why := s.tooManyLost(); why != nil {
+	if why := s.failedIndexesCondition(); why != nil {
 		return why
 	}
-	return s.enough()
+	return s.successPolicyCondition()
 }
 
-func (s *step) fails(reason, message string) *batchv1.JobCondition {
-	return new(s.condition(batchv1.JobFailureTarget, reason, message))
+func (s *planning) failure(reason, message string) *batchv1.JobCondition {
+	return new(s.newCondition(batchv1.JobFailureTarget, reason, message))
 }
 
-// restarts reports whether containers that are restarted in place have failed too often
+// exceedsRestarts reports whether containers that are restarted in place have failed too often
 // (pastBackoffLimitOnFailure).
-func (s *step) restarts() bool {
+func (s *planning) exceedsRestarts() bool {
 	if s.Job.Spec.Template.Spec.RestartPolicy != corev1.RestartPolicyOnFailure {
 		return false
 	}
@@ -66,16 +66,17 @@ func (s *step) restarts() bool {
 	return total > 0 && total >= limit
 }
 
-// deadline is how long the Job may still take; -1 when there is no limit.
-func (s *step) deadline() time.Duration {
-	if s.Job.Spec.ActiveDeadlineSeconds == nil || s.Status.StartTime == nil || s.suspended() {
+// deadlineLeft returns how long the Job may still be active; -1 if there is no limit.
+func (s *planning) deadlineLeft() time.Duration {
+	if s.Job.Spec.ActiveDeadlineSeconds == nil || s.Status.StartTime == nil || s.isSuspended() {
 		return -1
 	}
-	return workload.Left(s.Status.StartTime.Time, time.Duration(*s.Job.Spec.ActiveDeadlineSeconds)*time.Second, s.now)
+	return workload.Remaining(s.Status.StartTime.Time, time.Duration(*s.Job.Spec.ActiveDeadlineSeconds)*time.Second, s.now)
 }
 
-// completed is the condition of a Job that has done all it had to; nil if it has not.
-func (s *step) completed() *batchv1.JobCondition {
+// completedCondition returns the condition of a Job that has enough successful pods; nil if it has
+// not.
+func (s *planning) completedCondition() *batchv1.JobCondition {
 	if len(s.active) > 0 || len(s.Create) > 0 {
 		return nil
 	}
@@ -86,34 +87,35 @@ func (s *step) completed() *batchv1.JobCondition {
 	} else if s.succeeded < valueOr(s.Job.Spec.Completions, 1) {
 		return nil
 	}
-	return new(s.condition(batchv1.JobSuccessCriteriaMet, batchv1.JobReasonCompletionsReached, "Reached expected number of succeeded pods"))
+	return new(s.newCondition(batchv1.JobSuccessCriteriaMet, batchv1.JobReasonCompletionsReached, "Reached expected number of succeeded pods"))
 }
 
-// interim says how the Job will end before it has: its pods are still to be counted.
-func (s *step) interim() {
-	if find(s.Status.Conditions, s.Target.Type) == nil {
-		s.set(*s.Target)
+// setTargetCondition sets the condition with which the Job will end, while its pods are still to be
+// counted.
+func (s *planning) setTargetCondition() {
+	if findCondition(s.Status.Conditions, s.Target.Type) == nil {
+		s.addCondition(*s.Target)
 	}
 }
 
-// Orphaned reports whether a pod holds the finalizer for a Job that is gone, or that is over, or
-// that goes and does not select it: nobody will count it. Upstream's Job that is deleted in the
-// foreground waits for ever for a pod that it does not select, and the pod for the Job.
-// The pods of a Job that another controller manages are that one's (syncOrphanPod).
-func Orphaned(pod *corev1.Pod, job *batchv1.Job) bool {
+// IsOrphaned reports whether a pod holds the finalizer and no Job will count it: its Job is gone or
+// finished, or is being deleted and does not select the pod. In the last case, upstream's Job that
+// is deleted in the foreground waits for ever for the pod, and the pod for the Job. The pods of a
+// Job that another controller manages are never orphaned (syncOrphanPod).
+func IsOrphaned(pod *corev1.Pod, job *batchv1.Job) bool {
 	switch {
-	case !Tracked(pod):
+	case !IsTracked(pod):
 		return false
 	case job == nil:
 		return true
-	case elsewhere(job):
+	case isManagedElsewhere(job):
 		return false
 	}
-	return Over(job) && workload.Finished(pod) || job.DeletionTimestamp != nil && !selects(job, pod)
+	return IsFinished(job) && workload.IsFinished(pod) || job.DeletionTimestamp != nil && !selects(job, pod)
 }
 
-// elsewhere reports whether another controller manages a Job (KEP-4368).
-func elsewhere(job *batchv1.Job) bool {
+// isManagedElsewhere reports whether another controller manages a Job (KEP-4368).
+func isManagedElsewhere(job *batchv1.Job) bool {
 	return job.Spec.ManagedBy != nil && *job.Spec.ManagedBy != batchv1.JobControllerName
 }
 
@@ -122,65 +124,65 @@ func selects(job *batchv1.Job, pod *corev1.Pod) bool {
 	return err == nil && selector.Matches(labels.Set(pod.Labels))
 }
 
-// Uncounted reports whether a pod holds the finalizer and no Job will count it; job is the one
-// that has the name of the pod's owner, nil when there is none.
-func Uncounted(pod *corev1.Pod, job *batchv1.Job) bool {
+// NeedsFreeing reports whether a pod holds the finalizer and no Job will count it. job is the one
+// with the name of the pod's owner; nil if there is none.
+func NeedsFreeing(pod *corev1.Pod, job *batchv1.Job) bool {
 	owner := metav1.GetControllerOfNoCopy(pod)
-	if !Tracked(pod) || owner == nil || owner.Kind != "Job" {
-		return Tracked(pod)
+	if !IsTracked(pod) || owner == nil || owner.Kind != "Job" {
+		return IsTracked(pod)
 	}
-	return job == nil || job.UID != owner.UID || Orphaned(pod, job)
+	return job == nil || job.UID != owner.UID || IsOrphaned(pod, job)
 }
 
-// Freeing is the strategic merge patch that takes the finalizer off a pod that is counted,
-// whatever has become of it since: its Job may have just deleted it.
-func Freeing(pod *corev1.Pod) map[string]any {
+// FinalizerPatch returns the strategic merge patch that removes the finalizer of a counted pod,
+// whatever its version: its Job may have just deleted it.
+func FinalizerPatch(pod *corev1.Pod) map[string]any {
 	return map[string]any{"metadata": map[string]any{"uid": pod.UID, "$deleteFromPrimitiveList/finalizers": []string{Finalizer}}}
 }
 
-// Forgetting is Freeing for a pod that no Job will count. It is about this version of it alone: by
-// the next a Job may have adopted it, and count it.
-func Forgetting(pod *corev1.Pod) map[string]any {
+// OrphanFinalizerPatch is FinalizerPatch for a pod that no Job will count. It holds for this
+// version of the pod only, because a Job may adopt the pod later and count it.
+func OrphanFinalizerPatch(pod *corev1.Pod) map[string]any {
 	return map[string]any{"metadata": map[string]any{
 		"uid": pod.UID, "resourceVersion": pod.ResourceVersion, "$deleteFromPrimitiveList/finalizers": []string{Finalizer},
 	}}
 }
 
-// Hold is what a changed pod's finalizer means.
-type Hold int
+// FinalizerState is what a changed pod's finalizer means.
+type FinalizerState int
 
 // What it means.
 const (
-	// Settled asks nothing of anybody: there is no finalizer, its Job counts the pod, or its owner
-	// is of a kind that counts none.
-	Settled Hold = iota
-	// Forgotten is what no Job will count, and Doubtful what perhaps none will: the Job may be
-	// one that is not in the view yet.
-	Forgotten
-	Doubtful
+	// NothingToDo means that there is no finalizer, that its Job counts the pod, or that its owner
+	// is of a kind without counting.
+	NothingToDo FinalizerState = iota
+	// Orphan means that no Job will count the pod. MaybeOrphan means that perhaps none will: the
+	// Job may not be in the view yet.
+	Orphan
+	MaybeOrphan
 )
 
-// HoldOf reads a pod's finalizer; a pod that is gone is nil, and under is the Job that has the
-// name of its owner, nil when there is none.
-func HoldOf(pod *corev1.Pod, under *batchv1.Job) Hold {
-	if pod == nil || !Tracked(pod) {
-		return Settled
+// FinalizerStateOf reads a pod's finalizer. A nil pod is a deleted one. under is the Job with the
+// name of the pod's owner; nil if there is none.
+func FinalizerStateOf(pod *corev1.Pod, under *batchv1.Job) FinalizerState {
+	if pod == nil || !IsTracked(pod) {
+		return NothingToDo
 	}
 	switch owner := metav1.GetControllerOfNoCopy(pod); {
 	case owner == nil:
-		return Forgotten
+		return Orphan
 	case owner.Kind != "Job":
-		return Settled
+		return NothingToDo
 	case under == nil || under.UID != owner.UID:
-		return Doubtful
-	case Orphaned(pod, under):
-		return Forgotten
+		return MaybeOrphan
+	case IsOrphaned(pod, under):
+		return Orphan
 	}
-	return Settled
+	return NothingToDo
 }
 
-// Ends reports whether a change of a namespace is that it is being deleted from now on; of a new
-// one old is nil, of one that is gone now is nil.
-func Ends(old, now *corev1.Namespace) bool {
+// BecomesTerminating reports whether a change of a namespace is the start of its deletion. old is
+// nil for a new namespace, now is nil for a deleted one.
+func BecomesTerminating(old, now *corev1.Namespace) bool {
 	return now != nil && now.DeletionTimestamp != nil && (old == nil || old.DeletionTimestamp == nil)
 }

@@ -14,86 +14,86 @@ import (
 // no place in a status: it is an annotation of the index's next pod. The last pod that failed is
 // therefore let go of only after the next one is there, which reads its count.
 
-// perIndex reports whether each index has failures of its own.
-func (s *step) perIndex() bool { return s.indexed() && s.Job.Spec.BackoffLimitPerIndex != nil }
+// isPerIndex reports whether each index has a backoff limit of its own.
+func (s *planning) isPerIndex() bool { return s.isIndexed() && s.Job.Spec.BackoffLimitPerIndex != nil }
 
-// inRange reports whether a pod does what the Job asks for: any pod does, unless each has an
-// index.
-func (s *step) inRange(pod *corev1.Pod) bool {
+// isInRange reports whether a pod's index is one that the Job asks for. In a Job without indexes
+// every pod is.
+func (s *planning) isInRange(pod *corev1.Pod) bool {
 	index := Index(pod)
-	return !s.indexed() || (index >= 0 && index < s.completions())
+	return !s.isIndexed() || (index >= 0 && index < s.completions())
 }
 
-// tallyIndexes finds the indexes that have failed for good, and the failed pods that are held
-// back for their successors (calculateFailedIndexes, getPodsWithDelayedDeletionPerIndex). An index
-// ends once: of two pods that ended at it, as when one was adopted, the first that is counted says
-// how, and of two at once the one that succeeded. Upstream's has such an index in both lists, which
-// its API refuses and which ends the Job before the other indexes were tried.
-func (s *step) tallyIndexes() {
-	if !s.perIndex() {
+// countIndexes finds the indexes that have failed for good, and the failed pods that are held back
+// for their successors (calculateFailedIndexes, getPodsWithDelayedDeletionPerIndex). An index ends
+// once. If two pods ended at it, for example because one was adopted, the first that is counted
+// decides. If both are counted at once, the successful one decides. Upstream puts such an index
+// into both lists. Its API refuses that, and the Job ends before the other indexes were tried.
+func (s *planning) countIndexes() {
+	if !s.isPerIndex() {
 		return
 	}
 	for _, pod := range s.Pods {
-		if Tracked(pod) && s.inRange(pod) && !s.done[Index(pod)] && s.losesIndex(pod) {
-			s.lost[Index(pod)] = true
+		if IsTracked(pod) && s.isInRange(pod) && !s.doneIndexes[Index(pod)] && s.failsIndex(pod) {
+			s.failedIndexes[Index(pod)] = true
 		}
 	}
-	s.held = map[int]*corev1.Pod{}
+	s.heldPods = map[int]*corev1.Pod{}
 	busy := indexes{}
 	for _, pod := range s.active {
 		busy[Index(pod)] = true
 	}
 	for _, pod := range s.Pods {
 		index := Index(pod)
-		if !Tracked(pod) || !s.inRange(pod) || !s.hasFailed(pod) || s.done[index] || s.lost[index] || busy[index] {
+		if !IsTracked(pod) || !s.isInRange(pod) || !s.hasFailed(pod) || s.doneIndexes[index] || s.failedIndexes[index] || busy[index] {
 			continue
 		}
-		if known := s.held[index]; known == nil || AllFailures(known) <= AllFailures(pod) {
-			s.held[index] = pod
+		if known := s.heldPods[index]; known == nil || IndexFailures(known) <= IndexFailures(pod) {
+			s.heldPods[index] = pod
 		}
 	}
 }
 
-// losesIndex reports whether nothing is tried any more at the index of a pod that has failed
-// (isIndexFailed).
-func (s *step) losesIndex(pod *corev1.Pod) bool {
+// failsIndex reports whether the index of a failed pod is not tried again (isIndexFailed).
+func (s *planning) failsIndex(pod *corev1.Pod) bool {
 	if !s.hasFailed(pod) {
 		return false
 	}
-	switch action, _ := s.policy(pod); action {
+	switch action, _ := s.failureAction(pod); action {
 	case batchv1.PodFailurePolicyActionFailIndex:
 		return true
 	case batchv1.PodFailurePolicyActionIgnore:
 		return false
 	case batchv1.PodFailurePolicyActionFailJob, batchv1.PodFailurePolicyActionCount:
 	}
-	return failuresIn(pod, batchv1.JobIndexFailureCountAnnotation) >= *s.Job.Spec.BackoffLimitPerIndex
+	return failureCount(pod, batchv1.JobIndexFailureCountAnnotation) >= *s.Job.Spec.BackoffLimitPerIndex
 }
 
-// tooManyLost is why the Job fails by the indexes that have failed; nil if it does not.
-func (s *step) tooManyLost() *batchv1.JobCondition {
+// failedIndexesCondition returns the condition of a Job that fails because of its failed indexes;
+// nil if it does not.
+func (s *planning) failedIndexesCondition() *batchv1.JobCondition {
 	switch limit := s.Job.Spec.MaxFailedIndexes; {
-	case !s.perIndex():
-	case limit != nil && len(s.lost) > int(*limit):
-		return s.fails(batchv1.JobReasonMaxFailedIndexesExceeded, "Job has exceeded the specified maximal number of failed indexes")
-	case len(s.lost) > 0 && len(s.lost)+len(s.done) >= s.completions():
-		return s.fails(batchv1.JobReasonFailedIndexes, "Job has failed indexes")
+	case !s.isPerIndex():
+	case limit != nil && len(s.failedIndexes) > int(*limit):
+		return s.failure(batchv1.JobReasonMaxFailedIndexesExceeded, "Job has exceeded the specified maximal number of failed indexes")
+	case len(s.failedIndexes) > 0 && len(s.failedIndexes)+len(s.doneIndexes) >= s.completions():
+		return s.failure(batchv1.JobReasonFailedIndexes, "Job has failed indexes")
 	}
 	return nil
 }
 
-// due is those of the indexes whose pause after their last failure is over; if there is none,
-// the Job looks again when the first is (getPodCreationInfoForIndependentIndexes).
-func (s *step) due(wanted []int) []int {
+// dueIndexes returns the indexes whose pause after their last failure is over. If there is none,
+// the Job is synced again when the first is due (getPodCreationInfoForIndependentIndexes).
+func (s *planning) dueIndexes(wanted []int) []int {
 	var now []int
 	var next time.Duration
 	for _, index := range wanted {
-		last := s.held[index]
-		if last == nil || endOf(last, s.now).After(s.now) { // nobody knows when, by a clock that was ahead
+		last := s.heldPods[index]
+		if last == nil || endTime(last, s.now).After(s.now) { // nobody knows when, by a clock that was ahead
 			now = append(now, index)
 			continue
 		}
-		wait := Failures{Count: int(AllFailures(last)) + 1, Last: endOf(last, s.now)}.left(s.now)
+		wait := Failures{Count: int(IndexFailures(last)) + 1, Last: endTime(last, s.now)}.remainingPause(s.now)
 		if wait == 0 {
 			now = append(now, index)
 		} else {
@@ -101,18 +101,19 @@ func (s *step) due(wanted []int) []int {
 		}
 	}
 	if len(now) == 0 && next > 0 {
-		s.Again = shorter(s.Again, next)
+		s.RequeueAfter = shorter(s.RequeueAfter, next)
 	}
 	return now
 }
 
-// follow has a new pod carry on the failures of its index (addIndexFailureCountAnnotation).
-func (s *step) follow(pod *corev1.Pod, index int) {
+// copyFailures copies the failure counts of an index to its new pod
+// (addIndexFailureCountAnnotation).
+func (s *planning) copyFailures(pod *corev1.Pod, index int) {
 	var counted, ignored int32
-	if last := s.held[index]; last != nil {
-		counted = failuresIn(last, batchv1.JobIndexFailureCountAnnotation)
-		ignored = failuresIn(last, batchv1.JobIndexIgnoredFailureCountAnnotation)
-		if s.counts(last) {
+	if last := s.heldPods[index]; last != nil {
+		counted = failureCount(last, batchv1.JobIndexFailureCountAnnotation)
+		ignored = failureCount(last, batchv1.JobIndexIgnoredFailureCountAnnotation)
+		if s.countsAsFailure(last) {
 			counted++
 		} else {
 			ignored++
@@ -125,21 +126,22 @@ func (s *step) follow(pod *corev1.Pod, index int) {
 	maps.Copy(pod.Annotations, notes)
 }
 
-// holdsBack reports whether a pod waits for its successor before it is let go of, while the Job is
-// suspended too. In a namespace that ends it would wait for ever, and the namespace for it.
-func (s *step) holdsBack(pod *corev1.Pod) bool {
-	held := s.held[Index(pod)]
-	return held != nil && held.UID == pod.UID && !s.Ending
+// isHeldBack reports whether a pod keeps its finalizer until its successor exists, also while the
+// Job is suspended. In a namespace that is being deleted the pod would wait for ever, and the
+// namespace for the pod.
+func (s *planning) isHeldBack(pod *corev1.Pod) bool {
+	held := s.heldPods[Index(pod)]
+	return held != nil && held.UID == pod.UID && !s.NamespaceTerminating
 }
 
-// AllFailures is how often pods of an index failed before this one, the failures that do not
-// count among them.
-func AllFailures(pod *corev1.Pod) int32 {
-	return failuresIn(pod, batchv1.JobIndexFailureCountAnnotation) + failuresIn(pod, batchv1.JobIndexIgnoredFailureCountAnnotation)
+// IndexFailures returns how often pods of an index failed before this one, ignored failures
+// included.
+func IndexFailures(pod *corev1.Pod) int32 {
+	return failureCount(pod, batchv1.JobIndexFailureCountAnnotation) + failureCount(pod, batchv1.JobIndexIgnoredFailureCountAnnotation)
 }
 
-// failuresIn reads a count of failures; one that cannot be read is none.
-func failuresIn(pod *corev1.Pod, annotation string) int32 {
+// failureCount reads a count of failures; an unreadable one is 0.
+func failureCount(pod *corev1.Pod, annotation string) int32 {
 	count, err := strconv.ParseInt(pod.Annotations[annotation], 10, 32)
 	if err != nil {
 		return 0
@@ -147,22 +149,22 @@ func failuresIn(pod *corev1.Pod, annotation string) int32 {
 	return max(int32(count), 0)
 }
 
-// enough is the condition of a Job whose successPolicy is satisfied by the indexes that are
-// done; nil if it is not, or if there is none (matchSuccessPolicy).
-func (s *step) enough() *batchv1.JobCondition {
-	if s.Job.Spec.SuccessPolicy == nil || !s.indexed() || len(s.done) == 0 {
+// successPolicyCondition returns the condition of a Job whose successPolicy is satisfied; nil if it
+// is not, or if there is no policy (matchSuccessPolicy).
+func (s *planning) successPolicyCondition() *batchv1.JobCondition {
+	if s.Job.Spec.SuccessPolicy == nil || !s.isIndexed() || len(s.doneIndexes) == 0 {
 		return nil
 	}
-	i := slices.IndexFunc(s.Job.Spec.SuccessPolicy.Rules, func(rule batchv1.SuccessPolicyRule) bool { return rulePasses(rule, s.done, s.completions()) })
+	i := slices.IndexFunc(s.Job.Spec.SuccessPolicy.Rules, func(rule batchv1.SuccessPolicyRule) bool { return matchesRule(rule, s.doneIndexes, s.completions()) })
 	if i < 0 {
 		return nil
 	}
-	return new(s.condition(batchv1.JobSuccessCriteriaMet, batchv1.JobReasonSuccessPolicy, "Matched rules at index "+strconv.Itoa(i)))
+	return new(s.newCondition(batchv1.JobSuccessCriteriaMet, batchv1.JobReasonSuccessPolicy, "Matched rules at index "+strconv.Itoa(i)))
 }
 
-// rulePasses reports whether the indexes that are done satisfy a rule: all that it names, or as
-// many of them as it says.
-func rulePasses(rule batchv1.SuccessPolicyRule, done indexes, completions int) bool {
+// matchesRule reports whether the done indexes satisfy a rule: all that it names, or as many of
+// them as it says.
+func matchesRule(rule batchv1.SuccessPolicyRule, done indexes, completions int) bool {
 	if rule.SucceededIndexes == nil {
 		return rule.SucceededCount != nil && len(done) >= int(*rule.SucceededCount)
 	}

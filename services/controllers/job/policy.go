@@ -8,16 +8,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// policy is what the first rule of the podFailurePolicy that fits does about a failed pod, and
-// in which words the Job fails if that is it; Count when none fits (matchPodFailurePolicy).
-func (s *step) policy(pod *corev1.Pod) (action batchv1.PodFailurePolicyAction, why string) {
+// failureAction returns the action of the first rule of the podFailurePolicy that matches a failed
+// pod, and the message for the Job's failure. It returns Count if none matches
+// (matchPodFailurePolicy).
+func (s *planning) failureAction(pod *corev1.Pod) (action batchv1.PodFailurePolicyAction, why string) {
 	if s.Job.Spec.PodFailurePolicy == nil {
 		return batchv1.PodFailurePolicyActionCount, ""
 	}
 	for i, rule := range s.Job.Spec.PodFailurePolicy.Rules {
 		var what string
 		if rule.OnExitCodes != nil {
-			what = matchExit(pod, rule.OnExitCodes)
+			what = matchExitCodes(pod, rule.OnExitCodes)
 		} else {
 			what = matchCondition(pod, rule.OnPodConditions)
 		}
@@ -28,14 +29,14 @@ func (s *step) policy(pod *corev1.Pod) (action batchv1.PodFailurePolicyAction, w
 	return batchv1.PodFailurePolicyActionCount, ""
 }
 
-// counts reports whether a pod that has failed counts as a failure.
-func (s *step) counts(pod *corev1.Pod) bool {
-	action, _ := s.policy(pod)
+// countsAsFailure reports whether a failed pod counts as a failure.
+func (s *planning) countsAsFailure(pod *corev1.Pod) bool {
+	action, _ := s.failureAction(pod)
 	return action != batchv1.PodFailurePolicyActionIgnore
 }
 
-// matchExit names the first container that ended as a rule says; empty when none did.
-func matchExit(pod *corev1.Pod, rule *batchv1.PodFailurePolicyOnExitCodesRequirement) string {
+// matchExitCodes returns a message about the first container that matches a rule; "" if none does.
+func matchExitCodes(pod *corev1.Pod, rule *batchv1.PodFailurePolicyOnExitCodesRequirement) string {
 	for _, status := range slices.Concat(pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses) {
 		ended := status.State.Terminated
 		if ended == nil || ended.ExitCode == 0 || (rule.ContainerName != nil && *rule.ContainerName != status.Name) {
@@ -48,7 +49,8 @@ func matchExit(pod *corev1.Pod, rule *batchv1.PodFailurePolicyOnExitCodesRequire
 	return ""
 }
 
-// matchCondition names the first condition of a pod that a rule names; empty when none is.
+// matchCondition returns a message about the first condition of a pod that matches a rule; "" if
+// none does.
 func matchCondition(pod *corev1.Pod, patterns []batchv1.PodFailurePolicyOnPodConditionsPattern) string {
 	for _, condition := range pod.Status.Conditions {
 		for _, pattern := range patterns {

@@ -7,24 +7,24 @@ import (
 	"github.com/podfall/podfall/internal/metrics"
 )
 
-// counts are a queue's metrics, as upstream's work queues have them. Their durations are
-// the wall's: it is the machine's work that is measured.
-type counts struct {
+// queueMetrics are upstream's metrics of work queues. Their durations are wall-clock time, because
+// they measure the machine's work.
+type queueMetrics struct {
 	name                                       string
 	adds, depth, retries                       *metrics.Family
 	waited, worked, unfinished, longestRunning *metrics.Family
 }
 
-func newCounts(all *metrics.Registry, name string) counts {
-	return counts{
+func newCounts(all *metrics.Registry, name string) queueMetrics {
+	return queueMetrics{
 		name:    name,
 		adds:    all.Counter("workqueue_adds_total", "Total number of adds handled by workqueue", "name"),
 		depth:   all.Gauge("workqueue_depth", "Current depth of workqueue", "name"),
 		retries: all.Counter("workqueue_retries_total", "Total number of retries handled by workqueue", "name"),
 		waited: all.Histogram("workqueue_queue_duration_seconds",
-			"How long in seconds an item stays in workqueue before being requested", metrics.Queueing(), "name"),
+			"How long in seconds an item stays in workqueue before being requested", metrics.WorkQueueBuckets(), "name"),
 		worked: all.Histogram("workqueue_work_duration_seconds",
-			"How long in seconds processing an item from workqueue takes.", metrics.Queueing(), "name"),
+			"How long in seconds processing an item from workqueue takes.", metrics.WorkQueueBuckets(), "name"),
 		unfinished: all.Gauge("workqueue_unfinished_work_seconds",
 			"How many seconds of work has done that is in progress and hasn't been observed by work_duration. "+
 				"Large values indicate stuck threads. One can deduce the number of stuck threads by observing the rate at which this increases.", "name"),
@@ -33,8 +33,8 @@ func newCounts(all *metrics.Registry, name string) counts {
 	}
 }
 
-// lookUp sets what is not counted.
-func (l *Loop[K]) lookUp() {
+// updateGauges sets the gauges when the metrics are read.
+func (l *Loop[K]) updateGauges() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var all, longest time.Duration

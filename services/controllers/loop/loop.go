@@ -1,17 +1,15 @@
-// Package loop is the loop that every controller is: keys of objects that want looking at
-// go into a queue, and some workers take them out, one object never twice at once.
-// A key that failed comes again, later each time, as upstream's work queues have it.
+// Package loop is the work loop of every controller: keys of objects go into a queue, and workers
+// take them out and process them. No key is processed twice at the same time. A key that failed is
+// retried, later each time, as in upstream's work queues.
 //
 // # Order
 //
-// A key that is added while it is waiting is there once; one that is added while a worker
-// has it is looked at again after that. Keys are taken in the order in which they became
-// due.
+// A key that is added while it waits is queued once. A key that is added while a worker processes
+// it is processed again afterwards. Keys are taken in the order in which they became due.
 //
 // # Blocking
 //
-// Adding never blocks. [Loop.Run] returns after its workers have, and leaves nothing
-// behind.
+// Adding never blocks. [Loop.Run] returns after its workers have returned, and leaves no goroutine.
 package loop
 
 import (
@@ -26,17 +24,16 @@ import (
 	"github.com/podfall/podfall/internal/metrics"
 )
 
-// Config is what a loop is made with.
+// Config configures a loop.
 type Config struct {
-	// Name is the queue's in Metrics.
+	// Name is the queue's name in Metrics.
 	Name string
-	// Metrics counts what becomes of keys; nil counts nothing.
+	// Metrics counts keys; nil counts nothing.
 	Metrics *metrics.Registry
 	Clock   clock.Clock
-	// Workers is how many keys are looked at at once; 1 when zero.
+	// Workers is how many keys are processed at the same time; zero means 1.
 	Workers int
-	// Retries is how often a key that fails is tried again before it is dropped; 0 is for
-	// ever.
+	// Retries is how often a failing key is retried before it is dropped; 0 means for ever.
 	Retries int
 	// Log is nil for none.
 	Log *slog.Logger
@@ -48,7 +45,7 @@ type Loop[K comparable] struct {
 	sync   func(context.Context, K) error
 	wake   chan struct{}
 	work   chan K
-	counts counts
+	counts queueMetrics
 
 	mu       sync.Mutex
 	waiting  []K             // ready for a worker, oldest first
@@ -64,13 +61,13 @@ type Loop[K comparable] struct {
 // the first 100.
 const (
 	firstBackoff = 5 * time.Millisecond
-	mostBackoff  = 1000 * time.Second
+	maxBackoff   = 1000 * time.Second
 	perSecond    = 10
 	burst        = 100
 )
 
-// New is a loop that looks at each key with sync; see Run. What sync returns other than nil
-// is logged, and the key comes again.
+// New returns a loop that calls sync for each key; see Run. If sync returns an error, it is logged
+// and the key is retried.
 func New[K comparable](cfg Config, sync func(context.Context, K) error) *Loop[K] {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -81,56 +78,56 @@ func New[K comparable](cfg Config, sync func(context.Context, K) error) *Loop[K]
 		dirty: map[K]time.Time{}, busy: map[K]time.Time{}, later: schedule[K]{due: map[K]time.Time{}}, failures: map[K]int{},
 		bucket: rate.NewLimiter(perSecond, burst),
 	}
-	cfg.Metrics.Before(l.lookUp)
+	cfg.Metrics.OnCollect(l.updateGauges)
 	return l
 }
 
-// Add has a key looked at soon.
+// Add queues a key.
 func (l *Loop[K]) Add(key K) {
 	l.mu.Lock()
-	l.ready(key)
+	l.enqueue(key)
 	l.mu.Unlock()
-	l.prod()
+	l.wakeRun()
 }
 
-// AddAfter has a key looked at after d of cluster time, or sooner if it is there already;
-// an Add in between does not take that away.
+// AddAfter queues a key after d of cluster time. It does not postpone a key that is queued or due
+// earlier, and a later Add does not cancel it.
 func (l *Loop[K]) AddAfter(key K, d time.Duration) {
 	if d <= 0 {
 		l.Add(key)
 		return
 	}
 	l.mu.Lock()
-	l.delay(key, d)
+	l.enqueueAfter(key, d)
 	l.mu.Unlock()
-	l.prod()
+	l.wakeRun()
 }
 
-// Retry has a key looked at again after the pause that follows one more failure.
+// Retry queues a key again after the pause that follows one more failure.
 func (l *Loop[K]) Retry(key K) {
 	l.counts.retries.Add(1, l.counts.name)
 	l.mu.Lock()
-	l.delay(key, l.backoff(key))
+	l.enqueueAfter(key, l.nextBackoff(key))
 	l.mu.Unlock()
-	l.prod()
+	l.wakeRun()
 }
 
-// Forget has the next failure of a key be its first.
+// Forget resets the failures of a key.
 func (l *Loop[K]) Forget(key K) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.failures, key)
 }
 
-// Len is how many keys wait for a worker now.
+// Len returns how many keys wait for a worker.
 func (l *Loop[K]) Len() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.waiting)
 }
 
-// ready puts a key behind those that wait, unless it is one of them.
-func (l *Loop[K]) ready(key K) {
+// enqueue appends a key to those that wait, unless it is one of them.
+func (l *Loop[K]) enqueue(key K) {
 	if _, there := l.dirty[key]; there {
 		return
 	}
@@ -141,22 +138,22 @@ func (l *Loop[K]) ready(key K) {
 	}
 }
 
-func (l *Loop[K]) delay(key K, d time.Duration) {
+func (l *Loop[K]) enqueueAfter(key K, d time.Duration) {
 	l.later.add(key, l.cfg.Clock.Steady().Add(d))
 }
 
-// backoff is the pause after one more failure of key.
-func (l *Loop[K]) backoff(key K) time.Duration {
+// nextBackoff returns the pause after one more failure of key.
+func (l *Loop[K]) nextBackoff(key K) time.Duration {
 	l.failures[key]++
-	own := mostBackoff
+	own := maxBackoff
 	if n := l.failures[key] - 1; n < 18 {
-		own = min(firstBackoff<<n, mostBackoff)
+		own = min(firstBackoff<<n, maxBackoff)
 	}
 	now := l.cfg.Clock.Steady()
 	return max(own, l.bucket.ReserveN(now, 1).DelayFrom(now))
 }
 
-func (l *Loop[K]) prod() {
+func (l *Loop[K]) wakeRun() {
 	select {
 	case l.wake <- struct{}{}:
 	default:

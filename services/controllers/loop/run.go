@@ -9,24 +9,24 @@ import (
 	"github.com/podfall/podfall/internal/clock"
 )
 
-// Run looks at keys until ctx ends, whose error it returns.
+// Run processes keys until ctx ends. It returns ctx's error.
 func (l *Loop[K]) Run(ctx context.Context) error {
 	var workers sync.WaitGroup
 	defer workers.Wait()
 	for range l.cfg.Workers {
-		workers.Go(func() { l.toil(ctx) })
+		workers.Go(func() { l.runWorker(ctx) })
 	}
 	var hand []K // the key that no worker has taken yet, if there is one
 	for {
 		if len(hand) == 0 {
-			hand = l.next()
+			hand = l.nextKey()
 		}
 		var out chan K
 		var key K
 		if len(hand) > 0 {
 			out, key = l.work, hand[0]
 		}
-		timer := l.cfg.Clock.Timer(l.rest())
+		timer := l.cfg.Clock.Timer(l.untilDue())
 		select {
 		case <-ctx.Done():
 			timer.Stop()
@@ -40,11 +40,11 @@ func (l *Loop[K]) Run(ctx context.Context) error {
 	}
 }
 
-// next takes the oldest key that waits, if there is one. It is dirty until a worker has it.
-func (l *Loop[K]) next() []K {
+// nextKey takes the oldest waiting key, if there is one. The key is dirty until a worker has it.
+func (l *Loop[K]) nextKey() []K {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.wakeUp()
+	l.enqueueDue()
 	if len(l.waiting) == 0 {
 		return nil
 	}
@@ -53,36 +53,36 @@ func (l *Loop[K]) next() []K {
 	return []K{key}
 }
 
-// rest is how long nothing more becomes due.
-func (l *Loop[K]) rest() time.Duration {
+// untilDue returns the time until another key becomes due.
+func (l *Loop[K]) untilDue() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.wakeUp()
-	return l.later.rest(l.cfg.Clock.Steady())
+	l.enqueueDue()
+	return l.later.untilNext(l.cfg.Clock.Steady())
 }
 
-// wakeUp has the keys wait for a worker whose time has come.
-func (l *Loop[K]) wakeUp() {
-	for _, key := range l.later.take(l.cfg.Clock.Steady()) {
-		l.ready(key)
+// enqueueDue queues the delayed keys that are due.
+func (l *Loop[K]) enqueueDue() {
+	for _, key := range l.later.popDue(l.cfg.Clock.Steady()) {
+		l.enqueue(key)
 	}
 }
 
-// toil is one worker.
-func (l *Loop[K]) toil(ctx context.Context) {
+// runWorker processes keys until ctx ends.
+func (l *Loop[K]) runWorker(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case key := <-l.work:
-			l.take(key)
-			l.look(ctx, key)
-			l.done(key)
+			l.start(key)
+			l.process(ctx, key)
+			l.finish(key)
 		}
 	}
 }
 
-func (l *Loop[K]) take(key K) {
+func (l *Loop[K]) start(key K) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := clock.Clock{}.Now()
@@ -91,14 +91,14 @@ func (l *Loop[K]) take(key K) {
 	l.busy[key] = now
 }
 
-// look carries out one key.
-func (l *Loop[K]) look(ctx context.Context, key K) {
+// process calls sync for one key, and retries it if that fails.
+func (l *Loop[K]) process(ctx context.Context, key K) {
 	err := l.sync(ctx, key)
 	switch {
 	case err == nil:
 		l.Forget(key)
 	case ctx.Err() != nil:
-	case l.cfg.Retries > 0 && l.failed(key) >= l.cfg.Retries:
+	case l.cfg.Retries > 0 && l.failureCount(key) >= l.cfg.Retries:
 		l.cfg.Log.WarnContext(ctx, "given up until it changes", "key", key, "error", err)
 		l.Forget(key)
 	default:
@@ -107,14 +107,14 @@ func (l *Loop[K]) look(ctx context.Context, key K) {
 	}
 }
 
-func (l *Loop[K]) failed(key K) int {
+func (l *Loop[K]) failureCount(key K) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.failures[key]
 }
 
-// done takes a key from its worker, and has it wait again if it was added meanwhile.
-func (l *Loop[K]) done(key K) {
+// finish ends the processing of a key, and queues it again if it was added meanwhile.
+func (l *Loop[K]) finish(key K) {
 	l.mu.Lock()
 	l.counts.worked.Observe(clock.Clock{}.Since(l.busy[key]), l.counts.name)
 	delete(l.busy, key)
@@ -122,16 +122,16 @@ func (l *Loop[K]) done(key K) {
 		l.waiting = append(l.waiting, key)
 	}
 	l.mu.Unlock()
-	l.prod()
+	l.wakeRun()
 }
 
-// schedule is the keys that are due later. A key is in it once, at its earliest time.
+// schedule holds the keys that are due later. A key is in it once, at its earliest time.
 type schedule[K comparable] struct {
 	due   map[K]time.Time
-	queue []dated[K] // by time; of equal ones the first that came
+	queue []scheduledKey[K] // by time; of equal ones the first that came
 }
 
-type dated[K comparable] struct {
+type scheduledKey[K comparable] struct {
 	key K
 	at  time.Time
 }
@@ -141,17 +141,17 @@ func (s *schedule[K]) add(key K, at time.Time) {
 		return
 	}
 	s.due[key] = at
-	i, _ := slices.BinarySearchFunc(s.queue, at, func(d dated[K], at time.Time) int {
+	i, _ := slices.BinarySearchFunc(s.queue, at, func(d scheduledKey[K], at time.Time) int {
 		if d.at.After(at) {
 			return 1
 		}
 		return -1
 	})
-	s.queue = slices.Insert(s.queue, i, dated[K]{key, at})
+	s.queue = slices.Insert(s.queue, i, scheduledKey[K]{key, at})
 }
 
-// take is the keys whose time has come, in its order.
-func (s *schedule[K]) take(now time.Time) []K {
+// popDue removes and returns the keys that are due, in order of time.
+func (s *schedule[K]) popDue(now time.Time) []K {
 	var keys []K
 	for len(s.queue) > 0 && !s.queue[0].at.After(now) {
 		first := s.queue[0]
@@ -164,8 +164,8 @@ func (s *schedule[K]) take(now time.Time) []K {
 	return keys
 }
 
-// rest is how long nothing is due.
-func (s *schedule[K]) rest(now time.Time) time.Duration {
+// untilNext returns the time until the first key is due.
+func (s *schedule[K]) untilNext(now time.Time) time.Duration {
 	if len(s.queue) == 0 {
 		return time.Hour
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/podfall/podfall/services/controllers/view"
 )
 
-// workers is how many namespaces are emptied at once.
+// workers is how many namespaces are emptied at the same time.
 const workers = 10
 
 // Controller empties the namespaces that are being deleted.
@@ -31,7 +31,7 @@ type Controller struct {
 	loop        *loop.Loop[view.Key]
 }
 
-// New is a controller that has not begun.
+// New returns a controller; Run does the work.
 func New(base control.Base) *Controller {
 	c := &Controller{
 		api: base.API, collections: base.Collections, clock: base.Clock, log: base.Log,
@@ -39,9 +39,9 @@ func New(base control.Base) *Controller {
 		client:     control.Of[*corev1.Namespace](base.API, "namespaces"),
 	}
 	c.loop = loop.New(loop.Config{Name: "namespace", Metrics: base.Metrics, Clock: base.Clock, Log: base.Log, Workers: workers}, c.sync)
-	c.namespaces.On(func(_, now *corev1.Namespace) {
+	c.namespaces.OnChange(func(_, now *corev1.Namespace) {
 		if now != nil && now.DeletionTimestamp != nil {
-			c.loop.AddAfter(view.KeyOf(now), Pause)
+			c.loop.AddAfter(view.KeyOf(now), SettleTime)
 		}
 	})
 	return c
@@ -52,7 +52,7 @@ func (c *Controller) Run(ctx context.Context) error { return c.loop.Run(ctx) }
 
 func (c *Controller) sync(ctx context.Context, key view.Key) error {
 	ns, known := c.namespaces.Get(key)
-	if !known || Next(ns) == Nothing {
+	if !known || NextStep(ns) == Nothing {
 		return nil
 	}
 	ns, err := c.client.Get(ctx, "", key.Name)
@@ -62,19 +62,19 @@ func (c *Controller) sync(ctx context.Context, key view.Key) error {
 	if err != nil {
 		return err
 	}
-	switch Next(ns) {
+	switch NextStep(ns) {
 	case Nothing:
 		return nil
 	case MarkPhase:
-		if ns, err = c.client.UpdateStatus(ctx, Marked(ns)); err != nil {
+		if ns, err = c.client.UpdateStatus(ctx, WithTerminatingPhase(ns)); err != nil {
 			return err
 		}
 	case Empty:
 	}
-	return c.carryOut(ctx, ns, Judge(ns, c.sweep(ctx, ns), c.clock.Now()))
+	return c.applyVerdict(ctx, ns, Evaluate(ns, c.deleteContent(ctx, ns), c.clock.Now()))
 }
 
-func (c *Controller) carryOut(ctx context.Context, ns *corev1.Namespace, verdict Verdict) error {
+func (c *Controller) applyVerdict(ctx context.Context, ns *corev1.Namespace, verdict Verdict) error {
 	if verdict.Changed {
 		updated := ns.DeepCopy()
 		updated.Status.Conditions = verdict.Conditions
@@ -89,56 +89,56 @@ func (c *Controller) carryOut(ctx context.Context, ns *corev1.Namespace, verdict
 		return verdict.Err
 	case verdict.Finalize:
 		target := podapi.Target{Kind: c.client.Kind(), Name: ns.Name, Subresource: "finalize"}
-		_, err := c.api.Update(ctx, target, Finalized(ns), metav1.UpdateOptions{})
+		_, err := c.api.Update(ctx, target, WithoutContentFinalizer(ns), metav1.UpdateOptions{})
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
 		return err
 	}
-	c.log.InfoContext(ctx, "content remains", "namespace", ns.Name, "again", verdict.Again)
-	c.loop.AddAfter(view.KeyOf(ns), verdict.Again)
+	c.log.InfoContext(ctx, "content remains", "namespace", ns.Name, "again", verdict.RequeueAfter)
+	c.loop.AddAfter(view.KeyOf(ns), verdict.RequeueAfter)
 	return nil
 }
 
-// sweep asks for everything in the namespace to go, the pods before all else.
-func (c *Controller) sweep(ctx context.Context, ns *corev1.Namespace) Sweep {
+// deleteContent deletes everything in the namespace, pods first.
+func (c *Controller) deleteContent(ctx context.Context, ns *corev1.Namespace) Sweep {
 	sweep := Sweep{}
 	known := directory.New()
 	sweep.Discovery = known.Load(ctx, c.api)
 	pods, others := Content(known.All())
-	left := c.empty(ctx, ns, pods)
-	sweep.Left = []Left{left}
+	left := c.deleteKind(ctx, ns, pods)
+	sweep.Left = []Leftover{left}
 	if left.Remains() {
 		return sweep
 	}
 	for _, kind := range others {
-		sweep.Left = append(sweep.Left, c.empty(ctx, ns, kind))
+		sweep.Left = append(sweep.Left, c.deleteKind(ctx, ns, kind))
 	}
 	return sweep
 }
 
-// empty asks for all objects of a kind to go, and says what is left of them
+// deleteKind deletes all objects of a kind, and returns what is left of them
 // (deleteAllContentForGroupVersionResource).
-func (c *Controller) empty(ctx context.Context, ns *corev1.Namespace, kind kinds.Kind) Left {
+func (c *Controller) deleteKind(ctx context.Context, ns *corev1.Namespace, kind kinds.Kind) Leftover {
 	resource := kind.GroupVersionResource()
 	before, err := c.list(ctx, ns, kind)
 	if err != nil || len(before) == 0 {
-		return Left{Resource: resource, Err: err}
+		return Leftover{Resource: resource, Err: err}
 	}
 	grace := PodGrace(before, ns.DeletionTimestamp.Time, c.clock.Now())
 	target := podapi.Target{Kind: kind, Namespace: ns.Name}
-	_, err = c.collections.DeleteCollection(ctx, target, Options(), metav1.ListOptions{})
+	_, err = c.collections.DeleteCollection(ctx, target, DeleteOptions(), metav1.ListOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
-		return Left{Resource: resource, Count: len(before), Err: err}
+		return Leftover{Resource: resource, Count: len(before), Err: err}
 	}
 	after, err := c.list(ctx, ns, kind)
 	if err != nil {
-		return Left{Resource: resource, Err: err}
+		return Leftover{Resource: resource, Err: err}
 	}
-	return Remainder(ns.Name, resource, after, grace)
+	return NewLeftover(ns.Name, resource, after, grace)
 }
 
-// list reads what is there; a kind that is not served has nothing.
+// list returns the objects of a kind; a kind that is not served has none.
 func (c *Controller) list(ctx context.Context, ns *corev1.Namespace, kind kinds.Kind) ([]kinds.Object, error) {
 	page, err := c.api.List(ctx, podapi.Target{Kind: kind, Namespace: ns.Name}, metav1.ListOptions{})
 	if apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) {

@@ -1,6 +1,6 @@
-// Package namespace empties a namespace that is being deleted and then lets it go
-// (API-90). decide.go says what to delete, in what order, what the namespace's
-// conditions are and when to look again; controller.go asks for it.
+// Package namespace empties a namespace that is being deleted and then removes its finalizer
+// (API-90). decide.go says what to delete, in what order, what the namespace's conditions are and
+// when to check again; controller.go carries it out.
 package namespace
 
 import (
@@ -24,16 +24,17 @@ type Step int
 
 // The steps, in their order.
 const (
-	// Nothing: it is not being deleted, or somebody else's finalizer holds it.
+	// Nothing is left to do: the namespace is not being deleted, or another component's finalizer
+	// holds it.
 	Nothing Step = iota
 	// MarkPhase writes the phase Terminating.
 	MarkPhase
-	// Empty deletes what is inside.
+	// Empty deletes the content.
 	Empty
 )
 
-// Next is what the namespace needs first.
-func Next(ns *corev1.Namespace) Step {
+// NextStep returns what the namespace needs first.
+func NextStep(ns *corev1.Namespace) Step {
 	switch {
 	case ns.DeletionTimestamp == nil, !slices.Contains(ns.Spec.Finalizers, corev1.FinalizerKubernetes):
 		return Nothing
@@ -43,25 +44,24 @@ func Next(ns *corev1.Namespace) Step {
 	return Empty
 }
 
-// Pause is how long after a change of a namespace it is looked at, so that what was
-// created at the last moment is seen.
-const Pause = 5 * time.Second
+// SettleTime is how long after a change of a namespace it is emptied, so that objects created at
+// the last moment are seen.
+const SettleTime = 5 * time.Second
 
-// Marked is the namespace with the phase Terminating.
-func Marked(ns *corev1.Namespace) *corev1.Namespace {
+// WithTerminatingPhase returns the namespace with the phase Terminating.
+func WithTerminatingPhase(ns *corev1.Namespace) *corev1.Namespace {
 	marked := ns.DeepCopy()
 	marked.Status.Phase = corev1.NamespaceTerminating
 	return marked
 }
 
-// Options are those of the deletes of what is inside: each object goes as its own grace
-// period says.
-func Options() metav1.DeleteOptions {
+// DeleteOptions returns the options for deleting the content: each object has its own grace period.
+func DeleteOptions() metav1.DeleteOptions {
 	return metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)}
 }
 
-// Content is the kinds to empty a namespace of, each once: the pods, which go alone,
-// and what follows when no pod is left.
+// Content returns the kinds to delete in a namespace, each once: pods, which are deleted alone, and
+// the others, which follow when no pod is left.
 func Content(all []kinds.Kind) (pods kinds.Kind, others []kinds.Kind) {
 	seen := map[schema.GroupResource]bool{}
 	for _, kind := range all {
@@ -78,8 +78,8 @@ func Content(all []kinds.Kind) (pods kinds.Kind, others []kinds.Kind) {
 	return pods, others
 }
 
-// Left is what one kind still has in the namespace after it was asked to go.
-type Left struct {
+// Leftover is what a kind still has in the namespace after its deletion was requested.
+type Leftover struct {
 	Resource   schema.GroupVersionResource
 	Count      int
 	Finalizers map[string]int
@@ -88,17 +88,17 @@ type Left struct {
 	Err      error
 }
 
-// Remains reports whether the kind has not gone, so that the next has to wait.
-func (l Left) Remains() bool { return l.Count > 0 || l.Err != nil }
+// Remains reports whether objects of the kind are left, so that the next kind has to wait.
+func (l Leftover) Remains() bool { return l.Count > 0 || l.Err != nil }
 
-// finalizerEstimate is the time, in seconds, that others get for their finalizers.
+// finalizerEstimate is the time, in seconds, that finalizers are given.
 const finalizerEstimate = 15
 
-// Remainder says what it means that these objects of a kind are still there. asked is
-// the grace that the pods among them need, 0 for other kinds. Without that, and
-// without finalizers, objects that outlive their deletion are a failure.
-func Remainder(namespace string, resource schema.GroupVersionResource, items []kinds.Object, asked int64) Left {
-	left := Left{Resource: resource, Count: len(items), Finalizers: map[string]int{}, Estimate: asked}
+// NewLeftover says what it means that these objects of a kind are still there. asked is the grace
+// in seconds that the pods among them need, 0 for other kinds. Objects that remain without grace
+// and without finalizers are an error.
+func NewLeftover(namespace string, resource schema.GroupVersionResource, items []kinds.Object, asked int64) Leftover {
+	left := Leftover{Resource: resource, Count: len(items), Finalizers: map[string]int{}, Estimate: asked}
 	for _, item := range items {
 		for _, finalizer := range item.GetFinalizers() {
 			left.Finalizers[finalizer]++
@@ -116,9 +116,9 @@ func Remainder(namespace string, resource schema.GroupVersionResource, items []k
 	return left
 }
 
-// PodGrace is how many seconds the pods among objects may still need: the longest grace of
-// those that are not terminal, less what has passed since the namespace was deleted. A clock that
-// was ahead when it was makes nobody wait longer.
+// PodGrace returns how many seconds the pods among objects may still need: the longest grace of
+// those that are not terminal, less the time since the namespace was deleted. A clock that was
+// ahead at the deletion does not lengthen the wait.
 func PodGrace(objects []kinds.Object, deleted, now time.Time) int64 {
 	var longest int64
 	for _, obj := range objects {
@@ -133,27 +133,27 @@ func PodGrace(objects []kinds.Object, deleted, now time.Time) int64 {
 	return max(longest-max(int64(now.Sub(deleted)/time.Second), 0), 0)
 }
 
-// Sweep is what one attempt to empty a namespace found.
+// Sweep is the result of one attempt to empty a namespace.
 type Sweep struct {
-	// Discovery is why some kinds are not known.
+	// Discovery says why some kinds are unknown.
 	Discovery error
-	Left      []Left
+	Left      []Leftover
 }
 
 // Verdict is what to do after a sweep.
 type Verdict struct {
-	// Conditions are the namespace's; Changed is whether they must be written.
+	// Conditions are the namespace's conditions; Changed says whether they must be written.
 	Conditions []corev1.NamespaceCondition
 	Changed    bool
-	// Finalize is true when nothing is left.
+	// Finalize is true if nothing is left.
 	Finalize bool
-	// Again is when to look again; 0 with Err means with the queue's back-off.
-	Again time.Duration
-	Err   error
+	// RequeueAfter is when to check again; 0 with Err means with the queue's back-off.
+	RequeueAfter time.Duration
+	Err          error
 }
 
-// Judge says what a sweep means for the namespace.
-func Judge(ns *corev1.Namespace, sweep Sweep, now time.Time) Verdict {
+// Evaluate returns what a sweep means for the namespace.
+func Evaluate(ns *corev1.Namespace, sweep Sweep, now time.Time) Verdict {
 	var failed []error
 	var estimate int64
 	for _, left := range sweep.Left {
@@ -163,12 +163,12 @@ func Judge(ns *corev1.Namespace, sweep Sweep, now time.Time) Verdict {
 		}
 	}
 	verdict := Verdict{}
-	verdict.Conditions, verdict.Changed = merge(ns.Status.Conditions, problems(sweep, failed), now)
+	verdict.Conditions, verdict.Changed = mergeConditions(ns.Status.Conditions, problemConditions(sweep, failed), now)
 	verdict.Err = utilerrors.NewAggregate(slices.Concat(discoveryErrors(sweep), failed))
 	switch {
 	case verdict.Err != nil:
 	case estimate > 0:
-		verdict.Again = time.Duration(estimate/2+1) * time.Second
+		verdict.RequeueAfter = time.Duration(estimate/2+1) * time.Second
 	default:
 		verdict.Finalize = true
 	}
@@ -182,9 +182,9 @@ func discoveryErrors(sweep Sweep) []error {
 	return []error{sweep.Discovery}
 }
 
-// problems are the conditions that hold the namespace up, in upstream's words
-// (namespaced_resources_deleter.go, status_condition_utils.go).
-func problems(sweep Sweep, failed []error) []corev1.NamespaceCondition {
+// problemConditions returns the conditions that say why the namespace is not empty, in upstream's
+// words (namespaced_resources_deleter.go, status_condition_utils.go).
+func problemConditions(sweep Sweep, failed []error) []corev1.NamespaceCondition {
 	var found []corev1.NamespaceCondition
 	add := func(kind corev1.NamespaceConditionType, reason, message string) {
 		found = append(found, corev1.NamespaceCondition{Type: kind, Status: corev1.ConditionTrue, Reason: reason, Message: message})
@@ -222,8 +222,8 @@ func problems(sweep Sweep, failed []error) []corev1.NamespaceCondition {
 	return found
 }
 
-// fine is what a condition says when nothing is wrong, in the order in which they stand.
-func fine() []corev1.NamespaceCondition {
+// clearConditions returns the conditions of a namespace without problems, in their order.
+func clearConditions() []corev1.NamespaceCondition {
 	return []corev1.NamespaceCondition{
 		{Type: corev1.NamespaceDeletionDiscoveryFailure, Reason: "ResourcesDiscovered", Message: "All resources successfully discovered"},
 		{Type: corev1.NamespaceDeletionGVParsingFailure, Reason: "ParsedGroupVersions", Message: "All legacy kube types successfully parsed"},
@@ -236,17 +236,16 @@ func fine() []corev1.NamespaceCondition {
 	}
 }
 
-// merge is the conditions with what was found; those that nothing was found about are
-// False.
-func merge(old, found []corev1.NamespaceCondition, now time.Time) (merged []corev1.NamespaceCondition, changed bool) {
+// mergeConditions updates the conditions with those that were found; the others become False.
+func mergeConditions(old, found []corev1.NamespaceCondition, now time.Time) (merged []corev1.NamespaceCondition, changed bool) {
 	merged = slices.Clone(old)
-	for _, wanted := range fine() {
+	for _, wanted := range clearConditions() {
 		wanted.Status = corev1.ConditionFalse
-		if i := slices.IndexFunc(found, is(wanted.Type)); i >= 0 {
+		if i := slices.IndexFunc(found, hasType(wanted.Type)); i >= 0 {
 			wanted = found[i]
 		}
 		wanted.LastTransitionTime = metav1.Unix(now.Unix(), 0)
-		i := slices.IndexFunc(merged, is(wanted.Type))
+		i := slices.IndexFunc(merged, hasType(wanted.Type))
 		switch {
 		case i < 0:
 			merged, changed = append(merged, wanted), true
@@ -260,12 +259,12 @@ func merge(old, found []corev1.NamespaceCondition, now time.Time) (merged []core
 	return merged, changed
 }
 
-func is(kind corev1.NamespaceConditionType) func(corev1.NamespaceCondition) bool {
+func hasType(kind corev1.NamespaceConditionType) func(corev1.NamespaceCondition) bool {
 	return func(c corev1.NamespaceCondition) bool { return c.Type == kind }
 }
 
-// Finalized is the namespace without the finalizer that stands for its content.
-func Finalized(ns *corev1.Namespace) *corev1.Namespace {
+// WithoutContentFinalizer returns the namespace without the finalizer for its content.
+func WithoutContentFinalizer(ns *corev1.Namespace) *corev1.Namespace {
 	finalized := ns.DeepCopy()
 	finalized.Spec.Finalizers = slices.DeleteFunc(finalized.Spec.Finalizers, func(f corev1.FinalizerName) bool {
 		return f == corev1.FinalizerKubernetes

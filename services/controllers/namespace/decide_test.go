@@ -32,7 +32,7 @@ func TestNext(t *testing.T) {
 			Status: corev1.NamespaceStatus{Phase: corev1.NamespaceTerminating},
 		}, Empty},
 	} {
-		if got := Next(&row.ns); got != row.want {
+		if got := NextStep(&row.ns); got != row.want {
 			t.Errorf("%s: %v, want %v", row.name, got, row.want)
 		}
 	}
@@ -81,8 +81,8 @@ func TestJudge(t *testing.T) {
 	}
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}
 
-	waiting := Judge(ns, Sweep{Left: []Left{Remainder("shop", pods, []kinds.Object{&corev1.Pod{}, &corev1.Pod{}}, 30)}}, origin)
-	if waiting.Again != 16*time.Second || waiting.Finalize || waiting.Err != nil {
+	waiting := Evaluate(ns, Sweep{Left: []Leftover{NewLeftover("shop", pods, []kinds.Object{&corev1.Pod{}, &corev1.Pod{}}, 30)}}, origin)
+	if waiting.RequeueAfter != 16*time.Second || waiting.Finalize || waiting.Err != nil {
 		t.Errorf("waiting for pods: %+v", waiting)
 	}
 	if got, want := texts(waiting)[corev1.NamespaceContentRemaining],
@@ -94,16 +94,16 @@ func TestJudge(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 
-	finalizer := Judge(ns, Sweep{Left: []Left{Remainder("shop", maps, []kinds.Object{held, free}, 0)}}, origin)
-	if finalizer.Again != 8*time.Second {
-		t.Errorf("with finalizers again in %v", finalizer.Again)
+	finalizer := Evaluate(ns, Sweep{Left: []Leftover{NewLeftover("shop", maps, []kinds.Object{held, free}, 0)}}, origin)
+	if finalizer.RequeueAfter != 8*time.Second {
+		t.Errorf("with finalizers again in %v", finalizer.RequeueAfter)
 	}
 	if got, want := texts(finalizer)[corev1.NamespaceFinalizersRemaining],
 		"True SomeFinalizersRemain: Some content in the namespace has finalizers remaining: x.io/y in 1 resource instances"; got != want {
 		t.Errorf("got %s", got)
 	}
 
-	odd := Judge(ns, Sweep{Left: []Left{Remainder("shop", maps, []kinds.Object{free}, 0)}}, origin)
+	odd := Evaluate(ns, Sweep{Left: []Leftover{NewLeftover("shop", maps, []kinds.Object{free}, 0)}}, origin)
 	if odd.Err == nil || odd.Finalize {
 		t.Errorf("%+v: want a failure", odd)
 	}
@@ -113,16 +113,16 @@ func TestJudge(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 
-	blind := Judge(ns, Sweep{Discovery: errors.New("no answer")}, origin)
+	blind := Evaluate(ns, Sweep{Discovery: errors.New("no answer")}, origin)
 	if blind.Finalize || texts(blind)[corev1.NamespaceDeletionDiscoveryFailure] != "True DiscoveryFailed: no answer" {
 		t.Errorf("%+v", blind)
 	}
-	done := Judge(ns, Sweep{}, origin)
+	done := Evaluate(ns, Sweep{}, origin)
 	if !done.Finalize || len(done.Conditions) != 5 || !done.Changed {
 		t.Errorf("%+v", done)
 	}
 	ns.Status.Conditions = done.Conditions
-	if again := Judge(ns, Sweep{}, origin.Add(time.Minute)); again.Changed {
+	if again := Evaluate(ns, Sweep{}, origin.Add(time.Minute)); again.Changed {
 		t.Error("conditions that are the same are written again")
 	}
 }

@@ -24,10 +24,10 @@ import (
 
 const workers = 8
 
-// leases is the namespace of the nodes' leases.
-const leases = "kube-node-lease"
+// leaseNamespace is the namespace of the nodes' leases.
+const leaseNamespace = "kube-node-lease"
 
-// Controller watches over the nodes.
+// Controller monitors the nodes.
 type Controller struct {
 	api      control.API
 	clock    clock.Clock
@@ -36,32 +36,32 @@ type Controller struct {
 	copies   copies
 	client   control.Resource[*corev1.Node]
 	queues
-	zones  *Zones
-	timing Timing
-	counts counts
-	// again are nodes of whose pods some were not told that they are not ready.
-	again map[string]bool
+	zones   *Zones
+	timing  Timing
+	metrics lifecycleMetrics
+	// retryPods are nodes with pods that could not be marked as not ready.
+	retryPods map[string]bool
 	ledger
 }
 
-// queues are of nodes whose conditions may ask for other NoSchedule taints, and of pods that
-// have just come to a node.
+// queues hold nodes whose conditions may need other NoSchedule taints, and pods that were just
+// bound to a node.
 type queues struct{ changed, bound *loop.Loop[view.Key] }
 
-// ledger is what has been heard of each node; nil until the first look.
+// ledger is the health of each node; nil until its first check.
 type ledger struct {
 	mu     sync.Mutex
 	health map[string]*Health
 }
 
-// copies are what the controller sees.
+// copies are the controller's views.
 type copies struct {
 	nodes  *view.Copy[*corev1.Node]
 	pods   *view.Copy[*corev1.Pod]
 	leases *view.Copy[*coordinationv1.Lease]
 }
 
-// New is a controller that has not begun.
+// New returns a controller that is not running yet.
 func New(base control.Base) *Controller {
 	c := &Controller{
 		api: base.API, clock: base.Clock, recorder: base.Events("node-controller"), log: base.Log,
@@ -71,22 +71,22 @@ func New(base control.Base) *Controller {
 			leases: view.Of[*coordinationv1.Lease](base.Views, "leases.coordination.k8s.io"),
 		},
 		client: control.Of[*corev1.Node](base.API, "nodes"),
-		zones:  NewZones(), timing: Default(), counts: newCounts(base.Metrics), again: map[string]bool{}, ledger: ledger{health: map[string]*Health{}},
+		zones:  NewZones(), timing: Default(), metrics: newCounts(base.Metrics), retryPods: map[string]bool{}, ledger: ledger{health: map[string]*Health{}},
 	}
 	if grace := base.Compat.NodeMonitorGrace; grace > 0 {
 		c.timing.Grace = grace
 	}
-	view.OnNode(c.copies.pods)
+	view.IndexByNode(c.copies.pods)
 	config := loop.Config{Name: "node_lifecycle_controller", Metrics: base.Metrics, Clock: base.Clock, Log: base.Log, Workers: workers}
-	c.changed = loop.New(config, c.schedulable)
+	c.changed = loop.New(config, c.syncNoSchedule)
 	config.Name = "node_lifecycle_controller_pods"
-	c.bound = loop.New(config, c.arrived)
-	c.copies.nodes.On(func(_, now *corev1.Node) {
+	c.bound = loop.New(config, c.syncBoundPod)
+	c.copies.nodes.OnChange(func(_, now *corev1.Node) {
 		if now != nil {
 			c.changed.Add(view.KeyOf(now))
 		}
 	})
-	c.copies.pods.On(func(old, now *corev1.Pod) {
+	c.copies.pods.OnChange(func(old, now *corev1.Pod) {
 		if now != nil && now.Spec.NodeName != "" && (old == nil || old.Spec.NodeName != now.Spec.NodeName) {
 			c.bound.Add(view.KeyOf(now))
 		}
@@ -94,20 +94,19 @@ func New(base control.Base) *Controller {
 	return c
 }
 
-// Run watches over the nodes until ctx ends.
+// Run monitors the nodes until ctx ends.
 func (c *Controller) Run(ctx context.Context) error {
 	return daemon.Run(ctx, c.changed.Run, c.bound.Run, c.monitor)
 }
 
-// monitor looks at all nodes every 5 s, and gives up those whose zone's turn comes in
-// between.
+// monitor checks all nodes every 5 s. In between it taints nodes at the rate of their zone.
 func (c *Controller) monitor(ctx context.Context) error {
 	ticker := c.clock.Ticker(c.timing.Period)
 	defer ticker.Stop()
 	for {
-		c.lookAtAll(ctx)
+		c.checkAll(ctx)
 		for waiting := true; waiting; {
-			turn := c.clock.Timer(c.untilTurn())
+			turn := c.clock.Timer(c.untilNextEviction())
 			select {
 			case <-ctx.Done():
 				turn.Stop()
@@ -115,28 +114,28 @@ func (c *Controller) monitor(ctx context.Context) error {
 			case <-ticker.C:
 				waiting = false
 			case <-turn.C:
-				c.giveUp(ctx)
+				c.taintDue(ctx)
 			}
 			turn.Stop()
 		}
 	}
 }
 
-func (c *Controller) untilTurn() time.Duration {
-	next := c.zones.Next()
+func (c *Controller) untilNextEviction() time.Duration {
+	next := c.zones.NextDue()
 	if next.IsZero() {
 		return time.Hour
 	}
 	return max(next.Sub(c.clock.Steady()), 0)
 }
 
-// lookAtAll is one pass over the nodes (monitorNodeHealth).
-func (c *Controller) lookAtAll(ctx context.Context) {
+// checkAll checks every node once (monitorNodeHealth).
+func (c *Controller) checkAll(ctx context.Context) {
 	began, nodes := clock.Clock{}.Now(), c.copies.nodes.All()
-	c.registered(nodes)
+	c.recordNodes(nodes)
 	census := map[string]Census{}
 	for _, node := range nodes {
-		node, finding, err := c.look(ctx, node)
+		node, finding, err := c.checkNode(ctx, node)
 		if err != nil {
 			c.log.WarnContext(ctx, "could not say that a node is silent", "node", node.Name, "error", err)
 			continue
@@ -151,26 +150,28 @@ func (c *Controller) lookAtAll(ctx context.Context) {
 			census[Zone(node)] = one
 		}
 		if condition(node.Status.Conditions, corev1.NodeReady) != nil {
-			c.judge(ctx, node, finding)
+			c.processTaints(ctx, node, finding)
 		}
 	}
-	c.counts.survey(census)
-	c.counts.passed(began)
-	change := c.zones.Survey(census)
-	if change.Reprieve {
+	c.metrics.setZones(census)
+	c.metrics.observeCheck(began)
+	change := c.zones.Update(census)
+	if change.ClearTaints {
 		for _, node := range nodes {
-			c.zones.Drop(node.Name)
-			c.taint(ctx, node.Name, func(n *corev1.Node) ([]corev1.Taint, bool) { return Evicting(n, corev1.ConditionTrue, c.clock.Now()) })
+			c.zones.Remove(node.Name)
+			c.taint(ctx, node.Name, func(n *corev1.Node) ([]corev1.Taint, bool) {
+				return NoExecuteTaints(n, corev1.ConditionTrue, c.clock.Now())
+			})
 		}
 	}
-	if change.Restart {
-		c.restart()
+	if change.ResetProbes {
+		c.resetProbes()
 	}
-	c.giveUp(ctx)
+	c.taintDue(ctx)
 }
 
-// registered says which nodes have come and gone.
-func (c *Controller) registered(nodes []*corev1.Node) {
+// recordNodes records new and deleted nodes, with an event for each.
+func (c *Controller) recordNodes(nodes []*corev1.Node) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	there := map[string]bool{}
@@ -185,17 +186,17 @@ func (c *Controller) registered(nodes []*corev1.Node) {
 	for name := range c.health {
 		if !there[name] {
 			delete(c.health, name)
-			c.zones.Drop(name)
+			c.zones.Remove(name)
 			c.recorder.Event(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, corev1.EventTypeNormal, "RemovingNode",
 				"Node "+name+" event: Removing Node "+name+" from Controller")
 		}
 	}
 }
 
-// look judges one node, and writes its conditions if it is silent.
-func (c *Controller) look(ctx context.Context, node *corev1.Node) (*corev1.Node, Finding, error) {
+// checkNode checks one node, and writes its conditions if it is silent.
+func (c *Controller) checkNode(ctx context.Context, node *corev1.Node) (*corev1.Node, Finding, error) {
 	for attempt := 0; ; attempt++ {
-		finding := Look(c.healthOf(node.Name), node, c.renewed(node.Name), Instant{c.clock.Steady(), c.clock.Now()}, c.timing)
+		finding := CheckHealth(c.healthOf(node.Name), node, c.leaseRenewTime(node.Name), Instant{c.clock.Steady(), c.clock.Now()}, c.timing)
 		if finding.Conditions == nil {
 			c.setHealth(node.Name, &finding.Health)
 			return node, finding, nil
@@ -210,16 +211,16 @@ func (c *Controller) look(ctx context.Context, node *corev1.Node) (*corev1.Node,
 		if attempt == 4 {
 			return node, finding, err
 		}
-		fresh, err := c.client.Get(ctx, "", node.Name)
+		latest, err := c.client.Get(ctx, "", node.Name)
 		if err != nil {
 			return node, finding, err
 		}
-		node = fresh
+		node = latest
 	}
 }
 
-func (c *Controller) renewed(node string) time.Time {
-	lease, found := c.copies.leases.Get(view.Key{Namespace: leases, Name: node})
+func (c *Controller) leaseRenewTime(node string) time.Time {
+	lease, found := c.copies.leases.Get(view.Key{Namespace: leaseNamespace, Name: node})
 	if !found || lease.Spec.RenewTime == nil {
 		return time.Time{}
 	}
@@ -238,8 +239,8 @@ func (c *Controller) setHealth(node string, health *Health) {
 	c.health[node] = health
 }
 
-// restart counts the silence of every node from now.
-func (c *Controller) restart() {
+// resetProbes counts the silence of every node from now.
+func (c *Controller) resetProbes() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for name, health := range c.health {
@@ -251,15 +252,17 @@ func (c *Controller) restart() {
 	}
 }
 
-// judge queues a node for its NoExecute taint or takes that off, by the status that it had
-// before this look (processTaintBaseEviction), and tells its pods.
-func (c *Controller) judge(ctx context.Context, node *corev1.Node, finding Finding) {
-	evicting := func(n *corev1.Node) ([]corev1.Taint, bool) { return Evicting(n, finding.Observed, c.clock.Now()) }
+// processTaints queues a node for its NoExecute taint or removes the taint, by the status before
+// this check (processTaintBaseEviction). It marks the pods of a node that is not ready.
+func (c *Controller) processTaints(ctx context.Context, node *corev1.Node, finding Finding) {
+	evicting := func(n *corev1.Node) ([]corev1.Taint, bool) {
+		return NoExecuteTaints(n, finding.Observed, c.clock.Now())
+	}
 	switch {
 	case finding.Observed == corev1.ConditionTrue:
-		c.zones.Drop(node.Name)
+		c.zones.Remove(node.Name)
 		c.taintIf(ctx, node, evicting)
-	case Evicted(node):
+	case HasNoExecuteTaint(node):
 		c.taintIf(ctx, node, evicting)
 	default:
 		c.zones.Add(Zone(node), node.Name)
@@ -267,46 +270,45 @@ func (c *Controller) judge(ctx context.Context, node *corev1.Node, finding Findi
 	switch {
 	case finding.BecameNotReady():
 		c.recorder.Event(node, corev1.EventTypeNormal, "NodeNotReady", "Node "+node.Name+" status is now: NodeNotReady")
-	case !c.again[node.Name] || finding.Observed == corev1.ConditionTrue:
-		delete(c.again, node.Name)
+	case !c.retryPods[node.Name] || finding.Observed == corev1.ConditionTrue:
+		delete(c.retryPods, node.Name)
 		return
 	}
-	delete(c.again, node.Name)
-	if err := c.notReady(ctx, view.Bound(c.copies.pods, node.Name)); err != nil {
+	delete(c.retryPods, node.Name)
+	if err := c.markNotReady(ctx, view.BoundTo(c.copies.pods, node.Name)); err != nil {
 		c.log.WarnContext(ctx, "could not mark all pods not ready", "node", node.Name, "error", err)
-		c.again[node.Name] = true
+		c.retryPods[node.Name] = true
 	}
 }
 
-// giveUp taints the nodes whose turn it is, if they are still not ready
-// (doNoExecuteTaintingPass).
-func (c *Controller) giveUp(ctx context.Context) {
-	for _, name := range c.zones.Take(c.clock.Steady()) {
+// taintDue taints the nodes that are due, if they are still not ready (doNoExecuteTaintingPass).
+func (c *Controller) taintDue(ctx context.Context) {
+	for _, name := range c.zones.TakeDue(c.clock.Steady()) {
 		c.taint(ctx, name, func(node *corev1.Node) ([]corev1.Taint, bool) {
 			ready := condition(node.Status.Conditions, corev1.NodeReady)
 			if ready == nil || ready.Status == corev1.ConditionTrue {
 				return nil, false
 			}
-			taints, changed := Evicting(node, ready.Status, c.clock.Now())
+			taints, changed := NoExecuteTaints(node, ready.Status, c.clock.Now())
 			if changed {
-				c.counts.evictions.Add(1, Zone(node))
+				c.metrics.evictions.Add(1, Zone(node))
 			}
 			return taints, changed
 		})
 	}
 }
 
-// schedulable gives a node the NoSchedule taints that its conditions ask for.
-func (c *Controller) schedulable(ctx context.Context, key view.Key) error {
+// syncNoSchedule sets the NoSchedule taints that a node's conditions ask for.
+func (c *Controller) syncNoSchedule(ctx context.Context, key view.Key) error {
 	node, found := c.copies.nodes.Get(key)
 	if !found {
 		return nil
 	}
-	wanted := func(n *corev1.Node) ([]corev1.Taint, bool) { return Unschedulable(n, c.clock.Now()) }
+	wanted := func(n *corev1.Node) ([]corev1.Taint, bool) { return NoScheduleTaints(n, c.clock.Now()) }
 	if _, changed := wanted(node); !changed {
 		return nil
 	}
-	return c.write(ctx, key.Name, wanted)
+	return c.updateTaints(ctx, key.Name, wanted)
 }
 
 func (c *Controller) taintIf(ctx context.Context, node *corev1.Node, wanted func(*corev1.Node) ([]corev1.Taint, bool)) {
@@ -316,13 +318,13 @@ func (c *Controller) taintIf(ctx context.Context, node *corev1.Node, wanted func
 }
 
 func (c *Controller) taint(ctx context.Context, node string, wanted func(*corev1.Node) ([]corev1.Taint, bool)) {
-	if err := c.write(ctx, node, wanted); err != nil && ctx.Err() == nil {
+	if err := c.updateTaints(ctx, node, wanted); err != nil && ctx.Err() == nil {
 		c.log.WarnContext(ctx, "could not taint a node", "node", node, "error", err)
 	}
 }
 
-// write changes the taints of a node as it is now; it tries again when another was quicker.
-func (c *Controller) write(ctx context.Context, name string, wanted func(*corev1.Node) ([]corev1.Taint, bool)) error {
+// updateTaints changes the taints of a node as the API has it now. It retries after a conflict.
+func (c *Controller) updateTaints(ctx context.Context, name string, wanted func(*corev1.Node) ([]corev1.Taint, bool)) error {
 	var err error
 	for range 5 {
 		var node *corev1.Node
@@ -340,7 +342,7 @@ func (c *Controller) write(ctx context.Context, name string, wanted func(*corev1
 		if len(taints) > 0 {
 			value = taints
 		}
-		_, err = c.client.Merge(ctx, node, map[string]any{
+		_, err = c.client.PatchMerge(ctx, node, map[string]any{
 			"metadata": map[string]any{"resourceVersion": node.ResourceVersion}, "spec": map[string]any{"taints": value},
 		})
 		if !apierrors.IsConflict(err) {
@@ -350,8 +352,8 @@ func (c *Controller) write(ctx context.Context, name string, wanted func(*corev1
 	return err
 }
 
-// arrived tells a pod that its node is not ready, if it came to such a one (processPod).
-func (c *Controller) arrived(ctx context.Context, key view.Key) error {
+// syncBoundPod marks a pod as not ready if it was bound to a node that is not ready (processPod).
+func (c *Controller) syncBoundPod(ctx context.Context, key view.Key) error {
 	pod, found := c.copies.pods.Get(key)
 	if !found {
 		return nil
@@ -360,14 +362,14 @@ func (c *Controller) arrived(ctx context.Context, key view.Key) error {
 	if health == nil || health.Ready == nil || health.Ready.Status == corev1.ConditionTrue {
 		return nil
 	}
-	return c.notReady(ctx, []*corev1.Pod{pod})
+	return c.markNotReady(ctx, []*corev1.Pod{pod})
 }
 
-// notReady takes the pods' readiness away (CTL-02).
-func (c *Controller) notReady(ctx context.Context, pods []*corev1.Pod) error {
+// markNotReady sets the pods' condition Ready to false (CTL-02).
+func (c *Controller) markNotReady(ctx context.Context, pods []*corev1.Pod) error {
 	var failed []error
 	for _, pod := range pods {
-		wanted := NotReady(pod)
+		wanted := NotReadyCondition(pod)
 		if wanted == nil {
 			continue
 		}

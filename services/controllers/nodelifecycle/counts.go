@@ -7,25 +7,25 @@ import (
 	"github.com/podfall/podfall/internal/metrics"
 )
 
-// counts are upstream's metrics of its node lifecycle controller.
-type counts struct {
+// lifecycleMetrics are upstream's metrics of its node lifecycle controller.
+type lifecycleMetrics struct {
 	size, health, unhealthy, evictions *metrics.Family
 	pass                               *metrics.Family
 }
 
-func newCounts(all *metrics.Registry) counts {
-	return counts{
+func newCounts(all *metrics.Registry) lifecycleMetrics {
+	return lifecycleMetrics{
 		size:      all.Gauge("node_collector_zone_size", "Gauge measuring number of registered Nodes per zones.", "zone"),
 		health:    all.Gauge("node_collector_zone_health", "Gauge measuring percentage of healthy nodes per zone.", "zone"),
 		unhealthy: all.Gauge("node_collector_unhealthy_nodes_in_zone", "Gauge measuring number of not Ready Nodes per zones.", "zone"),
 		evictions: all.Counter("node_collector_evictions_total", "Number of Node evictions that happened since current instance of NodeController started.", "zone"),
 		pass: all.Histogram("node_collector_update_all_nodes_health_duration_seconds",
-			"Duration in seconds for NodeController to update the health of all nodes.", metrics.Latency()),
+			"Duration in seconds for NodeController to update the health of all nodes.", metrics.LatencyBuckets()),
 	}
 }
 
-// survey tells how the zones are.
-func (c counts) survey(zones map[string]Census) {
+// setZones sets the metrics of the zones.
+func (c lifecycleMetrics) setZones(zones map[string]Census) {
 	for zone, census := range zones {
 		all := census.Ready + census.NotReady
 		c.size.Set(float64(all), zone)
@@ -34,5 +34,5 @@ func (c counts) survey(zones map[string]Census) {
 	}
 }
 
-// passed tells how long a look at all nodes took, on the wall.
-func (c counts) passed(began time.Time) { c.pass.Observe(clock.Clock{}.Since(began)) }
+// observeCheck counts how long a check of all nodes took, in wall-clock time.
+func (c lifecycleMetrics) observeCheck(began time.Time) { c.pass.Observe(clock.Clock{}.Since(began)) }

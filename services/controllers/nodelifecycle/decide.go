@@ -1,6 +1,6 @@
-// Package nodelifecycle notices nodes that have gone silent, says so in their conditions
-// and in their pods', and taints them (CTL-01 to CTL-03). decide.go judges one node,
-// zones.go says how fast nodes may be given up; controller.go looks every 5 s.
+// Package nodelifecycle notices nodes that have gone silent, updates their conditions and their
+// pods', and taints them (CTL-01 to CTL-03). decide.go judges one node; zones.go says how fast
+// nodes may be tainted for eviction; controller.go checks every 5 s.
 package nodelifecycle
 
 import (
@@ -13,54 +13,54 @@ import (
 
 // Timing is how patient the controller is.
 type Timing struct {
-	// Period is the time between two looks.
+	// Period is the time between two checks.
 	Period time.Duration
-	// Grace is how long a node may be silent; Startup is the same for one that has
-	// never said anything.
+	// Grace is how long a node may be silent. Startup is the same for a node that has never
+	// reported.
 	Grace, Startup time.Duration
 }
 
-// Default is upstream's timing (CTL-01).
+// Default returns upstream's timing (CTL-01).
 func Default() Timing {
 	return Timing{Period: 5 * time.Second, Grace: 50 * time.Second, Startup: time.Minute}
 }
 
-// Health is what has been heard of a node.
+// Health is what is known about a node's heartbeats.
 type Health struct {
-	// Probe is when it was last heard of, by the steady clock of whoever listens.
+	// Probe is when the node was last heard of, by the controller's steady clock.
 	Probe time.Time
-	// Ready is its condition Ready as last seen, nil when it had none.
+	// Ready is the node's condition Ready as last seen; nil if it had none.
 	Ready *corev1.NodeCondition
-	// Renewed is its lease's time as last seen.
+	// Renewed is the renew time of the node's lease as last seen.
 	Renewed time.Time
 }
 
-// Finding is what one look at a node brings.
+// Finding is the result of one check of a node.
 type Finding struct {
 	Health Health
-	// Observed is the status of Ready as the node had it, Current as it has it after
-	// Conditions are written.
+	// Observed is the status of Ready that the node had. Current is its status after Conditions are
+	// written.
 	Observed, Current corev1.ConditionStatus
-	// Conditions are the node's whole new conditions; nil when they stay.
+	// Conditions are all new conditions of the node; nil if they stay.
 	Conditions []corev1.NodeCondition
 }
 
-// BecameNotReady reports whether this look is the first that finds the node silent.
+// BecameNotReady reports whether this check is the first that finds the node silent.
 func (f Finding) BecameNotReady() bool {
 	return f.Observed == corev1.ConditionTrue && f.Current != corev1.ConditionTrue
 }
 
-// Instant is one moment on both faces of a clock: Steady is what silences are measured by, and
-// Shown, which is wrong when the clock is, is what is written into objects.
+// Instant is one moment on two clocks. Silences are measured by Steady. Shown is written into
+// objects, and is wrong if the clock is.
 type Instant struct{ Steady, Shown time.Time }
 
-// Look judges a node by its status and its lease's renewal, zero when it has none; known
-// is what the last look left, nil at the first (tryUpdateNodeHealth). A silence of
-// exactly the grace is too long: upstream's looks come a little later than every 5 s.
-func Look(known *Health, node *corev1.Node, renewed time.Time, at Instant, timing Timing) Finding {
+// CheckHealth judges a node by its status and its lease's renew time, which is zero if it has no
+// lease. known is the result of the last check; nil at the first (tryUpdateNodeHealth). A silence
+// of the grace period itself is too long: upstream's checks come a little later than every 5 s.
+func CheckHealth(known *Health, node *corev1.Node, renewed time.Time, at Instant, timing Timing) Finding {
 	now := at.Steady
 	ready := condition(node.Status.Conditions, corev1.NodeReady)
-	health := heard(known, node, ready, now)
+	health := observeHeartbeat(known, node, ready, now)
 	if !renewed.IsZero() && !renewed.Equal(health.Renewed) { // upstream asks for a later time: it takes a clock that was set back for silence
 		health.Probe, health.Renewed = now, renewed
 	}
@@ -74,16 +74,16 @@ func Look(known *Health, node *corev1.Node, renewed time.Time, at Instant, timin
 	if now.Sub(health.Probe) < grace {
 		return finding
 	}
-	if conditions, changed := silent(node, at.Shown); changed {
+	if conditions, changed := unknownConditions(node, at.Shown); changed {
 		finding.Conditions, finding.Current = conditions, corev1.ConditionUnknown
 		finding.Health.Ready = condition(conditions, corev1.NodeReady)
 	}
 	return finding
 }
 
-// heard takes in the node's status: a new heartbeat, or a Ready that comes or goes, is a
-// sign of life.
-func heard(known *Health, node *corev1.Node, ready *corev1.NodeCondition, now time.Time) Health {
+// observeHeartbeat records the node's status: a new heartbeat, or a condition Ready that appears or
+// disappears, is a sign that the node is alive.
+func observeHeartbeat(known *Health, node *corev1.Node, ready *corev1.NodeCondition, now time.Time) Health {
 	switch {
 	case known == nil && ready == nil:
 		return Health{Probe: node.CreationTimestamp.Time}
@@ -100,8 +100,8 @@ func heard(known *Health, node *corev1.Node, ready *corev1.NodeCondition, now ti
 	return health
 }
 
-// silent is the conditions of a node that is not heard of any more.
-func silent(node *corev1.Node, now time.Time) (conditions []corev1.NodeCondition, changed bool) {
+// unknownConditions returns the conditions of a silent node.
+func unknownConditions(node *corev1.Node, now time.Time) (conditions []corev1.NodeCondition, changed bool) {
 	conditions = slices.Clone(node.Status.Conditions)
 	for _, kind := range []corev1.NodeConditionType{
 		corev1.NodeReady, corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure,
@@ -134,8 +134,8 @@ func condition(conditions []corev1.NodeCondition, kind corev1.NodeConditionType)
 	return nil
 }
 
-// conditionTaints are the keys of the taints that say what a condition says.
-func conditionTaints(kind corev1.NodeConditionType, status corev1.ConditionStatus) string {
+// conditionTaint returns the key of the taint for a condition; empty if there is none.
+func conditionTaint(kind corev1.NodeConditionType, status corev1.ConditionStatus) string {
 	switch {
 	case kind == corev1.NodeReady && status == corev1.ConditionFalse:
 		return corev1.TaintNodeNotReady
@@ -155,20 +155,20 @@ func conditionTaints(kind corev1.NodeConditionType, status corev1.ConditionStatu
 	return ""
 }
 
-// own are the keys of the NoSchedule taints that this controller sets.
-func own(key string) bool {
+// isOwnTaint reports whether this controller sets a NoSchedule taint with the key.
+func isOwnTaint(key string) bool {
 	return slices.Contains([]string{
 		corev1.TaintNodeUnschedulable, corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable, corev1.TaintNodeMemoryPressure,
 		corev1.TaintNodeDiskPressure, corev1.TaintNodePIDPressure, corev1.TaintNodeNetworkUnavailable,
 	}, key)
 }
 
-// Unschedulable is the node's taints with the NoSchedule ones that its conditions and its
+// NoScheduleTaints returns the node's taints with the NoSchedule ones that its conditions and its
 // spec ask for, and no others of ours (doNoScheduleTaintingPass).
-func Unschedulable(node *corev1.Node, now time.Time) (taints []corev1.Taint, changed bool) {
+func NoScheduleTaints(node *corev1.Node, now time.Time) (taints []corev1.Taint, changed bool) {
 	var wanted []string
 	for _, c := range node.Status.Conditions {
-		if key := conditionTaints(c.Type, c.Status); key != "" {
+		if key := conditionTaint(c.Type, c.Status); key != "" {
 			wanted = append(wanted, key)
 		}
 	}
@@ -176,7 +176,7 @@ func Unschedulable(node *corev1.Node, now time.Time) (taints []corev1.Taint, cha
 		wanted = append(wanted, corev1.TaintNodeUnschedulable)
 	}
 	for _, taint := range node.Spec.Taints {
-		if taint.Effect == corev1.TaintEffectNoSchedule && own(taint.Key) && !slices.Contains(wanted, taint.Key) {
+		if taint.Effect == corev1.TaintEffectNoSchedule && isOwnTaint(taint.Key) && !slices.Contains(wanted, taint.Key) {
 			changed = true
 			continue
 		}
@@ -190,10 +190,10 @@ func Unschedulable(node *corev1.Node, now time.Time) (taints []corev1.Taint, cha
 	return taints, changed
 }
 
-// Evicting is the node's taints with the NoExecute one that a Ready of this status asks
-// for in the place of the other (SwapNodeControllerTaint); True asks for neither.
-func Evicting(node *corev1.Node, status corev1.ConditionStatus, now time.Time) (taints []corev1.Taint, changed bool) {
-	wanted := conditionTaints(corev1.NodeReady, status)
+// NoExecuteTaints returns the node's taints with the NoExecute one for a status of Ready in place
+// of the other (SwapNodeControllerTaint). True has none.
+func NoExecuteTaints(node *corev1.Node, status corev1.ConditionStatus, now time.Time) (taints []corev1.Taint, changed bool) {
+	wanted := conditionTaint(corev1.NodeReady, status)
 	for _, taint := range node.Spec.Taints {
 		ours := taint.Key == corev1.TaintNodeNotReady || taint.Key == corev1.TaintNodeUnreachable
 		if taint.Effect == corev1.TaintEffectNoExecute && ours && taint.Key != wanted {
@@ -208,9 +208,9 @@ func Evicting(node *corev1.Node, status corev1.ConditionStatus, now time.Time) (
 	return taints, changed
 }
 
-// Evicted reports whether the node has a NoExecute taint of ours already: then another
-// may take its place at once, without waiting for the zone's turn.
-func Evicted(node *corev1.Node) bool {
+// HasNoExecuteTaint reports whether the node has a NoExecute taint of ours. Such a taint may be
+// swapped at once, without waiting for the zone's rate.
+func HasNoExecuteTaint(node *corev1.Node) bool {
 	return hasTaint(node.Spec.Taints, corev1.TaintNodeNotReady, corev1.TaintEffectNoExecute) ||
 		hasTaint(node.Spec.Taints, corev1.TaintNodeUnreachable, corev1.TaintEffectNoExecute)
 }
@@ -223,9 +223,9 @@ func taintOf(key string, effect corev1.TaintEffect, now time.Time) corev1.Taint 
 	return corev1.Taint{Key: key, Effect: effect, TimeAdded: new(metav1.Unix(now.Unix(), 0))}
 }
 
-// NotReady is the pods' condition Ready as it is to be once their node is silent; nil for
-// a pod that has none, or says so already (MarkPodsNotReady).
-func NotReady(pod *corev1.Pod) *corev1.PodCondition {
+// NotReadyCondition returns a pod's condition Ready as it should be once its node is silent. It is
+// nil for a pod that has no such condition, or is not ready already (MarkPodsNotReady).
+func NotReadyCondition(pod *corev1.Pod) *corev1.PodCondition {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodReady && c.Status != corev1.ConditionFalse {
 			c.Status = corev1.ConditionFalse

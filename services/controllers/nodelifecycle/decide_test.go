@@ -32,7 +32,7 @@ func TestSilence(t *testing.T) {
 	for second := 0; second <= 90; second += 5 {
 		now := origin.Add(time.Duration(second) * time.Second)
 		renewed := origin.Add(time.Duration(min(second, 20)/10*10) * time.Second)
-		finding := Look(health, n, renewed, at(now), Default())
+		finding := CheckHealth(health, n, renewed, at(now), Default())
 		health = &finding.Health
 		if got := finding.BecameNotReady(); got != (second == 70) {
 			t.Fatalf("at %d s: became not ready: %v", second, got)
@@ -51,7 +51,7 @@ func TestSilence(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 	n.Status.Conditions = []corev1.NodeCondition{ready(corev1.ConditionTrue, 95*time.Second)}
-	if f := Look(health, n, time.Time{}, at(origin.Add(95*time.Second)), Default()); f.Conditions != nil || f.Current != corev1.ConditionTrue {
+	if f := CheckHealth(health, n, time.Time{}, at(origin.Add(95*time.Second)), Default()); f.Conditions != nil || f.Current != corev1.ConditionTrue {
 		t.Errorf("back: %+v", f)
 	}
 }
@@ -68,7 +68,7 @@ func TestClockOfANode(t *testing.T) {
 		} else if second >= 100 {
 			renewed = renewed.Add(-24 * time.Hour)
 		}
-		finding := Look(health, node(ready(corev1.ConditionTrue, 0)), renewed, at(origin.Add(passed)), Default())
+		finding := CheckHealth(health, node(ready(corev1.ConditionTrue, 0)), renewed, at(origin.Add(passed)), Default())
 		health = &finding.Health
 		if finding.BecameNotReady() {
 			t.Fatalf("at %d s it is taken for silent", second)
@@ -80,7 +80,7 @@ func TestClockOfANode(t *testing.T) {
 func TestNeverHeard(t *testing.T) {
 	var health *Health
 	for second, want := range map[int]bool{55: false, 60: true} {
-		finding := Look(health, node(), time.Time{}, at(origin.Add(time.Duration(second)*time.Second)), Default())
+		finding := CheckHealth(health, node(), time.Time{}, at(origin.Add(time.Duration(second)*time.Second)), Default())
 		if got := finding.Conditions != nil; got != want {
 			t.Errorf("at %d s: %v", second, got)
 		}
@@ -101,8 +101,8 @@ func TestTD116(t *testing.T) {
 	}
 	both := func(n *corev1.Node, status corev1.ConditionStatus) string {
 		n.Status.Conditions = []corev1.NodeCondition{ready(status, 0)}
-		n.Spec.Taints, _ = Unschedulable(n, origin)
-		n.Spec.Taints, _ = Evicting(n, status, origin)
+		n.Spec.Taints, _ = NoScheduleTaints(n, origin)
+		n.Spec.Taints, _ = NoExecuteTaints(n, status, origin)
 		return text(n.Spec.Taints)
 	}
 	n := node()
@@ -118,7 +118,7 @@ func TestTD116(t *testing.T) {
 		if got := both(n, row.status); got != row.want {
 			t.Errorf("%s: %s, want %s", row.status, got, row.want)
 		}
-		if _, again := Unschedulable(n, origin); again {
+		if _, again := NoScheduleTaints(n, origin); again {
 			t.Errorf("%s: the same taints are written again", row.status)
 		}
 	}
@@ -127,7 +127,7 @@ func TestTD116(t *testing.T) {
 		{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionTrue},
 		{Type: corev1.NodeDiskPressure, Status: corev1.ConditionFalse},
 	}
-	taints, _ := Unschedulable(n, origin)
+	taints, _ := NoScheduleTaints(n, origin)
 	if got := text(taints); got != "mine:NoSchedule memory-pressure:NoSchedule unschedulable:NoSchedule" {
 		t.Errorf("cordoned under pressure: %s", got)
 	}
@@ -150,11 +150,11 @@ func TestZones(t *testing.T) {
 	at := func(second int) time.Time { return origin.Add(time.Duration(second) * time.Second) }
 	take := func(second int, want ...string) {
 		t.Helper()
-		if got := z.Take(at(second)); !slices.Equal(got, want) {
+		if got := z.TakeDue(at(second)); !slices.Equal(got, want) {
 			t.Errorf("at %d s: %q, want %q", second, got, want)
 		}
 	}
-	if change := z.Survey(map[string]Census{"a": {Ready: 5, NotReady: 2}, "b": {Ready: 1}}); change != (Change{}) {
+	if change := z.Update(map[string]Census{"a": {Ready: 5, NotReady: 2}, "b": {Ready: 1}}); change != (Change{}) {
 		t.Errorf("%+v", change)
 	}
 	for _, name := range []string{"n1", "n2", "n1"} {
@@ -165,31 +165,31 @@ func TestZones(t *testing.T) {
 	take(10, "n2")
 	take(30)
 
-	z.Survey(map[string]Census{"a": {Ready: 2, NotReady: 5}, "b": {Ready: 1}}) // small and half down: nobody
+	z.Update(map[string]Census{"a": {Ready: 2, NotReady: 5}, "b": {Ready: 1}}) // small and half down: nobody
 	z.Add("a", "n3")
 	take(100)
-	z.Survey(map[string]Census{"a": {Ready: 20, NotReady: 40}, "b": {Ready: 1}}) // large: slowly
+	z.Update(map[string]Census{"a": {Ready: 20, NotReady: 40}, "b": {Ready: 1}}) // large: slowly
 	z.Add("a", "n4")
 	take(200, "n3")
 	take(299)
 	take(300, "n4")
-	z.Survey(map[string]Census{"a": {NotReady: 7}, "b": {Ready: 1}}) // all of one zone: as if nothing were
+	z.Update(map[string]Census{"a": {NotReady: 7}, "b": {Ready: 1}}) // all of one zone: as if nothing were
 	z.Add("a", "n5")
-	z.Drop("n5")
+	z.Remove("n5")
 	z.Add("a", "n6")
 	take(400, "n6")
-	if change := z.Survey(map[string]Census{"a": {NotReady: 7}, "b": {NotReady: 1}}); change != (Change{Reprieve: true}) {
+	if change := z.Update(map[string]Census{"a": {NotReady: 7}, "b": {NotReady: 1}}); change != (Change{ClearTaints: true}) {
 		t.Errorf("all down: %+v", change)
 	}
 	z.Add("a", "n7")
 	take(1000)
-	if !z.Next().IsZero() {
+	if !z.NextDue().IsZero() {
 		t.Error("somebody is next when all is down")
 	}
-	if change := z.Survey(map[string]Census{"a": {NotReady: 7}, "b": {NotReady: 1}}); change != (Change{}) {
+	if change := z.Update(map[string]Census{"a": {NotReady: 7}, "b": {NotReady: 1}}); change != (Change{}) {
 		t.Errorf("still all down: %+v", change)
 	}
-	if change := z.Survey(map[string]Census{"a": {NotReady: 7}, "b": {Ready: 1}}); change != (Change{Restart: true}) {
+	if change := z.Update(map[string]Census{"a": {NotReady: 7}, "b": {Ready: 1}}); change != (Change{ResetProbes: true}) {
 		t.Errorf("one is back: %+v", change)
 	}
 	take(1000, "n7")

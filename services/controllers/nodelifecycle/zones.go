@@ -8,23 +8,25 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// State is how a zone is.
+// State is the state of a zone.
 type State int
 
 // The states of a zone.
 const (
 	Normal State = iota
-	// Partial: more than half of its nodes, and more than two, are not ready.
+	// Partial means that at least 55 % of its nodes, and more than two, are not ready.
 	Partial
-	// Full: none of its nodes is ready.
+	// Full means that none of its nodes is ready.
 	Full
 )
 
 // unhealthy is the part of a zone's nodes from which it is partially disrupted, and
 // largeZone how many nodes a zone must have to be evicted from all the same.
 const (
-	unhealthy = 0.55
-	largeZone = 50
+	// partialThreshold is the part of a zone's nodes that must be not ready for Partial. largeZone
+	// is the size up to which a partially disrupted zone is not evicted from at all.
+	partialThreshold = 0.55
+	largeZone        = 50
 )
 
 // The pauses between two evictions of whole nodes in one zone: 0.1 and 0.01 a second.
@@ -33,18 +35,19 @@ const (
 	slowPause   = 100 * time.Second
 )
 
-// ZoneState judges a zone by the conditions Ready of its nodes (ComputeZoneState).
+// ZoneState returns the state of a zone by the number of its nodes that are ready or not
+// (ComputeZoneState).
 func ZoneState(ready, notReady int) State {
 	switch {
 	case ready == 0 && notReady > 0:
 		return Full
-	case notReady > 2 && float64(notReady)/float64(notReady+ready) >= unhealthy:
+	case notReady > 2 && float64(notReady)/float64(notReady+ready) >= partialThreshold:
 		return Partial
 	}
 	return Normal
 }
 
-// Zone names the zone of a node.
+// Zone returns the name of a node's zone.
 func Zone(node *corev1.Node) string {
 	region, zone := node.Labels[corev1.LabelTopologyRegion], node.Labels[corev1.LabelTopologyZone]
 	if region == "" && zone == "" {
@@ -59,36 +62,36 @@ func Excluded(node *corev1.Node) bool {
 	return excluded
 }
 
-// queue is the nodes of a zone that wait to be given up, one every pause.
-type queue struct {
+// zoneQueue is the nodes of a zone that wait to be tainted, one per pause.
+type zoneQueue struct {
 	state State
 	pause time.Duration // 0 for never
 	next  time.Time
 	nodes []string
 }
 
-// Zones is which nodes are to be given up, and how fast. It is owned by one goroutine.
+// Zones says which nodes to taint, and how fast. It is owned by one goroutine.
 type Zones struct {
-	zones map[string]*queue
+	zones map[string]*zoneQueue
 }
 
-// NewZones knows of none.
-func NewZones() *Zones { return &Zones{zones: map[string]*queue{}} }
+// NewZones returns an empty Zones.
+func NewZones() *Zones { return &Zones{zones: map[string]*zoneQueue{}} }
 
 // Census is how many nodes of a zone are ready and how many are not.
 type Census struct{ Ready, NotReady int }
 
 // Change is what follows from the state of all zones together.
 type Change struct {
-	// Reprieve takes the NoExecute taints off all nodes: none can be heard, so that the
-	// fault is with the listener.
-	Reprieve bool
-	// Restart begins to count every node's silence anew.
-	Restart bool
+	// ClearTaints removes the NoExecute taints of all nodes: no node can be heard, so the fault is
+	// probably on our side.
+	ClearTaints bool
+	// ResetProbes begins to count every node's silence anew.
+	ResetProbes bool
 }
 
-// Survey takes in how the zones are (handleDisruption).
-func (z *Zones) Survey(zones map[string]Census) Change {
+// Update takes the state of all zones (handleDisruption).
+func (z *Zones) Update(zones map[string]Census) Change {
 	allFull, allWereFull := true, true
 	states := map[string]State{}
 	for _, name := range slices.Sorted(maps.Keys(zones)) {
@@ -97,7 +100,7 @@ func (z *Zones) Survey(zones map[string]Census) Change {
 			allFull = false
 		}
 		if z.zones[name] == nil {
-			z.zones[name] = &queue{pause: normalPause}
+			z.zones[name] = &zoneQueue{pause: normalPause}
 		}
 	}
 	for name, known := range z.zones {
@@ -114,10 +117,10 @@ func (z *Zones) Survey(zones map[string]Census) Change {
 		size := zones[name].Ready + zones[name].NotReady
 		known.set(states[name], size, allFull)
 	}
-	return Change{Reprieve: allFull, Restart: allWereFull}
+	return Change{ClearTaints: allFull, ResetProbes: allWereFull}
 }
 
-func (q *queue) set(state State, size int, allFull bool) {
+func (q *zoneQueue) set(state State, size int, allFull bool) {
 	q.state = state
 	switch {
 	case allFull, state == Partial && size <= largeZone:
@@ -132,15 +135,15 @@ func (q *queue) set(state State, size int, allFull bool) {
 // Add puts a node in its zone's queue, once.
 func (z *Zones) Add(zone, node string) {
 	if z.zones[zone] == nil {
-		z.zones[zone] = &queue{pause: normalPause}
+		z.zones[zone] = &zoneQueue{pause: normalPause}
 	}
 	if q := z.zones[zone]; !slices.Contains(q.nodes, node) {
 		q.nodes = append(q.nodes, node)
 	}
 }
 
-// Drop takes a node out of whichever queue it is in.
-func (z *Zones) Drop(node string) {
+// Remove removes a node from its queue.
+func (z *Zones) Remove(node string) {
 	for _, q := range z.zones {
 		if i := slices.Index(q.nodes, node); i >= 0 {
 			q.nodes = slices.Delete(q.nodes, i, i+1)
@@ -148,8 +151,8 @@ func (z *Zones) Drop(node string) {
 	}
 }
 
-// Take is the nodes whose turn has come.
-func (z *Zones) Take(now time.Time) []string {
+// TakeDue removes and returns the nodes that are due.
+func (z *Zones) TakeDue(now time.Time) []string {
 	var due []string
 	for _, name := range slices.Sorted(maps.Keys(z.zones)) {
 		q := z.zones[name]
@@ -162,8 +165,8 @@ func (z *Zones) Take(now time.Time) []string {
 	return due
 }
 
-// Next is when the next turn comes; zero when nobody waits.
-func (z *Zones) Next() time.Time {
+// NextDue returns when the next node is due; zero if none waits.
+func (z *Zones) NextDue() time.Time {
 	var next time.Time
 	for _, q := range z.zones {
 		if q.pause > 0 && len(q.nodes) > 0 && (next.IsZero() || q.next.Before(next)) {

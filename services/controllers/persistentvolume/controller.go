@@ -73,19 +73,19 @@ func New(base control.Base) *Controller {
 
 // listen queues what a change may be about.
 func (c *Controller) listen() {
-	c.copies.claims.On(c.claimChanged)
-	c.copies.volumes.On(c.volumeChanged)
-	c.copies.attachments.On(func(_, now *storagev1.VolumeAttachment) {
+	c.copies.claims.OnChange(c.claimChanged)
+	c.copies.volumes.OnChange(c.volumeChanged)
+	c.copies.attachments.OnChange(func(_, now *storagev1.VolumeAttachment) {
 		if now == nil {
 			c.released()
 		}
 	})
-	c.copies.nodes.On(func(old, now *corev1.Node) {
+	c.copies.nodes.OnChange(func(old, now *corev1.Node) {
 		if old != nil && (now == nil || !slices.Equal(old.Status.VolumesInUse, now.Status.VolumesInUse)) {
 			c.released()
 		}
 	})
-	c.copies.classes.On(func(_, now *storagev1.StorageClass) {
+	c.copies.classes.OnChange(func(_, now *storagev1.StorageClass) {
 		if now != nil {
 			c.waiting()
 		}

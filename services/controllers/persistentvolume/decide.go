@@ -82,7 +82,7 @@ func Decide(view View) Decision {
 	}
 	decision := Decision{Status: phase(claim, corev1.ClaimPending)}
 	switch {
-	case storage.Classless(claim) && view.Default != nil: // it came after the claim (assignDefaultStorageClass)
+	case storage.HasNoClass(claim) && view.Default != nil: // it came after the claim (assignDefaultStorageClass)
 		decision.Claim = claim.DeepCopy()
 		decision.Claim.Spec.StorageClassName = &view.Default.Name
 	case delayed(view):

@@ -24,7 +24,7 @@ func (c *Controller) reclaim(ctx context.Context, volume *corev1.PersistentVolum
 		c.provisioner.Event(volume, corev1.EventTypeWarning, "VolumeFailedDelete", holder)
 		return nil
 	}
-	err := c.machine.Faults.Pass(ctx, fault.VolumeDelete, fault.About{Volume: volume.Name})
+	err := c.machine.Faults.Inject(ctx, fault.VolumeDelete, fault.Attributes{Volume: volume.Name})
 	if err == nil {
 		err = removeFiles(c.machine.Storage, volume)
 	}
@@ -48,7 +48,7 @@ func removeFiles(dir string, volume *corev1.PersistentVolume) error {
 	if dir == "" || volume.Spec.CSI == nil || volume.Spec.CSI.Driver != Driver {
 		return nil
 	}
-	inside, err := storage.Dir(volume.Spec.CSI)
+	inside, err := storage.VolumeDir(volume.Spec.CSI)
 	if err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func (c *Controller) finalize(ctx context.Context, volume *corev1.PersistentVolu
 	updated := volume.DeepCopy()
 	updated.Finalizers = finalizers
 	_, err := c.client.volumes.Update(ctx, updated)
-	if control.Gone(err) {
+	if control.IsGone(err) {
 		return nil
 	}
 	return err

@@ -72,7 +72,7 @@ func Holder(volume *corev1.PersistentVolume, attachments []*storagev1.VolumeAtta
 		}
 	}
 	for _, node := range nodes {
-		if volume.Spec.CSI != nil && slices.Contains(node.Status.VolumesInUse, storage.Device(volume.Spec.CSI)) {
+		if volume.Spec.CSI != nil && slices.Contains(node.Status.VolumesInUse, storage.DeviceName(volume.Spec.CSI)) {
 			return fmt.Sprintf("persistentvolume %s is still in use on node %s", volume.Name, node.Name)
 		}
 	}

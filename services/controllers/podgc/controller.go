@@ -17,18 +17,18 @@ import (
 	"github.com/podfall/podfall/services/controllers/view"
 )
 
-// Controller looks for pods to remove.
+// Controller removes pods.
 type Controller struct {
-	api    control.API
-	clock  clock.Clock
-	log    *slog.Logger
-	pods   *view.Copy[*corev1.Pod]
-	nodes  *view.Copy[*corev1.Node]
-	client control.Resource[*corev1.Node]
-	missed map[string]time.Time
+	api          control.API
+	clock        clock.Clock
+	log          *slog.Logger
+	pods         *view.Copy[*corev1.Pod]
+	nodes        *view.Copy[*corev1.Node]
+	client       control.Resource[*corev1.Node]
+	missingSince map[string]time.Time
 }
 
-// New is a controller that has not begun.
+// New returns a controller; Run does the work.
 func New(base control.Base) *Controller {
 	return &Controller{
 		api: base.API, clock: base.Clock, log: base.Log,
@@ -38,12 +38,12 @@ func New(base control.Base) *Controller {
 	}
 }
 
-// Run looks every 20 s until ctx ends.
+// Run collects every 20 s until ctx ends.
 func (c *Controller) Run(ctx context.Context) error {
 	ticker := c.clock.Ticker(Period)
 	defer ticker.Stop()
 	for {
-		c.look(ctx)
+		c.collect(ctx)
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -52,14 +52,14 @@ func (c *Controller) Run(ctx context.Context) error {
 	}
 }
 
-func (c *Controller) look(ctx context.Context) {
-	view := View{Pods: c.pods.All(), Nodes: map[string]*corev1.Node{}, Threshold: DefaultThreshold, Missed: c.missed}
+func (c *Controller) collect(ctx context.Context) {
+	view := View{Pods: c.pods.All(), Nodes: map[string]*corev1.Node{}, Threshold: DefaultThreshold, MissingSince: c.missingSince}
 	for _, node := range c.nodes.All() {
 		view.Nodes[node.Name] = node
 	}
 	plan := Decide(view, c.clock.Steady())
-	c.missed = plan.Missed
-	removals := append(plan.Removals, Orphans(view.Pods, c.gone(ctx, plan.Suspects))...)
+	c.missingSince = plan.MissingSince
+	removals := append(plan.Removals, Orphans(view.Pods, c.confirmGone(ctx, plan.Suspects))...)
 	for _, removal := range removals {
 		if err := c.remove(ctx, removal); err != nil && !apierrors.IsNotFound(err) && ctx.Err() == nil {
 			c.log.WarnContext(ctx, "could not remove a pod", "pod", removal.Pod.Namespace+"/"+removal.Pod.Name, "uid", removal.Pod.UID, "error", err)
@@ -67,8 +67,8 @@ func (c *Controller) look(ctx context.Context) {
 	}
 }
 
-// gone are the suspects that the API says do not exist (discoverDeletedNodes).
-func (c *Controller) gone(ctx context.Context, suspects []string) []string {
+// confirmGone returns the suspects that do not exist according to the API (discoverDeletedNodes).
+func (c *Controller) confirmGone(ctx context.Context, suspects []string) []string {
 	var gone []string
 	for _, name := range suspects {
 		_, err := c.client.Get(ctx, "", name)
@@ -82,12 +82,12 @@ func (c *Controller) gone(ctx context.Context, suspects []string) []string {
 	return gone
 }
 
-// remove fails the pod if it is not terminal, and takes it away whatever its UID is now
+// remove sets a pod that is not terminal to Failed, and deletes it whatever its UID is now
 // (markFailedAndDeletePodWithCondition).
 func (c *Controller) remove(ctx context.Context, removal Removal) error {
 	pod := removal.Pod
 	target := podapi.Target{Kind: c.pods.Kind(), Namespace: pod.Namespace, Name: pod.Name}
-	if !Terminal(pod) {
+	if !IsTerminal(pod) {
 		var condition *corev1.PodCondition
 		if removal.Orphaned {
 			condition = new(podcondition.Disruption("DeletionByPodGC", "PodGC: node no longer exists"))

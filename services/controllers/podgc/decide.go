@@ -1,7 +1,6 @@
-// Package podgc removes pods that nobody else will: those of nodes that are gone, those
-// that are deleted and were never scheduled, those on nodes that are out of service, and
-// the oldest of too many terminal ones (CTL-10 to CTL-14). decide.go says which;
-// controller.go asks it every 20 s.
+// Package podgc removes pods that no other component removes: pods on nodes that are gone, deleted
+// pods that were never scheduled, pods on nodes that are out of service, and the oldest of too many
+// terminal pods (CTL-10 to CTL-14). decide.go selects them; controller.go runs it every 20 s.
 package podgc
 
 import (
@@ -16,6 +15,8 @@ import (
 // Period is the time between two looks, Quarantine how long a node must be missed
 // before its pods go.
 const (
+	// Period is the time between two collections. Quarantine is how long a node must be missing
+	// before its pods are removed.
 	Period     = 20 * time.Second
 	Quarantine = 40 * time.Second
 )
@@ -23,61 +24,61 @@ const (
 // DefaultThreshold is how many terminal pods are kept.
 const DefaultThreshold = 12500
 
-// View is what the collector sees.
+// View is the state that the collector decides on.
 type View struct {
 	Pods  []*corev1.Pod
 	Nodes map[string]*corev1.Node
 	// Threshold is how many terminal pods are kept; 0 or less keeps all.
 	Threshold int
-	// Missed are the nodes that pods name and that are not there, since when.
-	Missed map[string]time.Time
+	// MissingSince has the nodes that pods name and that do not exist, and since when.
+	MissingSince map[string]time.Time
 }
 
-// Removal is one pod to remove, failed first if it is not terminal (CTL-14).
+// Removal is one pod to remove. It is set to Failed first if it is not terminal (CTL-14).
 type Removal struct {
 	Pod *corev1.Pod
 	// Orphaned asks for the condition DisruptionTarget.
 	Orphaned bool
 }
 
-// Plan is what to do.
+// Plan is the result of Decide.
 type Plan struct {
 	Removals []Removal
-	// Missed is View.Missed for the next look.
-	Missed map[string]time.Time
-	// Suspects are nodes that have been missed for long enough; those that the API
-	// confirms to be gone lose their pods, by Orphans.
+	// MissingSince is View.MissingSince for the next collection.
+	MissingSince map[string]time.Time
+	// Suspects are nodes that have been missing for long enough. If the API confirms that they are
+	// gone, their pods are removed; see Orphans.
 	Suspects []string
 }
 
-// Decide says what to do about the view at now (gc).
+// Decide returns which pods to remove at now (gc).
 func Decide(view View, now time.Time) Plan {
-	plan := Plan{Missed: map[string]time.Time{}}
-	plan.add(terminated(view.Pods, view.Threshold), Removal{})
+	plan := Plan{MissingSince: map[string]time.Time{}}
+	plan.add(excessTerminal(view.Pods, view.Threshold), Removal{})
 	for _, pod := range view.Pods {
 		node := view.Nodes[pod.Spec.NodeName]
 		switch {
-		case pod.DeletionTimestamp != nil && node != nil && outOfService(node):
+		case pod.DeletionTimestamp != nil && node != nil && isOutOfService(node):
 			plan.add([]*corev1.Pod{pod}, Removal{}) // CTL-12
 		case pod.DeletionTimestamp != nil && pod.Spec.NodeName == "":
 			plan.add([]*corev1.Pod{pod}, Removal{}) // CTL-11
 		case pod.Spec.NodeName != "" && node == nil:
-			since, known := view.Missed[pod.Spec.NodeName]
+			since, known := view.MissingSince[pod.Spec.NodeName]
 			if !known {
 				since = now
 			}
-			plan.Missed[pod.Spec.NodeName] = since
+			plan.MissingSince[pod.Spec.NodeName] = since
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(plan.Missed)) {
-		if now.Sub(plan.Missed[name]) >= Quarantine {
+	for _, name := range slices.Sorted(maps.Keys(plan.MissingSince)) {
+		if now.Sub(plan.MissingSince[name]) >= Quarantine {
 			plan.Suspects = append(plan.Suspects, name)
 		}
 	}
 	return plan
 }
 
-// Orphans are the pods of nodes that are gone (CTL-10).
+// Orphans returns the removals of the pods on nodes that are gone (CTL-10).
 func Orphans(pods []*corev1.Pod, gone []string) []Removal {
 	var removals []Removal
 	for _, pod := range pods {
@@ -98,15 +99,15 @@ func (p *Plan) add(pods []*corev1.Pod, like Removal) {
 	}
 }
 
-// terminated are the terminal pods above the threshold: evicted ones first, then the
-// oldest (CTL-13).
-func terminated(pods []*corev1.Pod, threshold int) []*corev1.Pod {
+// excessTerminal returns the terminal pods above the threshold: evicted ones first, then the oldest
+// (CTL-13).
+func excessTerminal(pods []*corev1.Pod, threshold int) []*corev1.Pod {
 	if threshold <= 0 {
 		return nil
 	}
 	var terminal []*corev1.Pod
 	for _, pod := range pods {
-		if Terminal(pod) {
+		if IsTerminal(pod) {
 			terminal = append(terminal, pod)
 		}
 	}
@@ -115,7 +116,7 @@ func terminated(pods []*corev1.Pod, threshold int) []*corev1.Pod {
 	}
 	slices.SortFunc(terminal, func(a, b *corev1.Pod) int {
 		return cmp.Or(
-			-compareBool(evicted(a), evicted(b)),
+			-compareBool(isEvicted(a), isEvicted(b)),
 			a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
 			cmp.Compare(a.Name, b.Name),
 		)
@@ -123,12 +124,12 @@ func terminated(pods []*corev1.Pod, threshold int) []*corev1.Pod {
 	return terminal[:len(terminal)-threshold]
 }
 
-// Terminal reports whether the pod's phase is terminal.
-func Terminal(pod *corev1.Pod) bool {
+// IsTerminal reports whether the pod's phase is terminal.
+func IsTerminal(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-func evicted(pod *corev1.Pod) bool {
+func isEvicted(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodFailed && pod.Status.Reason == "Evicted"
 }
 
@@ -142,8 +143,8 @@ func compareBool(a, b bool) int {
 	return -1
 }
 
-// outOfService reports whether a node that is not ready has been said not to come back.
-func outOfService(node *corev1.Node) bool {
+// isOutOfService reports whether a node is not ready and has the out-of-service taint.
+func isOutOfService(node *corev1.Node) bool {
 	for _, condition := range node.Status.Conditions {
 		if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue {
 			return false

@@ -122,13 +122,13 @@ func TestTD111Orphans(t *testing.T) {
 		if !slices.Equal(plan.Suspects, row.want) || len(plan.Removals) > 0 {
 			t.Errorf("after %v: %q, want %q", row.after, plan.Suspects, row.want)
 		}
-		view.Missed = plan.Missed
+		view.MissingSince = plan.MissingSince
 	}
 	if got := names(Orphans(all, []string{"n"})); got != "a b" {
 		t.Errorf("orphans %q", got)
 	}
 	view.Nodes["n"] = &corev1.Node{}
-	if plan := Decide(view, origin.Add(time.Minute)); len(plan.Missed) > 0 {
+	if plan := Decide(view, origin.Add(time.Minute)); len(plan.MissingSince) > 0 {
 		t.Error("a node that came back is still missed")
 	}
 }

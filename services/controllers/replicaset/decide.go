@@ -1,7 +1,7 @@
-// Package replicaset keeps as many pods of a template as a ReplicaSet asks for (CTL-30).
-// decide.go says how many are missing and which are too many, and what the status says;
-// controller.go watches, claims, asks it, and acts. ReplicationControllers are the same
-// with other names: package replication runs this one for them.
+// Package replicaset keeps as many pods of a template as a ReplicaSet asks for (CTL-30). decide.go
+// says how many are missing, which are too many, and what the status says. controller.go watches,
+// claims, decides and acts. ReplicationControllers differ only in names: package replication runs
+// this controller for them.
 package replicaset
 
 import (
@@ -15,28 +15,29 @@ import (
 	"github.com/podfall/podfall/services/controllers/workload"
 )
 
-// Burst is how many pods are made or deleted at most in one go.
+// Burst is the largest number of pods that are created or deleted at once.
 const Burst = 500
 
-// View is what is known of one ReplicaSet.
+// View is the state of one ReplicaSet.
 type View struct {
 	Set *appsv1.ReplicaSet
-	// Active are its pods that count, Terminating those that are being deleted.
+	// Active are the pods that count, Terminating those that are being deleted.
 	Active, Terminating []*corev1.Pod
-	// Stale says that what was asked for last is not in the view yet.
+	// Stale says that the view does not show the last writes yet.
 	Stale bool
-	// Related are all pods of the siblings too, those of the same Deployment; nil is none.
+	// Related returns the pods of the set and its siblings, the sets of the same Deployment; nil
+	// means none.
 	Related func() []*corev1.Pod
 }
 
-// Plan is what to do.
+// Plan is the result of Decide.
 type Plan struct {
-	// Create is how many pods to make, Delete which to delete; never both.
+	// Create is how many pods to create, Delete are the pods to delete; never both.
 	Create int
 	Delete []*corev1.Pod
 }
 
-// Decide says what is to be done at now (manageReplicas).
+// Decide returns what to do at now (manageReplicas).
 func Decide(v View, now time.Time) Plan {
 	if v.Stale || v.Set.DeletionTimestamp != nil {
 		return Plan{}
@@ -55,7 +56,7 @@ func Decide(v View, now time.Time) Plan {
 	return Plan{}
 }
 
-// Replicas is how many pods are asked for; 1 when nothing is said.
+// Replicas returns the wanted number of pods; the default is 1.
 func Replicas(set *appsv1.ReplicaSet) int32 {
 	if set.Spec.Replicas == nil {
 		return 1
@@ -63,8 +64,7 @@ func Replicas(set *appsv1.ReplicaSet) int32 {
 	return *set.Spec.Replicas
 }
 
-// Status is what the status says at now; failed is what the plan's carrying out met
-// (calculateStatus).
+// Status returns the status at now. failed is the error of applying the plan (calculateStatus).
 func Status(v View, failed error, now time.Time) appsv1.ReplicaSetStatus {
 	status := *v.Set.Status.DeepCopy()
 	status.Replicas, status.FullyLabeledReplicas, status.ReadyReplicas, status.AvailableReplicas = int32(len(v.Active)), 0, 0, 0
@@ -73,10 +73,10 @@ func Status(v View, failed error, now time.Time) appsv1.ReplicaSetStatus {
 		if template.Matches(labels.Set(pod.Labels)) {
 			status.FullyLabeledReplicas++
 		}
-		if workload.Ready(pod) {
+		if workload.IsReady(pod) {
 			status.ReadyReplicas++
 		}
-		if workload.Available(pod, v.Set.Spec.MinReadySeconds, now) {
+		if workload.IsAvailable(pod, v.Set.Spec.MinReadySeconds, now) {
 			status.AvailableReplicas++
 		}
 	}
@@ -86,7 +86,7 @@ func Status(v View, failed error, now time.Time) appsv1.ReplicaSetStatus {
 	return status
 }
 
-// conditions has the condition ReplicaFailure while there is one.
+// conditions returns the conditions, with ReplicaFailure while there is a failure.
 func conditions(v View, known []appsv1.ReplicaSetCondition, failed error, now time.Time) []appsv1.ReplicaSetCondition {
 	var kept []appsv1.ReplicaSetCondition
 	for _, condition := range known {
@@ -110,8 +110,8 @@ func conditions(v View, known []appsv1.ReplicaSetCondition, failed error, now ti
 	})
 }
 
-// Recheck is how long after now the status changes by waiting: a ready pod becomes
-// available. 0 is never.
-func Recheck(v View, now time.Time) time.Duration {
+// RecheckAfter returns how long after now the status changes because a ready pod becomes available;
+// 0 means never.
+func RecheckAfter(v View, now time.Time) time.Duration {
 	return workload.NextAvailable(v.Active, v.Set.Spec.MinReadySeconds, now)
 }

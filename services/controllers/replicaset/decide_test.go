@@ -100,7 +100,7 @@ func TestStatus(t *testing.T) {
 		}
 	}
 	v := View{Set: slow, Active: append(pods(1, ready(59*time.Second)), pods(1, ready(time.Minute))...)}
-	if wait := Recheck(v, now); wait != time.Second {
+	if wait := RecheckAfter(v, now); wait != time.Second {
 		t.Errorf("looks again after %v, want 1s", wait)
 	}
 }

@@ -19,7 +19,7 @@ import (
 func New(base control.Base) *replicaset.Controller {
 	copies := view.Of[*corev1.ReplicationController](base.Views, "replicationcontrollers")
 	client := control.Of[*corev1.ReplicationController](base.API, "replicationcontrollers")
-	c := replicaset.Over(base, "replication-controller", replicaset.Sets{
+	c := replicaset.NewFor(base, "replication-controller", replicaset.Sets{
 		Kind: copies.Kind(),
 		Get: func(key view.Key) (*appsv1.ReplicaSet, bool) {
 			found, ok := copies.Get(key)
@@ -30,13 +30,13 @@ func New(base control.Base) *replicaset.Controller {
 		},
 		In: func(namespace string) []*appsv1.ReplicaSet {
 			var sets []*appsv1.ReplicaSet
-			for _, one := range copies.In(namespace) {
+			for _, one := range copies.InNamespace(namespace) {
 				sets = append(sets, AsSet(one))
 			}
 			return sets
 		},
-		Uncounted: true,
-		Siblings:  func(*appsv1.ReplicaSet) []*appsv1.ReplicaSet { return nil },
+		NoTerminatingReplicas: true,
+		Siblings:              func(*appsv1.ReplicaSet) []*appsv1.ReplicaSet { return nil },
 		Fresh: func(ctx context.Context, key view.Key) (kinds.Object, error) {
 			return client.Get(ctx, key.Namespace, key.Name)
 		},
@@ -57,7 +57,7 @@ func New(base control.Base) *replicaset.Controller {
 			return about
 		},
 	})
-	copies.On(func(old, now *corev1.ReplicationController) {
+	copies.OnChange(func(old, now *corev1.ReplicationController) {
 		if now == nil {
 			c.Changed(AsSet(old), nil)
 			return

@@ -46,7 +46,7 @@ func New(base control.Base) *Controller {
 		inbox: newMailbox(), outbox: make(chan verdict, binders),
 		counts: newCounts(base.Metrics),
 	}
-	base.Metrics.Before(c.lookUp)
+	base.Metrics.OnCollect(c.lookUp)
 	listen(c.inbox, view.Of[*corev1.Node](base.Views, "nodes"), (*State).SetNode, removeNode)
 	listen(c.inbox, view.Of[*corev1.Pod](base.Views, "pods"), (*State).SetPod, (*State).RemovePod)
 	listen(c.inbox, view.Of[*corev1.Namespace](base.Views, "namespaces"), setNamespace, removeNamespace)
@@ -74,7 +74,7 @@ func (c *Controller) lookUp() {
 
 // listen puts what becomes of a kind's objects into the mailbox.
 func listen[T kinds.Object](inbox *mailbox, from *view.Copy[T], set, remove func(*State, T)) {
-	from.On(func(old, now T) {
+	from.OnChange(func(old, now T) {
 		var none T
 		if any(now) == any(none) {
 			inbox.put(func(state *State) { remove(state, old) })

@@ -37,10 +37,10 @@ func newCounts(all *metrics.Registry) counts {
 		preemptions: all.Counter("scheduler_preemption_attempts_total", "Total preemption attempts in the cluster till now"),
 		victims:     all.Counter("scheduler_preemption_victims_total", "Pods that were asked to make room for others."),
 		attempt: all.Histogram("scheduler_scheduling_attempt_duration_seconds",
-			"Scheduling attempt latency in seconds (scheduling algorithm + binding)", metrics.Latency(), "result", "profile"),
+			"Scheduling attempt latency in seconds (scheduling algorithm + binding)", metrics.LatencyBuckets(), "result", "profile"),
 		scheduled: all.Histogram("scheduler_pod_scheduling_sli_duration_seconds",
 			"E2e latency for a pod being scheduled, from the time the pod enters the scheduling queue and might involve multiple scheduling attempts.",
-			metrics.Latency(), "attempts"),
+			metrics.LatencyBuckets(), "attempts"),
 	}
 }
 

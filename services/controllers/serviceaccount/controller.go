@@ -27,12 +27,12 @@ func New(base control.Base) *Controller {
 		client:     control.Of[*corev1.ServiceAccount](base.API, "serviceaccounts"),
 	}
 	c.loop = loop.New(loop.Config{Name: "serviceaccount", Metrics: base.Metrics, Clock: base.Clock, Log: base.Log}, c.sync)
-	c.namespaces.On(func(_, now *corev1.Namespace) {
+	c.namespaces.OnChange(func(_, now *corev1.Namespace) {
 		if now != nil {
 			c.loop.Add(now.Name)
 		}
 	})
-	c.accounts.On(func(old, now *corev1.ServiceAccount) {
+	c.accounts.OnChange(func(old, now *corev1.ServiceAccount) {
 		if now == nil && old.Name == Name {
 			c.loop.Add(old.Namespace)
 		}

@@ -55,9 +55,9 @@ func New(base control.Base) *Controller {
 		},
 	}
 	c.loop = loop.New(loop.Config{Name: "statefulset", Metrics: base.Metrics, Clock: base.Clock, Workers: workers, Log: base.Log}, c.sync)
-	c.sets.On(func(old, now *appsv1.StatefulSet) { c.loop.Add(view.KeyOf(view.Either(old, now))) })
+	c.sets.OnChange(func(old, now *appsv1.StatefulSet) { c.loop.Add(view.KeyOf(view.Either(old, now))) })
 	c.owners = control.Owners[*appsv1.StatefulSet]{
-		Kind: c.sets.Kind().GroupVersionKind, Get: c.sets.Get, In: c.sets.In, Look: c.loop.AddAfter,
+		Kind: c.sets.Kind().GroupVersionKind, Get: c.sets.Get, In: c.sets.InNamespace, Enqueue: c.loop.AddAfter,
 		Selector: func(set *appsv1.StatefulSet) *metav1.LabelSelector { return set.Spec.Selector },
 		Fresh: func(ctx context.Context, key view.Key) (kinds.Object, error) {
 			return c.writes.sets.Get(ctx, key.Namespace, key.Name)
@@ -65,7 +65,7 @@ func New(base control.Base) *Controller {
 		Pods: view.Of[*corev1.Pod](base.Views, "pods"), Clock: base.Clock, Expected: workload.NewExpectations(),
 		Writes: control.Pods{Resource: control.Of[*corev1.Pod](base.API, "pods"), Events: c.events},
 	}
-	c.owners.Pods.On(c.owners.PodChanged)
+	c.owners.Pods.OnChange(c.owners.PodChanged)
 	return c
 }
 
@@ -113,8 +113,8 @@ func (c *Controller) sync(ctx context.Context, key view.Key) error {
 // view is what is known of a set, after a revision of its template was stored.
 func (c *Controller) view(ctx context.Context, set *appsv1.StatefulSet, selector labels.Selector, pods []*corev1.Pod) (View, history.Kept, error) {
 	v := View{Set: set, Pods: pods, Claims: map[string]*corev1.PersistentVolumeClaim{}}
-	revisions, err := control.ClaimerOf(c.owners, c.writes.revisions, set, selector).
-		Claim(ctx, append(c.revisions.Controlled(set.UID), c.revisions.Orphans(set.Namespace)...))
+	revisions, err := control.NewClaimer(c.owners, c.writes.revisions, set, selector).
+		Claim(ctx, append(c.revisions.ControlledBy(set.UID), c.revisions.Orphans(set.Namespace)...))
 	if err != nil {
 		return v, history.Kept{}, err
 	}
@@ -137,7 +137,7 @@ func (c *Controller) view(ctx context.Context, set *appsv1.StatefulSet, selector
 			v.Current = Revision{Name: revision.Name, Template: template}
 		}
 	}
-	for _, claim := range c.claims.In(set.Namespace) {
+	for _, claim := range c.claims.InNamespace(set.Namespace) {
 		v.Claims[claim.Name] = claim
 	}
 	return v, kept, nil
@@ -154,7 +154,7 @@ func (c *Controller) carryOut(ctx context.Context, set *appsv1.StatefulSet, plan
 	_, failed := control.SlowStart(len(plan.Create), func(i int) error {
 		pod := plan.Create[i]
 		_, err := c.owners.Writes.Create(ctx, pod)
-		if !apierrors.IsAlreadyExists(err) && !control.Closing(err) {
+		if !apierrors.IsAlreadyExists(err) && !control.IsNamespaceTerminating(err) {
 			c.tell(set, "create", pod.Name, err)
 		}
 		return err
@@ -164,9 +164,9 @@ func (c *Controller) carryOut(ctx context.Context, set *appsv1.StatefulSet, plan
 		c.tell(set, "update", pod.Name, err)
 		failed = errors.Join(failed, err)
 	}
-	return errors.Join(failed, control.AtOnce(len(plan.Delete), func(i int) error {
+	return errors.Join(failed, control.Parallel(len(plan.Delete), func(i int) error {
 		err := c.owners.Writes.Delete(ctx, plan.Delete[i], metav1.DeleteOptions{})
-		if control.Gone(err) {
+		if control.IsGone(err) {
 			return nil
 		}
 		c.tell(set, "delete", plan.Delete[i].Name, err)
@@ -193,7 +193,7 @@ func (c *Controller) keepClaims(ctx context.Context, set *appsv1.StatefulSet, pl
 		failed = errors.Join(failed, err)
 	}
 	for _, claim := range plan.Own {
-		if _, err := c.writes.claims.Update(ctx, claim); err != nil && !control.Gone(err) {
+		if _, err := c.writes.claims.Update(ctx, claim); err != nil && !control.IsGone(err) {
 			failed = errors.Join(failed, err)
 		}
 	}

@@ -97,7 +97,7 @@ func (r *round) count() {
 	s.Replicas, s.ReadyReplicas, s.AvailableReplicas, s.CurrentReplicas, s.UpdatedReplicas = 0, 0, 0, 0, 0
 	for _, pod := range r.Pods {
 		s.Replicas++
-		if running(pod) && workload.Ready(pod) {
+		if running(pod) && workload.IsReady(pod) {
 			s.ReadyReplicas++
 			if r.available(pod) {
 				s.AvailableReplicas++
@@ -160,7 +160,7 @@ func (r *round) slot(i int) bool {
 		r.claims(made)
 		r.Create = append(r.Create, made)
 		return true
-	case workload.Finished(pod):
+	case workload.IsFinished(pod):
 		r.replace(pod)
 		return true
 	case pod.Status.Phase == corev1.PodPending:
@@ -289,7 +289,7 @@ func (r *round) unavailable(pod *corev1.Pod) bool {
 }
 
 func (r *round) available(pod *corev1.Pod) bool {
-	return workload.Available(pod, r.Set.Spec.MinReadySeconds, r.now)
+	return workload.IsAvailable(pod, r.Set.Spec.MinReadySeconds, r.now)
 }
 
 func running(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodRunning }

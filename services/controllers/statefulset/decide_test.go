@@ -185,7 +185,7 @@ func TestDecide(t *testing.T) {
 		{"a sick new one spends the budget", set(4, missing(1), parallel), "0:old 1:old 2:old 3:unready", ""},
 		{"not below the partition", set(4, partition(2), parallel), "0:old,unready 1:old 2:old 3:old", ""},
 		{"a sick one below the partition spends the budget", set(3, partition(1), parallel), "0:old,unready 1:old 2:old", ""},
-		{"the partition is counted from the first ordinal", set(3, from(5), partition(2)), "5:old 6:old 7:old", "-web-7"},
+		{"the partition is counted from the first ordinal", set(3, from(4), partition(2)), "4:old 5:old 6:old", "-web-6"},
 		{"and no further than that", set(3, from(5), partition(2)), "5:old 6:old 7", ""},
 		{"a share is rounded down", set(3, share("50%")), "0:old 1:old 2:old", "-web-2"},
 		{"to one at least", set(3, share("10%")), "0:old 1:old 2:old", "-web-2"},

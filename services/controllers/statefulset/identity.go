@@ -41,7 +41,7 @@ func (r *round) pod(ordinal int) *corev1.Pod {
 	if r.needsCurrent(ordinal) {
 		revision = r.Current
 	}
-	pod := workload.PodOf(revision.Template, r.Set, appsv1.SchemeGroupVersion.WithKind("StatefulSet"))
+	pod := workload.NewPod(revision.Template, r.Set, appsv1.SchemeGroupVersion.WithKind("StatefulSet"))
 	r.identify(pod, ordinal)
 	pod.Labels[appsv1.StatefulSetRevisionLabel] = revision.Name
 	return pod

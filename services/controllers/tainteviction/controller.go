@@ -22,9 +22,9 @@ import (
 
 const (
 	workers = 8
-	// A deletion is tried so often, with this pause.
-	tries = 5
-	pause = 10 * time.Millisecond
+	// maxTries is how often a deletion is tried, with retryPause in between.
+	maxTries   = 5
+	retryPause = 10 * time.Millisecond
 )
 
 // Controller keeps the times at which pods are to be deleted.
@@ -36,92 +36,92 @@ type Controller struct {
 	pods     *view.Copy[*corev1.Pod]
 	nodes    *view.Copy[*corev1.Node]
 	loop     *loop.Loop[view.Key]
-	counts   counts
+	counts   evictionMetrics
 
-	mu    sync.Mutex
-	plans map[view.Key]plan
+	mu        sync.Mutex
+	schedules map[view.Key]schedule
 }
 
-// plan is when a pod is to be deleted; done when it was asked for.
-type plan struct {
+// schedule is when a pod is to be deleted. done says that the deletion was requested.
+type schedule struct {
 	uid  types.UID
 	at   time.Time
 	done bool
 }
 
-// New is a controller that has not begun.
+// New returns a controller; Run does the work.
 func New(base control.Base) *Controller {
 	c := &Controller{
 		api: base.API, clock: base.Clock, recorder: base.Events("taint-eviction-controller"), log: base.Log,
-		pods:  view.Of[*corev1.Pod](base.Views, "pods"),
-		nodes: view.Of[*corev1.Node](base.Views, "nodes"),
-		plans: map[view.Key]plan{}, counts: newCounts(base.Metrics),
+		pods:      view.Of[*corev1.Pod](base.Views, "pods"),
+		nodes:     view.Of[*corev1.Node](base.Views, "nodes"),
+		schedules: map[view.Key]schedule{}, counts: newCounts(base.Metrics),
 	}
-	view.OnNode(c.pods)
+	view.IndexByNode(c.pods)
 	c.loop = loop.New(loop.Config{Name: "noexec_taint_pod", Metrics: base.Metrics, Clock: base.Clock, Log: base.Log, Workers: workers}, c.sync)
-	c.pods.On(c.podChanged)
-	c.nodes.On(c.nodeChanged)
+	c.pods.OnChange(c.podChanged)
+	c.nodes.OnChange(c.nodeChanged)
 	return c
 }
 
-// Run evicts until ctx ends.
+// Run evicts pods until ctx ends.
 func (c *Controller) Run(ctx context.Context) error { return c.loop.Run(ctx) }
 
 func (c *Controller) podChanged(old, now *corev1.Pod) {
 	switch {
 	case now == nil:
 		c.loop.Add(view.KeyOf(old))
-	case Concerns(old, now):
+	case AffectsEviction(old, now):
 		c.loop.Add(view.KeyOf(now))
 	}
 }
 
 func (c *Controller) nodeChanged(old, now *corev1.Node) {
 	if now == nil { // one that gets its name later has not had its taints yet
-		for _, pod := range view.Bound(c.pods, old.Name) {
-			c.set(view.KeyOf(pod), plan{})
+		for _, pod := range view.BoundTo(c.pods, old.Name) {
+			c.set(view.KeyOf(pod), schedule{})
 		}
 		return
 	}
 	var before []corev1.Taint
 	if old != nil {
-		before = NoExecute(old.Spec.Taints)
+		before = NoExecuteTaints(old.Spec.Taints)
 	}
-	if slices.EqualFunc(before, NoExecute(now.Spec.Taints), func(a, b corev1.Taint) bool { return a.MatchTaint(&b) && a.Value == b.Value }) {
+	if slices.EqualFunc(before, NoExecuteTaints(now.Spec.Taints), func(a, b corev1.Taint) bool { return a.MatchTaint(&b) && a.Value == b.Value }) {
 		return
 	}
-	for _, pod := range view.Bound(c.pods, now.Name) {
+	for _, pod := range view.BoundTo(c.pods, now.Name) {
 		c.loop.Add(view.KeyOf(pod))
 	}
 }
 
-// sync decides about one pod, and deletes it when its time has come.
+// sync decides about one pod, and deletes it when it is due.
 func (c *Controller) sync(ctx context.Context, key view.Key) error {
 	now := c.clock.Steady()
 	pod, there := c.pods.Get(key)
 	if !there {
-		c.set(key, plan{})
+		c.set(key, schedule{})
 		return nil
 	}
-	known := c.plan(key, pod.UID)
+	known := c.scheduleOf(key, pod.UID)
 	node, found := c.nodes.Get(view.Key{Name: pod.Spec.NodeName})
 	if !found {
-		c.set(key, plan{})
+		c.set(key, schedule{})
 		return nil
 	}
 	switch decision := Decide(pod.Spec.Tolerations, node.Spec.Taints, known.at, now); decision.Outcome {
 	case Cancel:
-		c.cancel(pod, known)
-		c.set(key, plan{})
+		c.recordCancellation(pod, known)
+		c.set(key, schedule{})
 		return nil
 	case Schedule:
 		if known.done {
 			return nil
 		}
 		if known.at.After(now) {
-			c.cancel(pod, known)
+			c.recordCancellation(pod, known)
 		}
-		known = plan{uid: pod.UID, at: decision.At}
+		known = schedule{uid: pod.UID, at: decision.At}
 		c.set(key, known)
 	case Keep:
 	}
@@ -138,46 +138,46 @@ func (c *Controller) sync(ctx context.Context, key view.Key) error {
 	return nil
 }
 
-// plan is what is planned for this very pod.
-func (c *Controller) plan(key view.Key, uid types.UID) plan {
+// scheduleOf returns the schedule of the pod with this UID.
+func (c *Controller) scheduleOf(key view.Key, uid types.UID) schedule {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if known := c.plans[key]; known.uid == uid {
+	if known := c.schedules[key]; known.uid == uid {
 		return known
 	}
-	return plan{}
+	return schedule{}
 }
 
-func (c *Controller) set(key view.Key, next plan) {
+func (c *Controller) set(key view.Key, next schedule) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if next == (plan{}) {
-		delete(c.plans, key)
+	if next == (schedule{}) {
+		delete(c.schedules, key)
 		return
 	}
-	c.plans[key] = next
+	c.schedules[key] = next
 }
 
-// cancel says that a deletion that was planned does not come.
-func (c *Controller) cancel(pod *corev1.Pod, known plan) {
+// recordCancellation writes the event that a scheduled deletion was cancelled.
+func (c *Controller) recordCancellation(pod *corev1.Pod, known schedule) {
 	if !known.at.IsZero() && !known.done {
 		c.recorder.Event(pod, corev1.EventTypeNormal, "TaintManagerEviction", "Cancelling deletion of Pod "+pod.Namespace+"/"+pod.Name)
 	}
 }
 
-// evict marks the pod as disrupted and asks for it to go, as anybody would (CTL-06), when
-// its time came at due.
+// evict marks the pod as disrupted and deletes it like any other client (CTL-06). due is when the
+// deletion was due.
 func (c *Controller) evict(ctx context.Context, pod *corev1.Pod, due time.Time) {
 	c.recorder.Event(pod, corev1.EventTypeNormal, "TaintManagerEviction", "Marking for deletion Pod "+pod.Namespace+"/"+pod.Name)
 	var err error
-	for range tries {
+	for range maxTries {
 		if err = c.remove(ctx, pod); err == nil || apierrors.IsNotFound(err) {
 			if err == nil {
 				c.counts.deleted(c.clock.Steady().Sub(due))
 			}
 			return
 		}
-		if c.clock.Sleep(ctx, pause) != nil {
+		if c.clock.Sleep(ctx, retryPause) != nil {
 			return
 		}
 	}

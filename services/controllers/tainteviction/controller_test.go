@@ -30,7 +30,7 @@ func TestNodeMadeAnew(t *testing.T) {
 			if err := c.sync(t.Context(), view.KeyOf(pod)); err != nil {
 				t.Fatal(err)
 			}
-			return c.plan(view.KeyOf(pod), pod.UID).at
+			return c.scheduleOf(view.KeyOf(pod), pod.UID).at
 		}
 		c.pods.Apply(watch.Event{Type: watch.Added, Object: pod})
 		c.nodes.Apply(watch.Event{Type: watch.Added, Object: node})

@@ -28,7 +28,7 @@ func TestTD114(t *testing.T) {
 		for _, seconds := range row.seconds {
 			tolerations = append(tolerations, corev1.Toleration{TolerationSeconds: seconds})
 		}
-		if got := Least(tolerations); got != row.want {
+		if got := MinTolerationTime(tolerations); got != row.want {
 			t.Errorf("%v: %v, want %v", row.seconds, got, row.want)
 		}
 	}
@@ -56,7 +56,7 @@ func TestConcerns(t *testing.T) {
 		{"it tolerates it for longer", pod("a", toleration("x", new(int64(3)))), pod("a", toleration("x", new(int64(4)))), true},
 		{"it tolerates it for ever", pod("a", toleration("x", new(int64(3)))), pod("a", toleration("x", nil)), true},
 	} {
-		if got := Concerns(row.old, row.now); got != row.want {
+		if got := AffectsEviction(row.old, row.now); got != row.want {
 			t.Errorf("%s: %t, want %t", row.name, got, row.want)
 		}
 	}

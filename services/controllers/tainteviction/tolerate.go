@@ -6,8 +6,9 @@ import (
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 )
 
-// tolerated are the tolerations that match the taints, the first for each.
-func tolerated(tolerations []corev1.Toleration, taints []corev1.Taint) (used []corev1.Toleration, all bool) {
+// matchTolerations returns the first toleration that matches each taint. all is false if a taint is
+// not tolerated.
+func matchTolerations(tolerations []corev1.Toleration, taints []corev1.Taint) (used []corev1.Toleration, all bool) {
 	for i := range taints {
 		matched := false
 		for j := range tolerations {

@@ -12,7 +12,7 @@ import (
 	"github.com/podfall/podfall/services/controllers/view"
 )
 
-// Controller deletes Jobs whose time is over.
+// Controller deletes finished Jobs whose TTL has passed.
 type Controller struct {
 	jobs   *view.Copy[*batchv1.Job]
 	writes control.Resource[*batchv1.Job]
@@ -22,14 +22,14 @@ type Controller struct {
 
 const workers = 5
 
-// New is the controller of the time that Jobs stay after their end.
+// New returns the controller of the TTL of finished Jobs.
 func New(base control.Base) *Controller {
 	c := &Controller{
 		jobs:   view.Of[*batchv1.Job](base.Views, "jobs.batch"),
 		writes: control.Of[*batchv1.Job](base.API, "jobs.batch"), clock: base.Clock,
 	}
 	c.loop = loop.New(loop.Config{Name: "ttl_jobs_to_delete", Metrics: base.Metrics, Clock: base.Clock, Workers: workers, Log: base.Log}, c.sync)
-	c.jobs.On(func(_, now *batchv1.Job) {
+	c.jobs.OnChange(func(_, now *batchv1.Job) {
 		if now != nil && now.Spec.TTLSecondsAfterFinished != nil {
 			c.loop.Add(view.KeyOf(now))
 		}
@@ -40,8 +40,8 @@ func New(base control.Base) *Controller {
 // Run deletes until ctx ends.
 func (c *Controller) Run(ctx context.Context) error { return c.loop.Run(ctx) }
 
-// sync looks at one Job. Before it is deleted it is read from the API, where its time may have
-// been made longer.
+// sync processes one Job. It reads the Job from the API before it deletes it, because its TTL may
+// have been raised.
 func (c *Controller) sync(ctx context.Context, key view.Key) error {
 	job, ok := c.jobs.Get(key)
 	if !ok {
@@ -49,12 +49,12 @@ func (c *Controller) sync(ctx context.Context, key view.Key) error {
 	}
 	remove, wait := Decide(job, c.clock.Now())
 	if remove {
-		fresh, err := c.writes.Get(ctx, key.Namespace, key.Name)
+		latest, err := c.writes.Get(ctx, key.Namespace, key.Name)
 		if err != nil {
 			return ignoreGone(err)
 		}
-		if remove, wait = Decide(fresh, c.clock.Now()); remove {
-			return ignoreGone(c.writes.Delete(ctx, fresh, metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationForeground)}))
+		if remove, wait = Decide(latest, c.clock.Now()); remove {
+			return ignoreGone(c.writes.Delete(ctx, latest, metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationForeground)}))
 		}
 	}
 	if wait > 0 {
@@ -64,7 +64,7 @@ func (c *Controller) sync(ctx context.Context, key view.Key) error {
 }
 
 func ignoreGone(err error) error {
-	if control.Gone(err) {
+	if control.IsGone(err) {
 		return nil
 	}
 	return err

@@ -9,7 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Decide says whether a Job goes at now, or else how long that takes; 0 is never.
+// Decide returns whether to delete a Job at now, and otherwise how long until that time; 0 means
+// never.
 func Decide(job *batchv1.Job, now time.Time) (remove bool, wait time.Duration) {
 	if job.DeletionTimestamp != nil || job.Spec.TTLSecondsAfterFinished == nil {
 		return false, 0

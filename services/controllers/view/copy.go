@@ -1,22 +1,22 @@
-// Package view keeps local copies of the cluster for the controllers of one process.
-// A [Copy] holds all objects of one kind, as the API's watch delivers them, with
-// indexes; the controllers of the process share one of each kind through a [Set].
+// Package view keeps local copies of the cluster for the controllers of one process. A [Copy] holds
+// all objects of one kind, as the API's watch delivers them, with indexes. The controllers of the
+// process share one copy per kind through a [Set].
 //
 // # Order
 //
-// A handler is told of every change of its kind, one at a time and in revision order,
-// after the copy has taken it in. An object that was deleted and made again under its
-// name is told as two changes. What happened between two states that the copy saw is
-// told to nobody: a controller decides by what is, not by what happened.
+// A handler is called with every change of its kind, one at a time and in revision order, after the
+// copy contains the change. An object that was deleted and created again under its name is two
+// changes. Changes between two states that the copy saw are not reported: a controller decides by
+// the present state.
 //
 // # Sharing
 //
-// Objects of a copy belong to all who read it: change a DeepCopy.
+// All readers share the objects of a copy: change a DeepCopy.
 //
 // # Tests
 //
-// A [Valve] holds changes up, so that tests can show controllers stale, intermediate and
-// missed views.
+// An [EventGate] holds changes back, so that tests can show controllers stale, intermediate and
+// incomplete views.
 package view
 
 import (
@@ -34,15 +34,15 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// Key is an object's place in its kind: namespace and name.
+// Key is an object's namespace and name.
 type Key = types.NamespacedName
 
-// KeyOf is the key of an object.
+// KeyOf returns the key of an object.
 func KeyOf(obj metav1.Object) Key {
 	return Key{Namespace: obj.GetNamespace(), Name: obj.GetName()}
 }
 
-// Revision is an object's resourceVersion as a number; 0 when it has none.
+// Revision returns an object's resourceVersion as a number; 0 if it has none.
 func Revision(obj metav1.Object) int64 {
 	n, _ := strconv.ParseInt(obj.GetResourceVersion(), 10, 64)
 	return n
@@ -50,10 +50,10 @@ func Revision(obj metav1.Object) int64 {
 
 // Copy is a local copy of one kind. It is safe for concurrent use.
 type Copy[T kinds.Object] struct {
-	kind   kinds.Kind
-	valve  *gate
-	filled chan struct{}
-	begun  sync.Once
+	kind     kinds.Kind
+	gate     *gate
+	filled   chan struct{}
+	fillOnce sync.Once
 
 	mu       sync.RWMutex
 	objects  map[Key]T
@@ -77,16 +77,16 @@ func newCopy[T kinds.Object](kind kinds.Kind) *Copy[T] {
 	return c
 }
 
-// Kind is the kind that the copy is of.
+// Kind returns the kind of the copy.
 func (c *Copy[T]) Kind() kinds.Kind { return c.kind }
 
-// On tells handler of every change from now on; of a new object old is nil, of one that
-// has gone now is nil. It must not block: let it add a key to a queue. Call it before the
-// set runs.
-func (c *Copy[T]) On(handler func(old, now T)) { c.handlers = append(c.handlers, handler) }
+// OnChange calls handler for every later change. old is nil for a new object, now is nil for a
+// deleted one. handler must not block; it should add a key to a queue. Call OnChange before the set
+// runs.
+func (c *Copy[T]) OnChange(handler func(old, now T)) { c.handlers = append(c.handlers, handler) }
 
-// Index keeps the objects by what values says of them, for [Copy.By]. Call it before the
-// set runs; the same name twice is one index.
+// Index keeps an index of the objects by values, for [Copy.ByIndex]. Call it before the set runs.
+// The same name twice is one index.
 func (c *Copy[T]) Index(name string, values func(T) []string) {
 	if _, known := c.indexes[name]; known {
 		return
@@ -94,7 +94,7 @@ func (c *Copy[T]) Index(name string, values func(T) []string) {
 	c.indexes[name], c.derive[name] = newIndex(), values
 }
 
-// Get finds one object.
+// Get returns one object.
 func (c *Copy[T]) Get(key Key) (T, bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -102,7 +102,7 @@ func (c *Copy[T]) Get(key Key) (T, bool) {
 	return obj, ok
 }
 
-// All is every object, by namespace and name.
+// All returns every object, by namespace and name.
 func (c *Copy[T]) All() []T {
 	c.mu.RLock()
 	all := make([]T, 0, len(c.objects))
@@ -113,17 +113,17 @@ func (c *Copy[T]) All() []T {
 	return sorted(all)
 }
 
-// In is every object of a namespace, by name.
-func (c *Copy[T]) In(namespace string) []T { return c.By(byNamespace, namespace) }
+// InNamespace returns every object of a namespace, by name.
+func (c *Copy[T]) InNamespace(namespace string) []T { return c.ByIndex(byNamespace, namespace) }
 
-// Controlled is every object whose controller has this UID, by namespace and name.
-func (c *Copy[T]) Controlled(owner types.UID) []T { return c.By(byOwner, string(owner)) }
+// ControlledBy returns every object whose controller has this UID, by namespace and name.
+func (c *Copy[T]) ControlledBy(owner types.UID) []T { return c.ByIndex(byOwner, string(owner)) }
 
-// Orphans is every object of a namespace that has no controller, by name.
-func (c *Copy[T]) Orphans(namespace string) []T { return c.By(byOwner, orphanIn+namespace) }
+// Orphans returns every object of a namespace without a controller, by name.
+func (c *Copy[T]) Orphans(namespace string) []T { return c.ByIndex(byOwner, orphanIn+namespace) }
 
-// By is every object of which an index has this value, by namespace and name.
-func (c *Copy[T]) By(name, value string) []T {
+// ByIndex returns every object with this value in an index, by namespace and name.
+func (c *Copy[T]) ByIndex(name, value string) []T {
 	c.mu.RLock()
 	keys := c.indexes[name].keys[value]
 	found := make([]T, 0, len(keys))
@@ -134,7 +134,7 @@ func (c *Copy[T]) By(name, value string) []T {
 	return sorted(found)
 }
 
-// Filled is closed once the copy holds what a first list returned.
+// Filled returns a channel that is closed once the copy holds the first list.
 func (c *Copy[T]) Filled() <-chan struct{} { return c.filled }
 
 func sorted[T kinds.Object](objects []T) []T {
@@ -144,9 +144,9 @@ func sorted[T kinds.Object](objects []T) []T {
 	return objects
 }
 
-// follow keeps the copy until ctx ends.
+// follow keeps the copy up to date until ctx ends.
 func (c *Copy[T]) follow(ctx context.Context, api Follower) error {
-	return api.Follow(ctx, podapi.Target{Kind: c.kind}, metav1.ListOptions{}, c.valve.before(c))
+	return api.Follow(ctx, podapi.Target{Kind: c.kind}, metav1.ListOptions{}, c.gate.wrap(c))
 }
 
 // Replace implements podapi.Sink.
@@ -167,7 +167,7 @@ func (c *Copy[T]) Replace(items []kinds.Object, _ string) {
 			c.set(obj)
 		}
 	}
-	c.begun.Do(func() { close(c.filled) })
+	c.fillOnce.Do(func() { close(c.filled) })
 }
 
 // Apply implements podapi.Sink.
@@ -185,7 +185,7 @@ func (c *Copy[T]) Apply(event watch.Event) {
 	}
 }
 
-// set takes in an object as it now is.
+// set stores a new version of an object.
 func (c *Copy[T]) set(obj T) {
 	key := KeyOf(obj)
 	old, known := c.Get(key)
@@ -209,10 +209,10 @@ func (c *Copy[T]) set(obj T) {
 		var none T
 		old = none
 	}
-	c.tell(old, obj)
+	c.notify(old, obj)
 }
 
-// remove takes in that an object has gone; last is how it was last seen.
+// remove deletes an object; last is its last known version.
 func (c *Copy[T]) remove(last T) {
 	key := KeyOf(last)
 	c.mu.Lock()
@@ -226,17 +226,17 @@ func (c *Copy[T]) remove(last T) {
 	c.mu.Unlock()
 	if known {
 		var none T
-		c.tell(last, none)
+		c.notify(last, none)
 	}
 }
 
-func (c *Copy[T]) tell(old, now T) {
+func (c *Copy[T]) notify(old, now T) {
 	for _, handler := range c.handlers {
 		handler(old, now)
 	}
 }
 
-// Either is the object that a handler was told of: as it is, or as it was.
+// Either returns now, or old if now is nil.
 func Either[T any](old, now *T) *T {
 	if now != nil {
 		return now

@@ -12,11 +12,11 @@ const (
 	orphanIn    = "/"
 )
 
-// byNode is the index of pods by the node that they are bound to.
+// byNode is the index of pods by the node to which they are bound.
 const byNode = "node"
 
-// OnNode has the pods of a copy be found by their node; see [Bound].
-func OnNode(pods *Copy[*corev1.Pod]) {
+// IndexByNode indexes the pods of a copy by their node; see [BoundTo].
+func IndexByNode(pods *Copy[*corev1.Pod]) {
 	pods.Index(byNode, func(pod *corev1.Pod) []string {
 		if pod.Spec.NodeName == "" {
 			return nil
@@ -25,11 +25,11 @@ func OnNode(pods *Copy[*corev1.Pod]) {
 	})
 }
 
-// Bound is every pod that is bound to a node, by namespace and name. The copy must have
-// been given to [OnNode].
-func Bound(pods *Copy[*corev1.Pod], node string) []*corev1.Pod { return pods.By(byNode, node) }
+// BoundTo returns every pod that is bound to a node, by namespace and name. The copy must have been
+// passed to [IndexByNode].
+func BoundTo(pods *Copy[*corev1.Pod], node string) []*corev1.Pod { return pods.ByIndex(byNode, node) }
 
-// index is the keys of objects by a value.
+// index maps a value to the keys of objects.
 type index struct{ keys map[string]map[Key]struct{} }
 
 func newIndex() *index { return &index{keys: map[string]map[Key]struct{}{}} }

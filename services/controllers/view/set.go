@@ -13,32 +13,32 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// Follower is what a set asks of the API.
+// Follower is the part of the API that a set uses.
 type Follower interface {
 	Follow(ctx context.Context, target podapi.Target, options metav1.ListOptions, sink podapi.Sink) error
 }
 
-// Set is the copies that the controllers of one process share.
+// Set holds the copies that the controllers of one process share.
 type Set struct {
 	api    Follower
-	valve  *Valve
-	copies map[string]member
+	gate   *EventGate
+	copies map[string]anyCopy
 }
 
-// member is a copy of any kind.
-type member interface {
+// anyCopy is a copy of any kind.
+type anyCopy interface {
 	follow(ctx context.Context, api Follower) error
 	Filled() <-chan struct{}
 }
 
-// NewSet has no copies yet. The valve is for tests; nil is none.
-func NewSet(api Follower, valve *Valve) *Set {
-	return &Set{api: api, valve: valve, copies: map[string]member{}}
+// NewSet returns a set without copies. The gate is for tests; nil means none.
+func NewSet(api Follower, gate *EventGate) *Set {
+	return &Set{api: api, gate: gate, copies: map[string]anyCopy{}}
 }
 
-// Of is the set's copy of a kind, which is named by its group resource: "pods",
-// "deployments.apps". It panics when there is no such kind, or when the kind has another
-// Go type: both are mistakes in a controller. Call it before the set runs.
+// Of returns the set's copy of a kind, named by its group resource: "pods", "deployments.apps". It
+// panics if there is no such kind, or if the kind has another Go type: both are bugs in a
+// controller. Call it before the set runs.
 func Of[T kinds.Object](s *Set, groupResource string) *Copy[T] {
 	if known, ok := s.copies[groupResource]; ok {
 		typed, ok := known.(*Copy[T])
@@ -52,18 +52,18 @@ func Of[T kinds.Object](s *Set, groupResource string) *Copy[T] {
 		panic(fmt.Sprintf("view of %s: no such kind", groupResource))
 	}
 	made := newCopy[T](kind)
-	made.valve = s.valve.of(groupResource)
+	made.gate = s.gate.gateOf(groupResource)
 	s.copies[groupResource] = made
 	return made
 }
 
-// Run keeps all copies until ctx ends.
+// Run keeps all copies up to date until ctx ends.
 func (s *Set) Run(ctx context.Context) error {
 	group := daemon.NewGroup(ctx)
 	for _, name := range slices.Sorted(maps.Keys(s.copies)) {
 		group.Go(func(ctx context.Context) error { return s.copies[name].follow(ctx, s.api) })
 	}
-	group.Go(s.valve.run)
+	group.Go(s.gate.run)
 	return group.Wait()
 }
 

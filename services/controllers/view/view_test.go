@@ -64,15 +64,15 @@ func (a *tale) take() []string {
 }
 
 // watching is a copy of pods that is fed by the test, and what its handler was told.
-func watching(t *testing.T, valve *Valve) (*Copy[*corev1.Pod], *feed, *tale) {
+func watching(t *testing.T, gate *EventGate) (*Copy[*corev1.Pod], *feed, *tale) {
 	f, told := &feed{}, &tale{}
-	set := NewSet(f, valve)
+	set := NewSet(f, gate)
 	pods := Of[*corev1.Pod](set, "pods")
-	OnNode(pods)
+	IndexByNode(pods)
 	if Of[*corev1.Pod](set, "pods") != pods {
 		t.Error("a kind has two copies")
 	}
-	pods.On(func(old, now *corev1.Pod) {
+	pods.OnChange(func(old, now *corev1.Pod) {
 		say := func(p *corev1.Pod) string {
 			if p == nil {
 				return "-"
@@ -125,15 +125,15 @@ func TestCopy(t *testing.T) {
 			}
 		}
 		check("all", names(pods.All()), "a b ")
-		check("in", names(pods.In("default")), "a b ")
-		check("controlled", names(pods.Controlled("rs")), "b ")
+		check("in", names(pods.InNamespace("default")), "a b ")
+		check("controlled", names(pods.ControlledBy("rs")), "b ")
 		check("orphans", names(pods.Orphans("default")), "a ")
-		check("on n1", names(Bound(pods, "n1")), "a b ")
+		check("on n1", names(BoundTo(pods, "n1")), "a b ")
 		// Made again under its name; adopted; gone without a word.
 		f.apply(watch.Modified, pod("b", "3", "5", "", ""))
 		f.apply(watch.Modified, pod("a", "1", "6", "rs", "n1"))
-		check("controlled", names(pods.Controlled("rs")), "a ")
-		check("on n1", names(Bound(pods, "n1")), "a ")
+		check("controlled", names(pods.ControlledBy("rs")), "a ")
+		check("on n1", names(BoundTo(pods, "n1")), "a ")
 		f.sink.Replace([]kinds.Object{pod("b", "3", "5", "", "")}, "9")
 		check("all", names(pods.All()), "b ")
 		f.apply(watch.Deleted, pod("b", "3", "10", "", ""))
@@ -148,8 +148,8 @@ func TestCopy(t *testing.T) {
 
 func TestValve(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		valve := NewValve(clock.Clock{})
-		pods, f, told := watching(t, valve)
+		gate := NewEventGate(clock.Clock{})
+		pods, f, told := watching(t, gate)
 		f.sink.Replace(nil, "1")
 		synctest.Wait()
 		<-pods.Filled()
@@ -160,21 +160,21 @@ func TestValve(t *testing.T) {
 				t.Errorf("%s: told %v, want %v", what, got, want)
 			}
 		}
-		valve.Close("pods")
+		gate.Close("pods")
 		f.apply(watch.Added, pod("a", "1", "1", "", ""))
 		time.Sleep(time.Hour)
 		expect("closed")
-		valve.Open("pods")
+		gate.Open("pods")
 		expect("open", "->1@1")
-		valve.Close("pods")
+		gate.Close("pods")
 		for i := range 3 {
 			f.apply(watch.Modified, pod("a", "1", fmt.Sprint(i+2), "", ""))
 		}
 		f.apply(watch.Deleted, pod("a", "1", "5", "", ""))
 		f.apply(watch.Added, pod("a", "2", "6", "", ""))
-		valve.Skip("pods")
+		gate.Skip("pods")
 		expect("missed", "1@1>-", "->2@6")
-		valve.Delay("pods", 10*time.Second)
+		gate.Delay("pods", 10*time.Second)
 		f.apply(watch.Modified, pod("a", "2", "7", "", ""))
 		time.Sleep(9 * time.Second)
 		expect("delayed")

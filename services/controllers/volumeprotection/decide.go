@@ -47,12 +47,25 @@ func change(obj metav1.Object, finalizer string, used bool) Change {
 	return Keep
 }
 
-// Uses reports whether a pod that has a node names the claim, by name or as the volume that
-// was made for it.
+// Uses reports whether a pod that has a node names the claim, by name or as the volume that was made
+// for it. Such a volume goes when its pod has shut down, though a finalizer keeps the pod
+// (podUsesPVCForDeletion).
 func Uses(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim) bool {
-	return pod.Spec.NodeName != "" && slices.ContainsFunc(pod.Spec.Volumes, func(volume corev1.Volume) bool {
-		return ClaimName(pod, volume) == claim.Name && (volume.Ephemeral == nil || metav1.IsControlledBy(claim, pod))
+	return pod.Spec.NodeName != "" && names(pod, claim, !hasShutDown(pod))
+}
+
+// names reports whether a volume of the pod is the claim's; ephemeral counts volumes that were made for
+// the pod.
+func names(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim, ephemeral bool) bool {
+	return slices.ContainsFunc(pod.Spec.Volumes, func(volume corev1.Volume) bool {
+		return ClaimName(pod, volume) == claim.Name && (volume.Ephemeral == nil || ephemeral && metav1.IsControlledBy(claim, pod))
 	})
+}
+
+// hasShutDown reports whether the kubelet has confirmed the pod's end, or the pod was deleted by force
+// (podIsShutDown).
+func hasShutDown(pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp != nil && pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds == 0
 }
 
 // ClaimName is the name of the claim behind a pod's volume; empty when there is none.

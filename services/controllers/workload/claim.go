@@ -13,18 +13,17 @@ type Ownership int
 
 // What an owner does.
 const (
-	// NotMine leaves it alone.
 	NotMine Ownership = iota
-	// Mine is the owner's, and stays so.
+	// Mine is owned, and stays so.
 	Mine
-	// Adopt is nobody's, and is to become the owner's.
+	// Adopt has no owner, and is to be adopted.
 	Adopt
-	// Release is the owner's, and does not fit any more.
+	// Release is owned, and does not match any more.
 	Release
 )
 
-// Claim says whose an object is (BaseControllerRefManager.ClaimObject); matches says whether
-// the owner's selector has it.
+// Claim returns what owner does about an object (BaseControllerRefManager.ClaimObject). matches
+// reports whether the owner's selector matches the object.
 func Claim(owner, obj metav1.Object, matches func() bool) Ownership {
 	ref := metav1.GetControllerOfNoCopy(obj)
 	switch {
@@ -40,26 +39,26 @@ func Claim(owner, obj metav1.Object, matches func() bool) Ownership {
 	return NotMine
 }
 
-// Touch is what a change of a pod means for the controllers of a kind.
-type Touch struct {
-	// Owner is the pod's controller, if it is of the kind; Former was until now.
+// PodChange is what a change of a pod means for the controllers of a kind.
+type PodChange struct {
+	// Owner is the pod's controller, if it is of the kind; Former was its controller before.
 	Owner, Former *metav1.OwnerReference
-	// Orphan says that the pod has no controller, and that somebody may adopt it now.
+	// Orphan says that the pod has no controller and can be adopted now.
 	Orphan bool
-	// Came says that the pod was made, Left that it has begun to go, or is gone.
-	Came, Left bool
+	// Created says that the pod is new; Deleted that it is being deleted, or gone.
+	Created, Deleted bool
 }
 
-// Touched reads a change of a pod; of a new one old is nil, of one that is gone now is nil.
-func Touched(gvk schema.GroupVersionKind, old, now *corev1.Pod) Touch {
-	var touch Touch
+// ReadPodChange reads a change of a pod. old is nil for a new pod, now is nil for a deleted one.
+func ReadPodChange(gvk schema.GroupVersionKind, old, now *corev1.Pod) PodChange {
+	var touch PodChange
 	if now == nil {
-		touch.Owner, touch.Left = controllerOf(gvk, old), true
+		touch.Owner, touch.Deleted = controllerOf(gvk, old), true
 		return touch
 	}
 	touch.Owner = controllerOf(gvk, now)
-	touch.Came = old == nil
-	touch.Left = now.DeletionTimestamp != nil
+	touch.Created = old == nil
+	touch.Deleted = now.DeletionTimestamp != nil
 	if old != nil {
 		before := controllerOf(gvk, old)
 		if before != nil && (touch.Owner == nil || touch.Owner.UID != before.UID) {

@@ -1,7 +1,6 @@
-// Package workload has the rules that the controllers of pods share: which pods count,
-// which go first, what a pod of a template looks like, whose a pod is, and what a
-// controller still expects to see. It is pure but for [Expectations], which are a ledger
-// with a lock.
+// Package workload has the rules that the controllers of pods share: which pods count, which are
+// deleted first, how a pod is made from a template, which controller owns a pod, and what a
+// controller still expects to see. It is pure except for [Expectations], which have a lock.
 package workload
 
 import (
@@ -11,26 +10,26 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Finished reports whether the pod's phase is terminal.
-func Finished(pod *corev1.Pod) bool {
+// IsFinished reports whether the pod's phase is terminal.
+func IsFinished(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// Active reports whether a pod counts for its workload: it is neither finished nor being
-// deleted (CTL-30, IsPodActive).
-func Active(pod *corev1.Pod) bool { return !Finished(pod) && pod.DeletionTimestamp == nil }
+// IsActive reports whether a pod counts for its workload: it is neither finished nor being deleted
+// (CTL-30, IsPodActive).
+func IsActive(pod *corev1.Pod) bool { return !IsFinished(pod) && pod.DeletionTimestamp == nil }
 
-// Terminating reports whether a pod is being deleted and may still run (CTL-30,
+// IsTerminating reports whether a pod is being deleted and may still run (CTL-30,
 // IsPodTerminating).
-func Terminating(pod *corev1.Pod) bool { return !Finished(pod) && pod.DeletionTimestamp != nil }
+func IsTerminating(pod *corev1.Pod) bool { return !IsFinished(pod) && pod.DeletionTimestamp != nil }
 
-// Ready reports whether the pod's condition Ready is true.
-func Ready(pod *corev1.Pod) bool {
+// IsReady reports whether the pod's condition Ready is true.
+func IsReady(pod *corev1.Pod) bool {
 	condition := condition(pod, corev1.PodReady)
 	return condition != nil && condition.Status == corev1.ConditionTrue
 }
 
-// ReadySince is when the pod became ready; the zero time when it is not.
+// ReadySince returns when the pod became ready; the zero time if it is not ready.
 func ReadySince(pod *corev1.Pod) time.Time {
 	if condition := condition(pod, corev1.PodReady); condition != nil && condition.Status == corev1.ConditionTrue {
 		return condition.LastTransitionTime.Time
@@ -38,7 +37,8 @@ func ReadySince(pod *corev1.Pod) time.Time {
 	return time.Time{}
 }
 
-// UnreadySince is since when the pod's condition Ready is false; the zero time when it is not.
+// UnreadySince returns since when the pod's condition Ready is false; the zero time if it is not
+// false.
 func UnreadySince(pod *corev1.Pod) time.Time {
 	if condition := condition(pod, corev1.PodReady); condition != nil && condition.Status == corev1.ConditionFalse {
 		return condition.LastTransitionTime.Time
@@ -46,10 +46,10 @@ func UnreadySince(pod *corev1.Pod) time.Time {
 	return time.Time{}
 }
 
-// AvailableIn is how long it takes at now until a ready pod has been ready for minReady
-// seconds; 0 when it has, and -1 when the pod is not ready.
+// AvailableIn returns the time from now until a ready pod has been ready for minReady seconds; 0 if
+// it has been, and -1 if the pod is not ready.
 func AvailableIn(pod *corev1.Pod, minReady int32, now time.Time) time.Duration {
-	if !Ready(pod) {
+	if !IsReady(pod) {
 		return -1
 	}
 	if minReady <= 0 {
@@ -59,22 +59,21 @@ func AvailableIn(pod *corev1.Pod, minReady int32, now time.Time) time.Duration {
 	if since.IsZero() {
 		return -1
 	}
-	return Left(since, time.Duration(minReady)*time.Second, now)
+	return Remaining(since, time.Duration(minReady)*time.Second, now)
 }
 
-// Left is what is left at now of a wait that began at since, as an object has it: never more than
-// the whole, however wrong a clock is or was.
-func Left(since time.Time, whole time.Duration, now time.Time) time.Duration {
+// Remaining returns what remains at now of a wait that began at since, a time from an object. It is
+// never more than the whole wait, however wrong a clock is or was.
+func Remaining(since time.Time, whole time.Duration, now time.Time) time.Duration {
 	return min(max(since.Add(whole).Sub(now), 0), whole)
 }
 
-// Available reports whether the pod has been ready for minReady seconds (IsPodAvailable).
-func Available(pod *corev1.Pod, minReady int32, now time.Time) bool {
+// IsAvailable reports whether the pod has been ready for minReady seconds (IsPodAvailable).
+func IsAvailable(pod *corev1.Pod, minReady int32, now time.Time) bool {
 	return AvailableIn(pod, minReady, now) == 0
 }
 
-// NextAvailable is how long it takes until the next of the ready pods is available; 0 when
-// none will be by waiting.
+// NextAvailable returns the time until the next ready pod is available; 0 if none will be.
 func NextAvailable(pods []*corev1.Pod, minReady int32, now time.Time) time.Duration {
 	var next time.Duration
 	for _, pod := range pods {
@@ -94,5 +93,5 @@ func condition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodConditi
 	return nil
 }
 
-// Stamp is an instant as the API stores it, in whole seconds.
+// Stamp returns a time as the API stores it, in whole seconds.
 func Stamp(at time.Time) metav1.Time { return metav1.Time{Time: at.Truncate(time.Second)} }

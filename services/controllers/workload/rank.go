@@ -10,8 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// ToDelete is which n of pods go when there are too many, given all pods that are related,
-// those of siblings too (getPodsToDelete).
+// ToDelete returns the n pods to delete if there are too many. related are all related pods, those
+// of siblings too (getPodsToDelete).
 func ToDelete(pods, related []*corev1.Pod, n int, now time.Time) []*corev1.Pod {
 	if n >= len(pods) {
 		return slices.Clone(pods)
@@ -21,31 +21,32 @@ func ToDelete(pods, related []*corev1.Pod, n int, now time.Time) []*corev1.Pod {
 	}
 	onNode := map[string]int{}
 	for _, pod := range related {
-		if Active(pod) {
+		if IsActive(pod) {
 			onNode[pod.Spec.NodeName]++
 		}
 	}
 	ranked := slices.Clone(pods)
-	slices.SortStableFunc(ranked, func(a, b *corev1.Pod) int { return before(a, b, onNode, now) })
+	slices.SortStableFunc(ranked, func(a, b *corev1.Pod) int { return compareForDeletion(a, b, onNode, now) })
 	return ranked[:n]
 }
 
-// before is negative when a goes before b (ActivePodsWithRanks): unassigned, pending, not
-// ready, of low deletion cost, crowded on their node, ready lately, restarted often, young.
-func before(a, b *corev1.Pod, onNode map[string]int, now time.Time) int {
+// compareForDeletion is negative if a is deleted before b (ActivePodsWithRanks): unassigned,
+// pending, not ready, low deletion cost, many related pods on its node, recently ready, many
+// restarts, young.
+func compareForDeletion(a, b *corev1.Pod, onNode map[string]int, now time.Time) int {
 	return cmp.Or(
-		firstIf(a.Spec.NodeName == "", b.Spec.NodeName == ""),
+		compareBool(a.Spec.NodeName == "", b.Spec.NodeName == ""),
 		cmp.Compare(phaseRank(a), phaseRank(b)),
-		firstIf(!Ready(a), !Ready(b)),
+		compareBool(!IsReady(a), !IsReady(b)),
 		cmp.Compare(deletionCost(a), deletionCost(b)),
 		cmp.Compare(onNode[b.Spec.NodeName], onNode[a.Spec.NodeName]),
-		younger(ReadySince(a), ReadySince(b), a, b, now),
-		moreRestarts(a, b),
-		younger(a.CreationTimestamp.Time, b.CreationTimestamp.Time, a, b, now),
+		compareAge(ReadySince(a), ReadySince(b), a, b, now),
+		compareRestarts(a, b),
+		compareAge(a.CreationTimestamp.Time, b.CreationTimestamp.Time, a, b, now),
 	)
 }
 
-func firstIf(a, b bool) int {
+func compareBool(a, b bool) int {
 	switch {
 	case a == b:
 		return 0
@@ -68,8 +69,7 @@ func phaseRank(pod *corev1.Pod) int {
 	return 0
 }
 
-// deletionCost is what the pod says that it costs to delete it; 0 when it says nothing that
-// can be read.
+// deletionCost returns the pod's deletion cost; 0 if its annotation is missing or invalid.
 func deletionCost(pod *corev1.Pod) int32 {
 	text := pod.Annotations[corev1.PodDeletionCost]
 	if text == "" || text[0] == '+' || (len(text) > 1 && text[0] == '0') {
@@ -82,9 +82,9 @@ func deletionCost(pod *corev1.Pod) int32 {
 	return int32(cost)
 }
 
-// younger is negative when a's time is so much later that a goes first. Times are compared
-// by their order of magnitude, so that the UID decides among those of about one age.
-func younger(ta, tb time.Time, a, b *corev1.Pod, now time.Time) int {
+// compareAge is negative if a is so much younger that it is deleted first. Ages are compared by
+// their order of magnitude, so that the UID decides among pods of about one age.
+func compareAge(ta, tb time.Time, a, b *corev1.Pod, now time.Time) int {
 	switch {
 	case ta.Equal(tb):
 		return 0
@@ -103,16 +103,16 @@ func magnitude(age time.Duration) int {
 	return int(math.Log2(float64(age)))
 }
 
-// moreRestarts is negative when a has a container that restarted more often than any of b;
-// sidecars decide between equals.
-func moreRestarts(a, b *corev1.Pod) int {
+// compareRestarts is negative if a has a container with more restarts than any of b; sidecars
+// decide between equals.
+func compareRestarts(a, b *corev1.Pod) int {
 	return cmp.Or(
-		cmp.Compare(mostRestarts(b.Status.ContainerStatuses), mostRestarts(a.Status.ContainerStatuses)),
-		cmp.Compare(mostRestarts(b.Status.InitContainerStatuses), mostRestarts(a.Status.InitContainerStatuses)),
+		cmp.Compare(maxRestarts(b.Status.ContainerStatuses), maxRestarts(a.Status.ContainerStatuses)),
+		cmp.Compare(maxRestarts(b.Status.InitContainerStatuses), maxRestarts(a.Status.InitContainerStatuses)),
 	)
 }
 
-func mostRestarts(statuses []corev1.ContainerStatus) int32 {
+func maxRestarts(statuses []corev1.ContainerStatus) int32 {
 	var most int32
 	for _, status := range statuses {
 		most = max(most, status.RestartCount)

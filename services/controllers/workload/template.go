@@ -15,12 +15,12 @@ import (
 	"k8s.io/utils/dump"
 )
 
-// PodOf is a pod of a template, owned by an object of kind gvk (GetPodFromTemplate). Its name
-// is the apiserver's to generate.
-func PodOf(template *corev1.PodTemplateSpec, owner metav1.Object, gvk schema.GroupVersionKind) *corev1.Pod {
+// NewPod returns a pod from a template, owned by an object of kind gvk (GetPodFromTemplate). The
+// apiserver generates its name.
+func NewPod(template *corev1.PodTemplateSpec, owner metav1.Object, gvk schema.GroupVersionKind) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: owner.GetNamespace(), GenerateName: Prefix(owner.GetName()),
+			Namespace: owner.GetNamespace(), GenerateName: NamePrefix(owner.GetName()),
 			Labels: maps.Clone(template.Labels), Annotations: maps.Clone(template.Annotations),
 			Finalizers:      slices.Clone(template.Finalizers),
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(owner, gvk)},
@@ -29,17 +29,17 @@ func PodOf(template *corev1.PodTemplateSpec, owner metav1.Object, gvk schema.Gro
 	}
 }
 
-// Prefix is what the names of an owner's pods begin with: its name and a dash, or without
-// one if that would be no name.
-func Prefix(name string) string {
+// NamePrefix returns the prefix of the names of an owner's pods: its name and a dash, or without
+// the dash if that would be an invalid name.
+func NamePrefix(name string) string {
 	if prefix := name + "-"; len(apivalidation.NameIsDNSSubdomain(prefix, true)) == 0 {
 		return prefix
 	}
 	return name
 }
 
-// TemplateHash is the pod-template-hash of a template (ComputeHash); collisions is how often
-// hashes before this one were taken, nil for never.
+// TemplateHash returns the pod-template-hash of a template (ComputeHash). collisions is how often
+// earlier hashes were taken; nil means never.
 func TemplateHash(template *corev1.PodTemplateSpec, collisions *int32) string {
 	sum := fnv.New32a()
 	_, _ = fmt.Fprintf(sum, "%v", dump.ForHash(*template))

@@ -182,7 +182,7 @@ func TestTouched(t *testing.T) {
 		{"orphan that goes", pod("p"), pod("p", label, going), "left"},
 		{"a job's", nil, pod("p", foreign), "came"},
 	} {
-		touch := Touched(gvk, c.old, c.now)
+		touch := ReadPodChange(gvk, c.old, c.now)
 		got := ""
 		for _, word := range []struct {
 			text string
@@ -191,8 +191,8 @@ func TestTouched(t *testing.T) {
 			{"owner " + name(touch.Owner), touch.Owner != nil},
 			{"former " + name(touch.Former), touch.Former != nil},
 			{"orphan", touch.Orphan},
-			{"came", touch.Came},
-			{"left", touch.Left},
+			{"came", touch.Created},
+			{"left", touch.Deleted},
 		} {
 			if word.is {
 				got += " " + word.text
@@ -221,29 +221,29 @@ func prefixed(text string) string {
 func TestExpectations(t *testing.T) {
 	key := types.NamespacedName{Name: "a"}
 	e := NewExpectations()
-	if !e.Met(key, now) {
+	if !e.Satisfied(key, now) {
 		t.Error("something is expected of nothing")
 	}
-	e.Creations(key, 2, now)
-	e.Created(key)
-	if e.Met(key, now) || e.Left(key, now.Add(time.Minute)) != 4*time.Minute {
+	e.ExpectCreations(key, 2, now)
+	e.CreationObserved(key)
+	if e.Satisfied(key, now) || e.Remaining(key, now.Add(time.Minute)) != 4*time.Minute {
 		t.Error("one of two is enough")
 	}
-	e.Created(key)
-	if !e.Met(key, now) {
+	e.CreationObserved(key)
+	if !e.Satisfied(key, now) {
 		t.Error("two of two are not enough")
 	}
-	e.Deletions(key, []types.UID{"a", "b"}, now)
-	e.Deleted(key, "a")
-	e.Deleted(key, "a")
-	if e.Met(key, now) {
+	e.ExpectDeletions(key, []types.UID{"a", "b"}, now)
+	e.DeletionObserved(key, "a")
+	e.DeletionObserved(key, "a")
+	if e.Satisfied(key, now) {
 		t.Error("one deletion counts twice")
 	}
-	if !e.Met(key, now.Add(expectFor+1)) {
+	if !e.Satisfied(key, now.Add(expectationTimeout+1)) {
 		t.Error("expected for ever")
 	}
-	e.Deleted(key, "b")
-	if !e.Met(key, now) {
+	e.DeletionObserved(key, "b")
+	if !e.Satisfied(key, now) {
 		t.Error("both deletions are not enough")
 	}
 }

@@ -30,7 +30,7 @@ type fixed struct {
 }
 
 func (f *fixed) All() []kinds.Kind {
-	all := kinds.Today()
+	all := kinds.ServedByDefault()
 	for _, crd := range f.crds {
 		all = append(all, kinds.FromCRD(crd)...)
 	}
@@ -154,7 +154,7 @@ func TestClientGo(t *testing.T) {
 	for _, list := range lists {
 		announced += len(list.APIResources)
 	}
-	if announced < len(kinds.Today())+40 {
+	if announced < len(kinds.ServedByDefault())+40 {
 		t.Errorf("%d resources announced", announced)
 	}
 }

@@ -45,13 +45,13 @@ func FuzzReader(f *testing.F) {
 		for _, line := range lines {
 			at, err := time.Parse(time.RFC3339Nano, string(line.Stamp))
 			if err != nil || !at.After(last) && since != 0 {
-				t.Errorf("%q is not after %s (%v)", line.With(true), last, err)
+				t.Errorf("%q is not after %s (%v)", line.Format(true), last, err)
 			}
 			if !ended && !bytes.HasSuffix(line.Text, []byte("\n")) {
 				t.Errorf("%q has no end", line.Text)
 			}
-			if !bytes.Contains(answer, line.With(true)) && len(line.Text) > 0 {
-				t.Errorf("%q is not in the answer", line.With(true))
+			if !bytes.Contains(answer, line.Format(true)) && len(line.Text) > 0 {
+				t.Errorf("%q is not in the answer", line.Format(true))
 			}
 			last = at
 		}

@@ -1,5 +1,5 @@
-// Package podlog reads the log of a container from the kubelet of its node, and goes on
-// reading: the kubelet keeps no streams, so it is asked for what has been written since.
+// Package podlog reads the log of a container from the kubelet of its node and follows it. The
+// kubelet keeps no streams, so the reader requests repeatedly what was written since.
 package podlog
 
 import (
@@ -16,39 +16,38 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// Ask sends a request, a proto.LogsRequest in JSON, to the kubelet of the pod's node, and
+// RequestFunc sends a request, a proto.LogsRequest in JSON, to the kubelet of the pod's node, and
 // returns its answer.
-type Ask func(ctx context.Context, request []byte) ([]byte, error)
+type RequestFunc func(ctx context.Context, request []byte) ([]byte, error)
 
 // Line is a line of a log.
 type Line struct {
-	// Stamp is the line's time as the log has it, in RFC 3339.
+	// Stamp is the line's time in the log, in RFC 3339.
 	Stamp []byte
-	// Text is the line itself, with its end.
+	// Text is the line with its newline.
 	Text []byte
 }
 
-// With is the line as it is printed, its time in front of it or not.
-func (l Line) With(timestamp bool) []byte { //nolint:revive // the reader's wish, not a choice of behaviour
+// Format returns the line as printed, with or without its time.
+func (l Line) Format(timestamp bool) []byte { //nolint:revive // the reader's wish, not a choice of behaviour
 	if !timestamp {
 		return l.Text
 	}
 	return slices.Concat(l.Stamp, []byte(" "), l.Text)
 }
 
-// Reader reads one log. It belongs to one goroutine.
+// Reader reads one log. It must be used by one goroutine.
 type Reader struct {
-	ask     Ask
+	ask     RequestFunc
 	request proto.LogsRequest
 	tail    *int64
-	// last is the time of the last line that was returned: no two lines of a log have the
-	// same.
+	// last is the time of the last line returned. No two lines of a log have the same time.
 	last time.Time
 }
 
-// NewReader reads the log that a request says, from its SinceTime on, and the first time no
-// more lines than its TailLines.
-func NewReader(ask Ask, request proto.LogsRequest) *Reader {
+// NewReader returns a reader of the log that a request selects. It starts at SinceTime; the first
+// read returns at most TailLines lines.
+func NewReader(ask RequestFunc, request proto.LogsRequest) *Reader {
 	request.Timestamps = true
 	r := &Reader{ask: ask, request: request, tail: request.TailLines}
 	if r.tail != nil && *r.tail == 0 {
@@ -57,21 +56,21 @@ func NewReader(ask Ask, request proto.LogsRequest) *Reader {
 	return r
 }
 
-// atOnce is from how many bytes on an answer may be a part of what there is.
-const atOnce = 1 << 20
+// truncationSize is the size from which on an answer may be incomplete.
+const truncationSize = 1 << 20
 
-// Next is what has been written since it was last called, in whole lines. A line that has no
-// end yet is left for later, unless nothing more will be written: ended says so. It fails
-// with the kubelet's refusal, or when that does not answer.
+// Next returns whole lines written since the last call. A line without an end is left for later,
+// unless ended is set: then nothing more will be written. It fails with the kubelet's refusal, or
+// if the kubelet does not answer.
 func (r *Reader) Next(ctx context.Context, ended bool) ([]Line, error) {
 	var lines []Line
 	for {
-		more, size, err := r.next(ctx, ended)
+		more, size, err := r.requestLines(ctx, ended)
 		if err != nil {
 			return lines, err
 		}
 		lines = append(lines, more...)
-		if size < atOnce || len(more) == 0 || r.tail != nil {
+		if size < truncationSize || len(more) == 0 || r.tail != nil {
 			break
 		}
 	}
@@ -82,7 +81,7 @@ func (r *Reader) Next(ctx context.Context, ended bool) ([]Line, error) {
 	return lines, nil
 }
 
-func (r *Reader) next(ctx context.Context, ended bool) (lines []Line, size int, err error) { //nolint:revive // as in Next
+func (r *Reader) requestLines(ctx context.Context, ended bool) (lines []Line, size int, err error) { //nolint:revive // as in Next
 	data, err := json.Marshal(r.request)
 	if err != nil {
 		return nil, 0, err
@@ -91,7 +90,7 @@ func (r *Reader) next(ctx context.Context, ended bool) (lines []Line, size int, 
 	if err != nil {
 		return nil, 0, err
 	}
-	if status, ok := refusal(text); ok {
+	if status, ok := parseRefusal(text); ok {
 		return nil, 0, proto.ErrorFrom(status)
 	}
 	for raw := range bytes.Lines(text) {
@@ -102,7 +101,7 @@ func (r *Reader) next(ctx context.Context, ended bool) (lines []Line, size int, 
 		line.Stamp, line.Text, _ = bytes.Cut(raw, []byte(" "))
 		at, err := time.Parse(time.RFC3339Nano, string(line.Stamp))
 		if err != nil || !at.After(r.last) || at.Before(r.request.SinceTime) {
-			continue // a line without a time would come again each time
+			continue // a line without a time would be returned repeatedly
 		}
 		r.last = at
 		lines = append(lines, line)
@@ -113,8 +112,8 @@ func (r *Reader) next(ctx context.Context, ended bool) (lines []Line, size int, 
 	return lines, len(text), nil
 }
 
-// refusal tells a kubelet's refusal from a log that happens to be JSON.
-func refusal(answer []byte) (*metav1.Status, bool) {
+// parseRefusal tells a kubelet's refusal from a log that happens to be JSON.
+func parseRefusal(answer []byte) (*metav1.Status, bool) {
 	var status metav1.Status
 	if !bytes.HasPrefix(answer, []byte("{")) || json.Unmarshal(answer, &status) != nil {
 		return nil, false
@@ -122,8 +121,8 @@ func refusal(answer []byte) (*metav1.Status, bool) {
 	return &status, status.Kind == "Status" && status.APIVersion == "v1" && status.Status == metav1.StatusFailure
 }
 
-// Ended reports whether a container of the incarnation uid of a pod will write no more.
-func Ended(pod *corev1.Pod, uid types.UID, container string) bool {
+// HasEnded reports whether a container of the pod's incarnation uid will write no more.
+func HasEnded(pod *corev1.Pod, uid types.UID, container string) bool {
 	if pod.UID != uid || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 		return true
 	}

@@ -143,7 +143,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-func TestEnded(t *testing.T) {
+func TestHasEnded(t *testing.T) {
 	terminated := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}
 	for name, row := range map[string]struct {
 		change func(pod *corev1.Pod)
@@ -169,7 +169,7 @@ func TestEnded(t *testing.T) {
 		pod.Spec.RestartPolicy = corev1.RestartPolicyAlways
 		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "app"}}
 		row.change(pod)
-		if got := podlog.Ended(pod, "u", "app"); got != row.want {
+		if got := podlog.HasEnded(pod, "u", "app"); got != row.want {
 			t.Errorf("%s: %v, want %v", name, got, row.want)
 		}
 	}

@@ -57,7 +57,7 @@ func (m *Manager) Create(pod *corev1.Pod) error {
 // Destroy removes the record; one that does not exist is destroyed.
 func (m *Manager) Destroy(ctx context.Context, uid types.UID) error {
 	name := path.Join(dir, string(uid))
-	if err := m.faults.Pass(ctx, fault.CgroupDestroy, m.about(name)); err != nil {
+	if err := m.faults.Inject(ctx, fault.CgroupDestroy, m.about(name)); err != nil {
 		return fmt.Errorf("destroy cgroup of pod %s: %w", uid, err)
 	}
 	if err := m.root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -67,13 +67,13 @@ func (m *Manager) Destroy(ctx context.Context, uid types.UID) error {
 }
 
 // about is whose the record is.
-func (m *Manager) about(record string) fault.About {
+func (m *Manager) about(record string) fault.Attributes {
 	data, err := m.root.ReadFile(record)
 	if err != nil {
-		return fault.About{}
+		return fault.Attributes{}
 	}
 	namespace, name, _ := strings.Cut(strings.TrimPrefix(strings.TrimSpace(string(data)), "pod "), "/")
-	return fault.About{Namespace: namespace, Pod: name}
+	return fault.Attributes{Namespace: namespace, Pod: name}
 }
 
 // Pods are the UIDs that have a record.

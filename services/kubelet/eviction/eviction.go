@@ -137,7 +137,7 @@ func (m *Manager) evict(ctx context.Context, pod *corev1.Pod, grace int64, text 
 // observe is what is left: what there is less what pods use, and nothing of what a fault
 // has taken away.
 func (m *Manager) observe(pods []Pod) map[Signal]Observation {
-	short := m.parts.Faults.Values(fault.NodePressure, fault.About{})
+	short := m.parts.Faults.Values(fault.NodePressure, fault.Attributes{})
 	observed := make(map[Signal]Observation)
 	for signal, word := range map[Signal]string{MemoryAvailable: "memory", NodefsAvailable: "disk", PIDAvailable: "pid"} {
 		o := Observation{Capacity: m.capacity(signal)}

@@ -41,7 +41,7 @@ func overtaken(err error) bool {
 }
 
 func (n *Node) renewOnce(ctx context.Context) error {
-	lease := n.cfg.Lease(n.lease, n.object, n.cfg.Clock.Now())
+	lease := n.cfg.Lease(n.lease, n.shown.Load(), n.cfg.Clock.Now())
 	if n.lease == nil {
 		obj, err := n.cfg.API.Create(ctx, n.leaseTarget(""), lease, metav1.CreateOptions{})
 		if err != nil {

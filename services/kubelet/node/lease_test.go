@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -58,6 +59,46 @@ func TestALeaseThatWentIsMadeAgain(t *testing.T) {
 		}
 		if l.held == nil {
 			t.Error("the lease was not made again")
+		}
+	})
+}
+
+// deaf answers no report of the node's status.
+type deaf struct {
+	api
+	renewed atomic.Int32
+}
+
+func (d *deaf) Update(ctx context.Context, target podapi.Target, obj kinds.Object, _ metav1.UpdateOptions) (kinds.Object, error) {
+	if target.Subresource == "status" {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	d.renewed.Add(1)
+	return obj, nil
+}
+
+// TestLeaseGoesOn: a report that is not answered holds up no lease.
+func TestLeaseGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		told := &deaf{}
+		n := New(Config{
+			API: told, Name: "n", Health: well{}, Volumes: well{},
+			Timing: Timing{LeaseRenew: 10 * time.Second, LeaseDuration: 40 * time.Second, Compute: 10 * time.Second, Report: 5 * time.Minute},
+		})
+		if err := n.Register(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- n.Run(ctx) }()
+		time.Sleep(time.Minute + time.Second)
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("Run = %v", err)
+		}
+		if got := told.renewed.Load(); got != 6 { // the first renewal makes it
+			t.Errorf("renewed %d times within a minute, want 6", got)
 		}
 	})
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/internal/podapi"
+	"github.com/podfall/podfall/internal/task"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/proto/kinds"
 )
@@ -42,8 +43,8 @@ type Timing struct {
 
 // Config is what a Node works with.
 type Config struct {
-	API      API
-	Clock    clock.Clock
+	API API
+	Driver
 	Timing   Timing
 	Name     string
 	Labels   map[string]string
@@ -55,6 +56,12 @@ type Config struct {
 	Nodes   kinds.Kind
 	Leases  kinds.Kind
 	Log     *slog.Logger
+}
+
+// Driver is what a Node runs on: the wall clock if Clock is nil, goroutines if Tasks is.
+type Driver struct {
+	Clock task.Clock
+	Tasks task.Scheduler
 }
 
 // Volumes are the attachable volumes of the node's pods.
@@ -88,7 +95,13 @@ type Node struct {
 const leaseNamespace = "kube-node-lease"
 
 // New says nothing yet.
-func New(cfg Config) *Node { return &Node{cfg: cfg, hurry: make(chan struct{}, 1)} }
+func New(cfg Config) *Node {
+	if cfg.Clock == nil {
+		cfg.Clock = clock.Clock{}
+	}
+	cfg.Tasks = task.OrGoroutines(cfg.Tasks)
+	return &Node{cfg: cfg, hurry: make(chan struct{}, 1)}
+}
 
 // Hurry has the status reported at once. It never blocks.
 func (n *Node) Hurry() {
@@ -128,32 +141,48 @@ func (n *Node) register(ctx context.Context) error {
 	return n.take(obj)
 }
 
-// Run reports the status and renews the lease until ctx ends. Register comes first.
+// Run reports the status and renews the lease until ctx ends, each in a task of its own: a
+// report that is not answered holds up no lease. Register comes first.
 func (n *Node) Run(ctx context.Context) error {
-	compute := n.cfg.Clock.Ticker(n.cfg.Timing.Compute)
-	defer compute.Stop()
-	renew := n.cfg.Clock.Ticker(n.cfg.Timing.LeaseRenew)
-	defer renew.Stop()
+	tasks := n.cfg.Tasks.Group()
+	defer tasks.Wait()
+	tasks.Go(func() { n.renewLeases(ctx) })
 	n.log(ctx, "report the node's status", n.Report(ctx))
-	n.log(ctx, "renew the node's lease", n.renew(ctx))
+	next := n.cfg.Clock.Steady().Add(n.cfg.Timing.Compute)
 	for {
-		select {
-		case <-ctx.Done():
+		computing, cancel := n.cfg.Clock.Timeout(ctx, next.Sub(n.cfg.Clock.Steady()))
+		err := n.cfg.Tasks.Wait(computing, n.hurry, n.cfg.Volumes.InUseChanges())
+		cancel()
+		if ctx.Err() != nil {
 			return ctx.Err()
-		case <-n.hurry:
-			n.log(ctx, "report the node's status", n.Report(ctx))
-		case <-n.cfg.Volumes.InUseChanges():
-			n.log(ctx, "report the volumes in use", n.Report(ctx))
-		case <-compute.C:
-			err := n.look(ctx)
-			if err == nil {
-				err = n.Report(ctx)
-			}
-			n.log(ctx, "report the node's status", err)
-		case <-renew.C:
-			n.log(ctx, "renew the node's lease", n.renew(ctx))
+		}
+		if err != nil {
+			next = n.cfg.Clock.Steady().Add(n.cfg.Timing.Compute)
+			err = n.look(ctx)
+		}
+		if err == nil {
+			err = n.Report(ctx)
+		}
+		n.log(ctx, "report the node's status", err)
+	}
+}
+
+// renewLeases renews the lease until ctx ends.
+func (n *Node) renewLeases(ctx context.Context) {
+	for next := n.cfg.Clock.Steady(); ; {
+		n.log(ctx, "renew the node's lease", n.renew(ctx))
+		next = latest(next.Add(n.cfg.Timing.LeaseRenew), n.cfg.Clock.Steady())
+		if n.cfg.Clock.Sleep(ctx, next.Sub(n.cfg.Clock.Steady())) != nil {
+			return
 		}
 	}
+}
+
+func latest(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
 }
 
 func (n *Node) log(ctx context.Context, what string, err error) {
@@ -179,9 +208,9 @@ func (n *Node) look(ctx context.Context) error {
 // Report updates the node's status if it has changed, or if it has not been reported
 // for long.
 func (n *Node) Report(ctx context.Context) error {
-	now := n.cfg.Clock.Steady()
+	now, shown := n.cfg.Clock.Steady(), n.cfg.Clock.Now()
 	for range 3 {
-		wanted, changed := n.cfg.Status(n.object.Status, n.cfg.Clock.Read(now))
+		wanted, changed := n.cfg.Status(n.object.Status, shown)
 		if !changed && now.Sub(n.reported) < n.cfg.Timing.Report {
 			n.cfg.Volumes.Reported(n.object.Status.VolumesInUse)
 			return nil

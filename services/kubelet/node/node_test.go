@@ -44,12 +44,12 @@ func (well) Reported(_ []corev1.UniqueVolumeName)  {}
 func TestReportsByTheTimeThatPasses(t *testing.T) {
 	for _, ahead := range []time.Duration{0, -24 * time.Hour, 24 * time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
-			face, err := clock.NewFace(time.Now(), 1)
+			face, err := clock.NewSchedule(time.Now(), 1)
 			if err != nil {
 				t.Fatal(err)
 			}
-			movement, told := clock.NewMovement(face), &api{}
-			n := New(Config{API: told, Clock: movement.Clock(), Timing: Timing{Report: 5 * time.Minute}, Name: "n", Health: well{}, Volumes: well{}})
+			movement, told := clock.NewDriver(face), &api{}
+			n := New(Config{API: told, Driver: Driver{Clock: movement.Clock()}, Timing: Timing{Report: 5 * time.Minute}, Name: "n", Health: well{}, Volumes: well{}})
 			report := func() {
 				if err := n.Report(t.Context()); err != nil {
 					t.Fatal(err)
@@ -59,7 +59,7 @@ func TestReportsByTheTimeThatPasses(t *testing.T) {
 				t.Fatal(err)
 			}
 			report()
-			movement.Mislead(clock.Error{Since: movement.Clock().Steady(), Ahead: ahead})
+			movement.SetSkew(clock.Skew{Since: movement.Clock().Steady(), Offset: ahead})
 			for minute := range 11 {
 				if want := 1 + minute/5; told.updates != want {
 					t.Errorf("by %v: %d reports within %d minutes, want %d", ahead, told.updates, minute, want)

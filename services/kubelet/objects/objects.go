@@ -1,4 +1,4 @@
-// Package objects keeps copies of the ConfigMaps and Secrets that the node's pods refer
+// Package objects keeps copies of the ConfigMaps, Secrets and RuntimeClasses that the node's pods refer
 // to, and of the Services that their environments name. A copy is followed by a watch of
 // its own from the first pod that refers to it until the last has gone (upstream's
 // watch-based manager): the node may read no others, and a node that is cut off from the
@@ -16,6 +16,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -71,7 +72,7 @@ func New(cfg Config) (*Cache, error) {
 		cfg: cfg, kinds: map[string]kinds.Kind{}, services: newServices(), copies: map[key]*copied{},
 		pods: map[types.UID]registered{}, changed: map[types.UID]bool{}, wake: make(chan struct{}, 1),
 	}
-	for _, resource := range []string{podrefs.ConfigMaps, podrefs.Secrets, "services"} {
+	for _, resource := range []string{podrefs.ConfigMaps, podrefs.Secrets, runtimeClasses, "services"} {
 		kind, ok := kinds.ByResource(resource)
 		if !ok {
 			return nil, fmt.Errorf("the table of kinds has no %s", resource)
@@ -100,10 +101,13 @@ func (c *Cache) Register(ctx context.Context, pod *corev1.Pod) {
 		return
 	}
 	var keys []key
-	for _, ref := range podrefs.Of(pod) {
+	for _, ref := range podrefs.List(pod) {
 		if ref.Resource == podrefs.ConfigMaps || ref.Resource == podrefs.Secrets {
 			keys = append(keys, key{ref.Resource, pod.Namespace, ref.Name})
 		}
+	}
+	if class := pod.Spec.RuntimeClassName; class != nil && *class != "" {
+		keys = append(keys, key{resource: runtimeClasses, name: *class})
 	}
 	for _, k := range keys {
 		if c.copies[k] == nil {
@@ -163,6 +167,25 @@ func (c *Cache) ConfigMap(ctx context.Context, namespace, name string) (*corev1.
 // Secret is ConfigMap for Secrets.
 func (c *Cache) Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
 	return get[*corev1.Secret](ctx, c, key{podrefs.Secrets, namespace, name})
+}
+
+const runtimeClasses = "runtimeclasses.node.k8s.io"
+
+// RuntimeHandler returns what the class of a registered pod's is called on the node; empty for no class
+// (LookupRuntimeHandler).
+func (c *Cache) RuntimeHandler(ctx context.Context, pod *corev1.Pod) (string, error) {
+	name := pod.Spec.RuntimeClassName
+	if name == nil || *name == "" {
+		return "", nil
+	}
+	class, err := get[*nodev1.RuntimeClass](ctx, c, key{resource: runtimeClasses, name: *name})
+	if err != nil {
+		if apierrors.IsNotFound(err) {
+			return "", apierrors.NewNotFound(nodev1.Resource("runtimeclass"), *name)
+		}
+		return "", fmt.Errorf("failed to lookup RuntimeClass %s: %w", *name, err)
+	}
+	return class.Handler, nil
 }
 
 // get waits for the first list, but not for longer than a reader's patience.

@@ -103,6 +103,56 @@ func (p Pod) Sandbox() *proto.Sandbox {
 	return p.Sandboxes[0]
 }
 
+// The messages that say why a pod needs a new sandbox.
+const (
+	MessageNoSandbox        = "no pod sandbox exists"
+	MessageManySandboxes    = "multiple pod sandboxes are ready and need to be reconciled"
+	MessageSandboxNotReady  = "pod sandbox is not ready"
+	ReasonPodSandboxUnready = "PodSandboxNotReady"
+)
+
+// NeedsSandbox reports whether the pod needs a new sandbox, with which attempt, and why
+// (upstream's PodSandboxChanged).
+func (p Pod) NeedsSandbox() (needs bool, attempt uint32, why string) {
+	if len(p.Sandboxes) == 0 {
+		return true, 0, MessageNoSandbox
+	}
+	ready := 0
+	for _, s := range p.Sandboxes {
+		if s.GetState() == proto.SandboxState_SANDBOX_STATE_READY {
+			ready++
+		}
+	}
+	next := p.Sandboxes[0].GetAttempt() + 1
+	switch {
+	case ready > 1:
+		return true, next, MessageManySandboxes
+	case p.Sandbox() == nil:
+		return true, next, MessageSandboxNotReady
+	}
+	return false, p.Sandboxes[0].GetAttempt(), ""
+}
+
+// Active is the newest container of the name in the ready sandbox, or nil.
+func (p Pod) Active(name string) *proto.Container {
+	sandbox := p.Sandbox()
+	if sandbox == nil {
+		return nil
+	}
+	for _, c := range p.Containers {
+		if c.GetName() == name && c.GetSandboxId() == sandbox.GetId() {
+			return c
+		}
+	}
+	return nil
+}
+
+// Begun reports whether a regular container of the pod has been made in the ready sandbox, which
+// proves that the pod has been initialized (upstream's HasAnyActiveRegularContainerStarted).
+func (p Pod) Begun(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool { return p.Active(c.Name) != nil })
+}
+
 // Idle reports whether the runtime holds nothing alive of the pod: no container that
 // may run and no ready sandbox.
 func (p Pod) Idle() bool {

@@ -228,7 +228,7 @@ func (a *Attempt) proceed() {
 		if a.rungs[i].at < stopped {
 			return
 		}
-		away = away || proto.IsRuntimeAway(a.rungs[i].err)
+		away = away || proto.IsRuntimeUnavailable(a.rungs[i].err)
 	}
 	if away || len(a.sandboxes) == 0 {
 		a.over = true

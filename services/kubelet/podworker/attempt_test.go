@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/internal/task"
 	"github.com/podfall/podfall/proto"
 )
 
@@ -111,14 +112,14 @@ func TestAttemptAtNothing(t *testing.T) {
 // nobody sets wrong.
 func TestWorkByTheSteadyClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		face, err := clock.NewFace(time.Now(), 1)
+		face, err := clock.NewSchedule(time.Now(), 1)
 		if err != nil {
 			t.Fatal(err)
 		}
-		movement := clock.NewMovement(face)
+		movement := clock.NewDriver(face)
 		now := movement.Clock().Steady()
-		movement.Mislead(clock.Error{Since: now, Ahead: -time.Hour})
-		w := newWorker(Config{Clock: movement.Clock()})
+		movement.SetSkew(clock.Skew{Since: now, Offset: -time.Hour})
+		w := newWorker(Config{Driver: Driver{Clock: movement.Clock()}}, task.Goroutines{}.Group())
 		w.at("stop pod")
 		w.came(errors.New("no answer"))
 		if !w.Since.Equal(now) || !w.First.Equal(now) {

@@ -5,9 +5,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-
-	"github.com/podfall/podfall/proto"
-	"github.com/podfall/podfall/services/kubelet/podstate"
 )
 
 var zero = time.Unix(1e9, 0)
@@ -25,7 +22,7 @@ func TestCrashLoop(t *testing.T) {
 		want := time.Duration(seconds) * time.Second
 		dead := box("1", "a", attempt, exited)
 		dead.ExitCode, dead.FinishedAtUnixNano = 1, now.UnixNano()
-		seen := podstate.New("u", nil, []*proto.Container{dead})
+		seen := inBox(dead)
 		plan := PlanStart(pod, Standing{Seen: seen, Crashes: crashes, Now: now}, timing)
 		if plan.After != want {
 			t.Fatalf("restart %d waits %v, want %v", attempt+1, plan.After, want)
@@ -52,7 +49,7 @@ func TestCrashLoop(t *testing.T) {
 	// A clock that is a day behind makes no wait longer.
 	again := box("1", "a", attempt, exited)
 	again.FinishedAtUnixNano = now.UnixNano()
-	early := Standing{Seen: podstate.New("u", nil, []*proto.Container{again}), Crashes: crashes, Now: now.Add(-24 * time.Hour)}
+	early := Standing{Seen: inBox(again), Crashes: crashes, Now: now.Add(-24 * time.Hour)}
 	if plan := PlanStart(pod, early, timing); plan.After != timing.Max {
 		t.Errorf("by a clock that is a day behind the restart waits %v", plan.After)
 	}
@@ -60,7 +57,7 @@ func TestCrashLoop(t *testing.T) {
 	dead := box("1", "a", attempt, exited)
 	now = now.Add(11 * time.Minute)
 	dead.FinishedAtUnixNano = now.UnixNano()
-	if plan := PlanStart(pod, Standing{Seen: podstate.New("u", nil, []*proto.Container{dead}), Crashes: crashes, Now: now}, timing); plan.After != 0 {
+	if plan := PlanStart(pod, Standing{Seen: inBox(dead), Crashes: crashes, Now: now}, timing); plan.After != 0 {
 		t.Errorf("after a long run the restart waits %v", plan.After)
 	}
 }

@@ -20,17 +20,20 @@ type environment struct {
 	cfg     *Config
 	values  map[string]string
 	service map[string]string
+	left    *budget
 }
 
-// variables are all that the container's program is given.
-func (w *worker) variables(ctx context.Context, pod *corev1.Pod, spec *corev1.Container, podIP string) (map[string]string, error) {
+// variables are all that the container's program is given; left is what the command line may have.
+func (w *worker) variables(
+	ctx context.Context, pod *corev1.Pod, spec *corev1.Container, podIP string, left *budget,
+) (map[string]string, error) {
 	services, err := w.cfg.Objects.Services(ctx, pod.Namespace)
 	if err != nil {
 		return nil, err
 	}
 	e := environment{
 		pod: pod, spec: spec, at: downward.Addresses{Pod: podIP, Host: w.cfg.IP}, cfg: &w.cfg,
-		values: map[string]string{}, service: serviceVariables(services, pod),
+		values: map[string]string{}, service: serviceVariables(services, pod), left: left,
 	}
 	for i := range spec.EnvFrom {
 		if err := e.from(ctx, &spec.EnvFrom[i]); err != nil {
@@ -82,8 +85,11 @@ func unless(optional *bool, err error) error {
 // from. One that is optional and cannot be found is left out.
 func (e *environment) variable(ctx context.Context, v *corev1.EnvVar) error {
 	if v.Value != "" || v.ValueFrom == nil {
-		e.values[v.Name] = expand(v.Value, e.lookup)
-		return nil
+		value, err := expand(fmt.Sprintf("environment variable %q", v.Name), v.Value, e.lookup)
+		if err == nil {
+			e.values[v.Name], err = value, e.left.take(fmt.Sprintf("environment variable %q", v.Name), value)
+		}
+		return err
 	}
 	value, found, err := e.source(ctx, v.ValueFrom)
 	if err != nil || !found {

@@ -40,6 +40,8 @@ func (k kept) Secret(_ context.Context, _, name string) (*corev1.Secret, error) 
 
 func (k kept) Services(context.Context, string) ([]*corev1.Service, error) { return k.services, nil }
 
+func (k kept) RuntimeHandler(context.Context, *corev1.Pod) (string, error) { return "", nil }
+
 // files is a volume with one file of variables.
 type files struct{ Volumes }
 
@@ -132,14 +134,14 @@ func TestVariables(t *testing.T) {
 		"KUBERNETES_PORT": "tcp://10.0.0.1:443", "KUBERNETES_PORT_443_TCP": "tcp://10.0.0.1:443", "KUBERNETES_PORT_443_TCP_PROTO": "tcp",
 		"KUBERNETES_PORT_443_TCP_PORT": "443", "KUBERNETES_PORT_443_TCP_ADDR": "10.0.0.1",
 	}
-	got, err := w.variables(t.Context(), pod, spec, "10.0.0.9")
+	got, err := w.variables(t.Context(), pod, spec, "10.0.0.9", plenty())
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the environment (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"--name=web", "$(NOBODY)"}, expandAll([]string{"--name=$(NAME)", "$(NOBODY)"}, got)); diff != "" {
+	if diff := cmp.Diff([]string{"--name=web", "$(NOBODY)"}, must(expandAll("args", []string{"--name=$(NAME)", "$(NOBODY)"}, got, plenty()))); diff != "" {
 		t.Errorf("the command (-want +got):\n%s", diff)
 	}
 }
@@ -157,7 +159,7 @@ func TestVariablesThatCannotBe(t *testing.T) {
 	} {
 		w, pod := sample()
 		pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "V", ValueFrom: source}}
-		if _, err := w.variables(t.Context(), pod, &pod.Spec.Containers[0], ""); err == nil || err.Error() != want {
+		if _, err := w.variables(t.Context(), pod, &pod.Spec.Containers[0], "", plenty()); err == nil || err.Error() != want {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}
@@ -167,7 +169,7 @@ func TestServiceLinks(t *testing.T) {
 	t.Parallel()
 	w, pod := sample()
 	pod.Spec.EnableServiceLinks = nil // as if true
-	got, err := w.variables(t.Context(), pod, &pod.Spec.Containers[0], "")
+	got, err := w.variables(t.Context(), pod, &pod.Spec.Containers[0], "", plenty())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +190,16 @@ func TestSubPaths(t *testing.T) {
 	if diff := cmp.Diff([]string{"a/$(X)", "", "web/logs"}, got); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
-	if _, err := subPathsOf(spec, nil); err == nil || err.Error() != `missing value for "POD"` {
+	if _, err := subPathsOf(spec, nil); err == nil || err.Error() != `missing value for POD` {
 		t.Errorf("a variable that there is not: %v", err)
 	}
+}
+
+func plenty() *budget { return new(budget(maxEnvironment)) }
+
+func must[T any](value T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return value
 }

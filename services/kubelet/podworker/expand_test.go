@@ -1,8 +1,11 @@
 package podworker
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,8 +17,8 @@ func FuzzExpand(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text, name, value string) {
 		known := map[string]string{name: value, "HOME": "/root", "EMPTY": ""}
 		want, unknown := reference(text, known)
-		if got := expand(text, lookupIn(known)); got != want {
-			t.Errorf("%q with %q=%q: %q, want %q", text, name, value, got, want)
+		if got, err := expand("it", text, lookupIn(known)); err != nil || got != want {
+			t.Errorf("%q with %q=%q: %q (%v), want %q", text, name, value, got, err, want)
 		}
 		spec := &corev1.Container{VolumeMounts: []corev1.VolumeMount{{SubPath: "a", SubPathExpr: text}}}
 		paths, err := subPathsOf(spec, known)
@@ -49,9 +52,11 @@ func reference(text string, known map[string]string) (string, error) {
 		case text[i] == '(' && end > 0:
 			name := text[i+1 : i+end]
 			value, is := known[name]
+			if value == "" {
+				unknown = errors.Join(unknown, errors.New(name))
+			}
 			if !is {
 				value = "$(" + name + ")"
-				unknown = errors.Join(unknown, errors.New(name))
 			}
 			out.WriteString(value)
 			i += end
@@ -61,4 +66,65 @@ func reference(text string, known map[string]string) (string, error) {
 		}
 	}
 	return out.String(), unknown
+}
+
+// TestExpansionHasALimit: a few lines that would stand for 10 * 2^39 bytes are refused, by the name of
+// the first that is too long, and nothing of that size is built.
+func TestExpansionHasALimit(t *testing.T) {
+	w := newWorker(Config{Host: Host{Objects: noObjects{}}}, &sync.WaitGroup{})
+	spec := &corev1.Container{Env: []corev1.EnvVar{{Name: "A0", Value: "xxxxxxxxxx"}}}
+	for i := range 39 {
+		spec.Env = append(spec.Env, corev1.EnvVar{Name: fmt.Sprint("A", i+1), Value: fmt.Sprintf("$(A%d)$(A%d)", i, i)})
+	}
+	left := budget(maxEnvironment)
+	_, err := w.variables(t.Context(), graced(30, -1), spec, "", &left)
+	if want := `environment variable "A14" has more than 131072 bytes once the variables in it are expanded`; err == nil || err.Error() != want {
+		t.Errorf("refused with %v, want %s", err, want)
+	}
+	known := map[string]string{"B": strings.Repeat("x", 100_000)}
+	words := make([]string, 30)
+	for i := range words {
+		words[i] = "$(B)"
+	}
+	left = budget(maxEnvironment)
+	if _, err := expandAll("args", words, known, &left); err == nil || err.Error() != "args[20]: the environment and the command line have more than 2097152 bytes together" {
+		t.Errorf("many long arguments: %v", err)
+	}
+	if _, err := expandAll("command", []string{"$(B)$(B)"}, known, &left); err == nil || !strings.HasPrefix(err.Error(), "command[0] has more than 131072 bytes") {
+		t.Errorf("a long argument: %v", err)
+	}
+	mounts := &corev1.Container{VolumeMounts: []corev1.VolumeMount{{Name: "v", SubPathExpr: "$(B)$(B)"}}}
+	if _, err := subPathsOf(mounts, known); err == nil || !strings.HasPrefix(err.Error(), `subPathExpr of volume mount "v" has more than`) {
+		t.Errorf("a long path: %v", err)
+	}
+}
+
+// noObjects are none.
+type noObjects struct{ Objects }
+
+func (noObjects) Services(context.Context, string) ([]*corev1.Service, error) { return nil, nil }
+
+func TestVerifyRunAsNonRoot(t *testing.T) {
+	yes, no, root, user := new(true), new(false), new(int64(0)), new(int64(1000))
+	for _, row := range []struct {
+		name        string
+		pod         *corev1.PodSecurityContext
+		own         *corev1.SecurityContext
+		image, want string
+	}{
+		{"nothing is asked for", nil, nil, "x", ""},
+		{"the image runs as root", &corev1.PodSecurityContext{RunAsNonRoot: yes}, nil, "x", `container has runAsNonRoot and image will run as root (pod: "p_default(u)", container: main)`},
+		{"the container may", &corev1.PodSecurityContext{RunAsNonRoot: yes}, &corev1.SecurityContext{RunAsNonRoot: no}, "x", ""},
+		{"the pod has a user", &corev1.PodSecurityContext{RunAsNonRoot: yes, RunAsUser: user}, nil, "x", ""},
+		{"the container's is root", &corev1.PodSecurityContext{RunAsNonRoot: yes, RunAsUser: user}, &corev1.SecurityContext{RunAsUser: root}, "x",
+			`container's runAsUser breaks non-root policy (pod: "p_default(u)", container: main)`},
+		{"the image has a user", nil, &corev1.SecurityContext{RunAsNonRoot: yes}, "gcr.io/distroless/static:nonroot", ""},
+	} {
+		pod := graced(30, -1)
+		pod.Namespace, pod.Spec.SecurityContext = "default", row.pod
+		err := verifyRunAsNonRoot(pod, &corev1.Container{Name: "main", Image: row.image, SecurityContext: row.own})
+		if got := fmt.Sprint(err); got != row.want && (err != nil || row.want != "") {
+			t.Errorf("%s: %s", row.name, got)
+		}
+	}
 }

@@ -29,29 +29,34 @@ func preStopOf(spec *corev1.Container) *corev1.LifecycleHandler {
 	return spec.Lifecycle.PreStop
 }
 
-// preStop runs a container's preStop hook for at most grace seconds, and returns how long
-// it took. Time that is up ends the waiting and not the hook (KBL-40); a hook that fails
-// changes nothing but that it is told (KBL-43).
+// preStop runs a container's preStop hook, waits for at most grace seconds, and returns how long it
+// has waited. Time that is up ends the waiting and not the hook (KBL-40): it goes on until it ends
+// by itself or with its container. A hook that fails changes nothing but that it is told (KBL-43).
+// ctx is the kubelet's.
 func (w *worker) preStop(ctx context.Context, pod *corev1.Pod, stop ContainerStop) time.Duration {
 	began := w.cfg.Clock.Steady()
-	of := history.Of{Pod: podstate.Key(pod), UID: string(pod.UID), Container: stop.ID, Called: stop.Name}
-	w.cfg.History.Note("", history.PreStopBegin{Of: of})
-	defer w.cfg.History.Done(w.cfg.History.Began(), "", history.PreStopEnd{Of: of})
-	ctx, cancel := w.cfg.Clock.Timeout(ctx, time.Duration(stop.Grace)*time.Second)
+	of := history.ContainerRef{Pod: podstate.Key(pod), UID: string(pod.UID), Container: stop.ID, ContainerName: stop.Name}
+	about := []any{"pod", podstate.Key(pod), "uid", pod.UID, "container", stop.Name, "round", 2}
+	w.cfg.History.Record("", history.PreStopBegin{ContainerRef: of})
+	defer w.cfg.History.RecordSince(w.cfg.History.Now(), "", history.PreStopEnd{ContainerRef: of})
+	done := make(chan struct{})
+	w.hooks.Go(func() {
+		defer close(done)
+		err := w.runHook(ctx, specOf(pod, stop.Name), stop.ID, stop.PreStop)
+		if err != nil && ctx.Err() == nil {
+			w.cfg.Log.WarnContext(ctx, "preStop hook has failed", about...)
+			w.cfg.Events.ContainerEvent(pod, stop.Name, corev1.EventTypeWarning, "FailedPreStopHook", "PreStopHook failed")
+		}
+	})
+	limit, cancel := w.cfg.Clock.Timeout(ctx, time.Duration(stop.Grace)*time.Second)
 	defer cancel()
-	err := w.runHook(ctx, specOf(pod, stop.Name), stop.ID, stop.PreStop)
-	took := w.cfg.Clock.Steady().Sub(began)
-	about := []any{"pod", podstate.Key(pod), "uid", pod.UID, "container", stop.Name, "took", took, "round", 2}
-	switch {
+	switch err := w.cfg.Tasks.Wait(limit, done); {
 	case err == nil:
-		w.cfg.Log.DebugContext(ctx, "preStop hook has ended", about...)
-	case ctx.Err() != nil:
+		w.cfg.Log.DebugContext(ctx, "preStop hook is over", about...)
+	case ctx.Err() == nil: // otherwise the kubelet leaves
 		w.cfg.Log.WarnContext(ctx, "preStop hook goes on, its time is up", about...)
-	default:
-		w.cfg.Log.WarnContext(ctx, "preStop hook has failed", append(about, "err", err)...)
-		w.cfg.Events.Container(pod, stop.Name, corev1.EventTypeWarning, "FailedPreStopHook", "PreStopHook failed")
 	}
-	return took
+	return w.cfg.Clock.Steady().Sub(began)
 }
 
 // postStart runs a container's postStart hook. A container whose hook fails is killed.
@@ -59,14 +64,14 @@ func (w *worker) postStart(ctx context.Context, pod *corev1.Pod, spec *corev1.Co
 	if spec.Lifecycle == nil || spec.Lifecycle.PostStart == nil {
 		return nil
 	}
-	of := history.Of{Pod: podstate.Key(pod), UID: string(pod.UID), Container: id, Called: spec.Name}
-	w.cfg.History.Note("", history.PostStartBegin{Of: of})
+	of := history.ContainerRef{Pod: podstate.Key(pod), UID: string(pod.UID), Container: id, ContainerName: spec.Name}
+	w.cfg.History.Record("", history.PostStartBegin{ContainerRef: of})
 	err := w.runHook(ctx, spec, id, spec.Lifecycle.PostStart)
-	w.cfg.History.Note("", history.PostStartEnd{Of: of})
+	w.cfg.History.Record("", history.PostStartEnd{ContainerRef: of})
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
-	w.cfg.Events.Container(pod, spec.Name, corev1.EventTypeWarning, "FailedPostStartHook", "PostStartHook failed")
+	w.cfg.Events.ContainerEvent(pod, spec.Name, corev1.EventTypeWarning, "FailedPostStartHook", "PostStartHook failed")
 	stop := ContainerStop{
 		ID: id, Name: spec.Name, Grace: BaseGrace(pod, spec, ReasonPod), PreStop: preStopOf(spec), Why: "FailedPostStartHook",
 	}
@@ -75,10 +80,33 @@ func (w *worker) postStart(ctx context.Context, pod *corev1.Pod, spec *corev1.Co
 		w.cfg.Log.ErrorContext(ctx, "could not stop a container whose postStart hook has failed",
 			"pod", podstate.Key(pod), "uid", pod.UID, "container", spec.Name, "err", err)
 	}
-	return &startError{"PostStartHookError", spec.Name, err}
+	return &startError{"PostStartHookError", spec.Name, errors.New(toldOfHook(pod, spec, spec.Lifecycle.PostStart, err))}
 }
 
 var errHandler = errors.New("invalid handler: want exec, httpGet or sleep")
+
+// hookError is a command of a hook that has ended badly, and what it has written.
+type hookError struct{ text, output string }
+
+func (e *hookError) Error() string { return e.text }
+
+// toldOfHook is why a hook has failed, in upstream's words.
+func toldOfHook(pod *corev1.Pod, spec *corev1.Container, handler *corev1.LifecycleHandler, err error) string {
+	of := fmt.Sprintf("for Container %q in Pod \"%s_%s(%s)\" failed - error: %s", spec.Name, pod.Name, pod.Namespace, pod.UID, err.Error())
+	switch {
+	case handler.Exec != nil:
+		output := ""
+		if failed, is := errors.AsType[*hookError](err); is {
+			output = failed.output
+		}
+		return fmt.Sprintf("Exec lifecycle hook (%v) %s, message: %q", handler.Exec.Command, of, output)
+	case handler.HTTPGet != nil:
+		return fmt.Sprintf("HTTP lifecycle hook (%s) %s", handler.HTTPGet.Path, of)
+	case handler.Sleep != nil:
+		return fmt.Sprintf("Sleep lifecycle hook (%d) %s", handler.Sleep.Seconds, of)
+	}
+	return "Cannot run handler: " + err.Error()
+}
 
 // runHook runs one handler and waits for its end (upstream's handlerRunner.Run).
 func (w *worker) runHook(ctx context.Context, spec *corev1.Container, id string, handler *corev1.LifecycleHandler) error {
@@ -89,7 +117,10 @@ func (w *worker) runHook(ctx context.Context, spec *corev1.Container, id string,
 			return err
 		}
 		if answer.GetExitCode() != 0 {
-			return fmt.Errorf("command %q exited with %d: %s", strings.Join(handler.Exec.Command, " "), answer.GetExitCode(), answer.GetStderr())
+			return &hookError{
+				fmt.Sprintf("command '%s' exited with %d: %s", strings.Join(handler.Exec.Command, " "), answer.GetExitCode(), answer.GetStderr()),
+				string(slices.Concat(answer.GetStdout(), answer.GetStderr())),
+			}
 		}
 		return nil
 	case handler.HTTPGet != nil:

@@ -2,12 +2,13 @@ package podworker
 
 import (
 	"slices"
+	"sync"
 	"testing"
 )
 
 // KBL-18: a mark interrupts the sync that is under way: at once, and once.
 func TestInterruptedOnce(t *testing.T) {
-	w := newWorker(Config{})
+	w := newWorker(Config{}, &sync.WaitGroup{})
 	if !w.tell(Seen{Pod: graced(30, -1)}) {
 		t.Fatal("a pod that was seen is not synced")
 	}
@@ -24,7 +25,7 @@ func TestInterruptedOnce(t *testing.T) {
 
 // KBL-18: an attempt that has not begun takes up a grace that has become shorter meanwhile.
 func TestAStopBeginsWithTheShortestGrace(t *testing.T) {
-	w := newWorker(Config{})
+	w := newWorker(Config{}, &sync.WaitGroup{})
 	w.tell(Seen{Pod: graced(30, 10)})
 	w.tell(Seen{Pod: graced(30, 0)}) // before its goroutine came to anything
 	stop, ok := w.take(t.Context()).(Stop)

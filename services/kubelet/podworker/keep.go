@@ -7,11 +7,13 @@ import (
 
 	"github.com/podfall/podfall/services/kubelet/podset"
 	"github.com/podfall/podfall/services/kubelet/podstate"
+	"github.com/podfall/podfall/services/kubelet/status"
 )
 
 // Heeds reports whether a pod's worker has to be told of what the API shows: not of a pod
 // that the node has rejected (KBL-08), and of a status only that somebody else has ended a
-// pod that runs (KBL-11). State is the worker's, if there is one.
+// pod that runs (KBL-11), or has said something that its readiness gates wait for (upstream's
+// HandlePodReconcile). State is the worker's, if there is one.
 func Heeds(op podset.Op, state State, worked, rejected bool) bool {
 	switch op.Verb {
 	case podset.Remove, podset.Add:
@@ -19,7 +21,7 @@ func Heeds(op podset.Op, state State, worked, rejected bool) bool {
 	case podset.Update, podset.Delete:
 		return !rejected
 	case podset.Reconcile:
-		return worked && state == Syncing && podstate.Terminal(op.Pod)
+		return worked && !rejected && (state == Syncing && podstate.Terminal(op.Pod) || status.NeedsReadiness(op.Pod))
 	}
 	return false
 }

@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strconv"
 	"time"
 
@@ -33,7 +31,7 @@ func (w *worker) sync(ctx context.Context, pod *corev1.Pod) Synced {
 		return w.advance(ctx, pod)
 	}
 	if left <= 0 {
-		cause := &Cause{Reason: "DeadlineExceeded", Message: "Pod was active on the node longer than the specified deadline"}
+		cause := &Cause{Reason: "DeadlineExceeded", Message: "Pod was active on the node longer than the specified deadline", Expired: true}
 		w.cfg.Events.Event(pod, corev1.EventTypeNormal, cause.Reason, cause.Message)
 		w.tell(Kill{Cause: cause})
 		return Synced{}
@@ -53,7 +51,7 @@ func untilDeadline(pod *corev1.Pod, began, now time.Time) (left time.Duration, l
 	return began.Add(time.Duration(*pod.Spec.ActiveDeadlineSeconds) * time.Second).Sub(now), true
 }
 
-// advance does what the pod lacks.
+// advance does what the pod lacks. The status says what earlier attempts have come to.
 func (w *worker) advance(ctx context.Context, pod *corev1.Pod) Synced {
 	seen, err := w.look(ctx, pod.UID)
 	if err != nil {
@@ -61,153 +59,118 @@ func (w *worker) advance(ctx context.Context, pod *corev1.Pod) Synced {
 	}
 	w.cfg.Probes.Watch(pod)
 	w.cfg.Objects.Register(ctx, pod)
+	facts := w.facts(pod, seen, status.Facts{MayRun: true, Waiting: w.waiting})
+	now := w.cfg.Status.Derive(pod, seen, facts)
 	plan := PlanStart(pod, Standing{
-		Seen: seen, Crashes: w.crashes, Failed: w.failedProbes(pod, seen), Now: w.cfg.Clock.Now(),
+		Seen: seen, Crashes: w.crashes, Probed: w.probed(pod, seen), RestartAll: status.RestartsAll(now), Now: w.cfg.Clock.Now(),
 	}, w.cfg.Timing.Crash)
-	maps.DeleteFunc(w.refused, func(name string, _ corev1.ContainerStateWaiting) bool { return podstate.Alive(seen.Latest(name)) })
-	held := plan.Waiting
-	w.tellHeld(pod, held)
-	plan.Waiting = w.waitingOf(held)
-	w.waitFor(plan.Waiting)
-	if len(plan.Kills) > 0 {
-		return w.killFailed(ctx, pod, seen, plan)
+	if status.IsFinal(now.Phase) || !plan.Starts() || w.cfg.Timing.AwaitRelist {
+		w.cfg.Status.Report(pod, seen, facts)
 	}
-	starts := len(plan.Containers) > 0
-	if !starts || w.cfg.Timing.AwaitRelist {
-		w.cfg.Status.Report(pod, seen, w.facts(pod, seen, status.Facts{Ended: plan.Ended, MayRun: true, Waiting: plan.Waiting}))
-	}
-	if plan.Ended {
+	if status.IsFinal(now.Phase) {
 		return Synced{Ended: true}
 	}
 	if err := w.prepare(ctx, pod); err != nil {
-		return w.unprepared(pod, seen, plan, err)
+		return w.unprepared(pod, seen, err)
 	}
-	if !starts {
-		return Synced{After: plan.After}
+	if stopped, err := w.stopFirst(ctx, pod, seen, plan); err != nil || stopped && !plan.Starts() {
+		w.blind = true // the next run waits for a later look
+		return Synced{After: atOnce, Err: err}
 	}
 	seen, err = w.launch(ctx, pod, seen, &plan)
-	plan.Waiting = w.waitingOf(held)
-	w.waitFor(plan.Waiting)
-	if err != nil && !w.cfg.Timing.AwaitRelist {
-		w.cfg.Status.Report(pod, seen, w.facts(pod, seen, status.Facts{MayRun: true, Waiting: plan.Waiting}))
+	answer := Synced{After: w.cfg.Timing.Hold(plan.After, w.cfg.Seed, pod.UID, w.failures), Err: err}
+	switch {
+	case !plan.Starts():
+		w.reportHeld(pod, seen)
+	case w.cfg.Timing.AwaitRelist:
+		w.blind = true
+	case err != nil:
+		w.blind = true
+		w.reportHeld(pod, seen)
+	default:
+		return w.reportLaunch(ctx, pod, seen, plan, answer)
 	}
-	if err == nil && !w.cfg.Timing.AwaitRelist {
-		return w.reportLaunch(ctx, pod, seen, plan)
+	return answer
+}
+
+// reportHeld reports at once why containers do not run, unless the next relist does.
+func (w *worker) reportHeld(pod *corev1.Pod, seen podstate.Pod) {
+	if !w.cfg.Timing.AwaitRelist {
+		w.cfg.Status.Report(pod, seen, w.facts(pod, seen, status.Facts{MayRun: true, Waiting: w.waiting}))
 	}
-	w.blind = true // the next run waits for a later look
-	return Synced{After: plan.After, Err: err}
 }
 
 // reportLaunch reports without waiting for the relist to notice what was started. What
 // has ended already, or lets the next one start because it is a sidecar, is looked at
 // again at the next tick.
-func (w *worker) reportLaunch(ctx context.Context, pod *corev1.Pod, seen podstate.Pod, plan StartPlan) Synced {
+func (w *worker) reportLaunch(ctx context.Context, pod *corev1.Pod, seen podstate.Pod, plan StartPlan, answer Synced) Synced {
 	seen, err := w.cfg.Cache.Read(ctx, pod.UID, seen.Sandboxes)
 	if err != nil {
 		w.blind = true
 		return Synced{Err: err}
 	}
-	w.cfg.Status.Report(pod, seen, w.facts(pod, seen, status.Facts{MayRun: true, Waiting: plan.Waiting}))
+	w.reportHeld(pod, seen)
 	for _, start := range plan.Containers {
-		if _, refused := w.refused[start.Spec.Name]; refused {
+		if _, refused := w.waiting[start.Spec.Name]; refused {
 			continue
 		}
 		if podstate.Sidecar(start.Spec) || !podstate.Alive(seen.Latest(start.Spec.Name)) {
 			return Synced{After: atOnce}
 		}
 	}
-	return Synced{After: plan.After}
+	return answer
 }
 
-// launch carries out a plan; it returns the pod with the sandboxes that it has now. A pull
-// that is held back is no error: the plan is to be looked at again when it may be tried.
+// runSandbox has the runtime make a sandbox, by the handler of the pod's class.
+func (w *worker) runSandbox(ctx context.Context, pod *corev1.Pod, attempt uint32) (*proto.Sandbox, error) {
+	handler, err := w.cfg.Objects.RuntimeHandler(ctx, pod)
+	if err != nil {
+		return nil, err
+	}
+	return w.cfg.Runtime.RunPodSandbox(ctx, &proto.RunPodSandboxRequest{
+		PodName: pod.Name, PodNamespace: pod.Namespace, PodUid: string(pod.UID), Attempt: attempt,
+		Labels: podLabels(pod), Annotations: pod.Annotations, RuntimeHandler: handler,
+	})
+}
+
+// launch carries out the starts of a plan; it returns the pod with the sandboxes that it has now. A
+// pull that is held back is no error: the plan is to be looked at again when it may be tried.
 func (w *worker) launch(ctx context.Context, pod *corev1.Pod, seen podstate.Pod, plan *StartPlan) (podstate.Pod, error) {
 	if plan.Sandbox {
-		sandbox, err := w.cfg.Runtime.RunPodSandbox(ctx, &proto.RunPodSandboxRequest{
-			PodName: pod.Name, PodNamespace: pod.Namespace, PodUid: string(pod.UID), Attempt: plan.Attempt,
-			Labels: podLabels(pod), Annotations: pod.Annotations, RuntimeHandler: deref(pod.Spec.RuntimeClassName),
-		})
+		sandbox, err := w.runSandbox(ctx, pod, plan.Attempt)
 		if err != nil {
 			w.cfg.Events.Event(pod, corev1.EventTypeWarning, "FailedCreatePodSandBox", "Failed to create pod sandbox: "+err.Error())
 			return seen, fmt.Errorf("failed to \"CreatePodSandbox\" for %q with CreatePodSandboxError: %w", podstate.Key(pod), err)
 		}
 		seen = podstate.New(pod.UID, append([]*proto.Sandbox{sandbox}, seen.Sandboxes...), seen.Containers)
+		if w.cfg.Timing.AwaitRelist { // else the status of the containers follows at once
+			w.cfg.Status.SandboxReady(pod)
+		}
 	}
+	w.hold(pod, plan.Waiting)
 	var errs []error
 	for _, start := range plan.Containers {
 		err := w.startContainer(ctx, pod, seen.Sandbox(), start)
-		was := w.refused[start.Spec.Name]
 		w.note(start.Spec.Name, err)
 		if pull, is := errors.AsType[*pulls.Error](err); is && pull.After > 0 {
 			plan.wait(pull.After)
-			if w.refused[start.Spec.Name] != was {
-				plan.wait(soon) // which reports it
-			}
-			continue
+		} else {
+			errs = append(errs, err)
 		}
-		errs = append(errs, err)
+		if err != nil && start.Blocks {
+			break
+		}
 	}
 	return seen, bracketed(errs)
 }
-
-// soon is when a pod is looked at again to report what has been found.
-const soon = time.Second
 
 // atOnce is how soon a worker looks again at what it has changed itself: the least that is
 // sooner than the usual resync.
 const atOnce = time.Nanosecond
 
-// startError is a container that could not be started: the reason why it waits, and what
-// the runtime said.
-type startError struct {
-	reason, container string
-	err               error
-}
-
-// Error implements error in the words of upstream's sync results.
-func (e *startError) Error() string {
-	return fmt.Sprintf("failed to \"StartContainer\" for %q with %s: %q", e.container, e.reason, e.err.Error())
-}
-
-func (e *startError) Unwrap() error { return e.err }
-
-// note remembers why a container could not be started, until it can.
-func (w *worker) note(container string, err error) {
-	refused, is := errors.AsType[*startError](err)
-	if !is {
-		delete(w.refused, container)
-		return
-	}
-	w.refused[container] = corev1.ContainerStateWaiting{Reason: refused.reason, Message: refused.err.Error()}
-}
-
-// tellHeld tells people which containers are held back after a crash, once for each time.
-func (w *worker) tellHeld(pod *corev1.Pod, held map[string]corev1.ContainerStateWaiting) {
-	for _, name := range slices.Sorted(maps.Keys(held)) {
-		if w.waiting[name] == held[name] { // only this goroutine writes it
-			continue
-		}
-		w.cfg.Events.Container(pod, name, corev1.EventTypeWarning, "BackOff",
-			fmt.Sprintf("Back-off restarting failed container %s in pod %s_%s(%s)", name, pod.Name, pod.Namespace, pod.UID))
-	}
-}
-
-// waitingOf are the containers that do not run for a reason of the kubelet's: those held
-// back after a crash, and those that could not be started.
-func (w *worker) waitingOf(held map[string]corev1.ContainerStateWaiting) map[string]corev1.ContainerStateWaiting {
-	if len(w.refused) == 0 {
-		return held
-	}
-	waiting := maps.Clone(w.refused)
-	maps.Copy(waiting, held)
-	return waiting
-}
-
 // unprepared reports a pod that waits for what its containers stand on.
-func (w *worker) unprepared(pod *corev1.Pod, seen podstate.Pod, plan StartPlan, err error) Synced {
-	if !w.cfg.Timing.AwaitRelist {
-		w.cfg.Status.Report(pod, seen, w.facts(pod, seen, status.Facts{MayRun: true, Waiting: plan.Waiting}))
-	}
+func (w *worker) unprepared(pod *corev1.Pod, seen podstate.Pod, err error) Synced {
+	w.reportHeld(pod, seen)
 	answer := Synced{Err: err}
 	if missing, is := errors.AsType[*volumes.NotReadyError](err); is {
 		answer.After = missing.After
@@ -245,10 +208,10 @@ func (w *worker) startContainer(ctx context.Context, pod *corev1.Pod, sandbox *p
 		}
 	}
 	if err := w.cfg.Runtime.StartContainer(ctx, id); err != nil && !w.hasBegun(ctx, pod, start) {
-		w.cfg.Events.Container(pod, spec.Name, corev1.EventTypeWarning, "Failed", "Error: "+err.Error())
+		w.cfg.Events.ContainerEvent(pod, spec.Name, corev1.EventTypeWarning, "Failed", "Error: "+said(err))
 		return &startError{"RunContainerError", spec.Name, err}
 	}
-	w.cfg.Events.Container(pod, spec.Name, corev1.EventTypeNormal, "Started", "Container started")
+	w.cfg.Events.ContainerEvent(pod, spec.Name, corev1.EventTypeNormal, "Started", "Container started")
 	return w.postStart(ctx, pod, spec, id)
 }
 
@@ -267,23 +230,23 @@ func (w *worker) createContainer(
 	ctx context.Context, pod *corev1.Pod, sandbox *proto.Sandbox, start ContainerStart,
 ) (string, error) {
 	spec := start.Spec
+	if start.Again {
+		w.crashes.Restarted(start, w.cfg.Clock.Now(), w.cfg.Timing.Crash)
+	}
 	if err := w.cfg.Images.Ensure(ctx, pod, spec); err != nil {
 		return "", w.withoutImage(pod, spec, err)
 	}
 	request, err := w.createRequest(ctx, pod, sandbox, start)
 	if err != nil {
-		w.cfg.Events.Container(pod, spec.Name, corev1.EventTypeWarning, "Failed", "Error: "+err.Error())
+		w.cfg.Events.ContainerEvent(pod, spec.Name, corev1.EventTypeWarning, "Failed", "Error: "+said(err))
 		return "", &startError{"CreateContainerConfigError", spec.Name, err}
 	}
 	id, err := w.cfg.Runtime.CreateContainer(ctx, request)
 	if err != nil {
-		w.cfg.Events.Container(pod, spec.Name, corev1.EventTypeWarning, "Failed", "Error: "+err.Error())
+		w.cfg.Events.ContainerEvent(pod, spec.Name, corev1.EventTypeWarning, "Failed", "Error: "+said(err))
 		return "", &startError{"CreateContainerError", spec.Name, err}
 	}
-	w.cfg.Events.Container(pod, spec.Name, corev1.EventTypeNormal, "Created", "Container created")
-	if start.Again {
-		w.crashes.Restarted(start, w.cfg.Clock.Now(), w.cfg.Timing.Crash)
-	}
+	w.cfg.Events.ContainerEvent(pod, spec.Name, corev1.EventTypeNormal, "Created", "Container created")
 	return id, nil
 }
 
@@ -293,7 +256,7 @@ func (w *worker) withoutImage(pod *corev1.Pod, spec *corev1.Container, err error
 	if !is {
 		return err // the kubelet leaves
 	}
-	w.cfg.Events.Container(pod, spec.Name, corev1.EventTypeWarning, "Failed", "Error: "+pull.Reason)
+	w.cfg.Events.ContainerEvent(pod, spec.Name, corev1.EventTypeWarning, "Failed", "Error: "+pull.Reason)
 	return &startError{pull.Reason, spec.Name, err}
 }
 
@@ -301,7 +264,19 @@ func (w *worker) createRequest(
 	ctx context.Context, pod *corev1.Pod, sandbox *proto.Sandbox, start ContainerStart,
 ) (*proto.CreateContainerRequest, error) {
 	spec := start.Spec
-	env, err := w.variables(ctx, pod, spec, sandbox.GetIp())
+	if err := verifyRunAsNonRoot(pod, spec); err != nil {
+		return nil, err
+	}
+	left := budget(maxEnvironment)
+	env, err := w.variables(ctx, pod, spec, sandbox.GetIp(), &left)
+	if err != nil {
+		return nil, err
+	}
+	command, err := expandAll("command", spec.Command, env, &left)
+	if err != nil {
+		return nil, err
+	}
+	args, err := expandAll("args", spec.Args, env, &left)
 	if err != nil {
 		return nil, err
 	}
@@ -321,7 +296,7 @@ func (w *worker) createRequest(
 	}
 	return &proto.CreateContainerRequest{
 		SandboxId: sandbox.GetId(), Name: spec.Name, Attempt: start.Attempt, Image: spec.Image,
-		Command: expandAll(spec.Command, env), Args: expandAll(spec.Args, env), WorkingDir: spec.WorkingDir, Env: env, Mounts: mounts,
+		Command: command, Args: args, WorkingDir: spec.WorkingDir, Env: env, Mounts: mounts,
 		Labels: labels, Annotations: annotations, Script: pod.Annotations[scriptAnnotation+spec.Name],
 		Resources: resourcesOf(spec), CgroupParent: cgroupOf(pod), StopSignal: stopSignalOf(spec),
 		Stdin: spec.Stdin, StdinOnce: spec.StdinOnce, Tty: spec.TTY, Ports: podstate.Ports(pod),
@@ -341,11 +316,4 @@ func podLabels(pod *corev1.Pod) map[string]string {
 	return map[string]string{
 		podstate.LabelPodName: pod.Name, podstate.LabelPodNamespace: pod.Namespace, podstate.LabelPodUID: string(pod.UID),
 	}
-}
-
-func deref(text *string) string {
-	if text == nil {
-		return ""
-	}
-	return *text
 }

@@ -129,6 +129,8 @@ type Cause struct {
 	Reason, Message string
 	// Disrupts says that the end is none of the pod's own, which a condition of it tells.
 	Disrupts bool
+	// Expired says that the pod has outlived its own deadline: it counts as failed from now on.
+	Expired bool
 }
 
 // Action is what a machine wants done. Sync, Stop and Clean are answered by Synced,

@@ -11,8 +11,8 @@ import (
 	"github.com/podfall/podfall/services/kubelet/status"
 )
 
-// Refresh takes up what a probe has found: it is reported at once, and a container that
-// failed is looked after.
+// Refresh takes up what a probe has found: it is reported at once, and the pod is looked after: a
+// container may have failed, or a sidecar have started that others wait for.
 func (s *Workers) Refresh(ctx context.Context, uid types.UID) {
 	s.mu.Lock()
 	w := s.workers[uid]
@@ -28,16 +28,9 @@ func (s *Workers) Refresh(ctx context.Context, uid types.UID) {
 		return
 	}
 	s.cfg.Status.Report(pod, seen, w.facts(pod, seen, status.Facts{MayRun: true, Waiting: waiting}))
-	if state == Syncing && len(w.failedProbes(pod, seen)) > 0 {
+	if state == Syncing {
 		s.Tell(ctx, uid, Changed{})
 	}
-}
-
-// waitFor remembers which containers wait to be restarted, for Refresh.
-func (w *worker) waitFor(waiting map[string]corev1.ContainerStateWaiting) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.waiting = waiting
 }
 
 // facts adds what the probes say.
@@ -55,30 +48,11 @@ func (w *worker) facts(pod *corev1.Pod, seen podstate.Pod, facts status.Facts) s
 	return facts
 }
 
-// failedProbes are the probes for which containers are to be killed, by container id.
-func (w *worker) failedProbes(pod *corev1.Pod, seen podstate.Pod) map[string]probes.Kind {
-	var failed map[string]probes.Kind
+// probed is what the probes say of the running containers, by container id.
+func (w *worker) probed(pod *corev1.Pod, seen podstate.Pod) map[string]probes.State {
+	said := map[string]probes.State{}
 	for _, c := range seen.Running() {
-		if kind := w.cfg.Probes.Container(pod.UID, c.GetName(), c.GetId()).Failed; kind != nil {
-			if failed == nil {
-				failed = map[string]probes.Kind{}
-			}
-			failed[c.GetId()] = *kind
-		}
+		said[c.GetId()] = w.cfg.Probes.Container(pod.UID, c.GetName(), c.GetId())
 	}
-	return failed
-}
-
-// killFailed stops containers whose probes have failed; that they are gone is seen at the
-// next look, which restarts them as the pod's policy says.
-func (w *worker) killFailed(ctx context.Context, pod *corev1.Pod, seen podstate.Pod, plan StartPlan) Synced {
-	w.cfg.Status.Report(pod, seen, w.facts(pod, seen, status.Facts{MayRun: true}))
-	for _, stop := range plan.Kills {
-		w.announce(pod, stop)
-		if err := w.stopContainer(ctx, pod, stop); err != nil {
-			return Synced{Err: err}
-		}
-	}
-	w.blind = true
-	return Synced{After: atOnce}
+	return said
 }

@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/podfall/podfall/internal/task"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/services/kubelet/podstate"
 )
@@ -82,31 +82,32 @@ func specOf(pod *corev1.Pod, name string) *corev1.Container {
 
 // stopPod carries out a plan. Its error is upstream's text of what went wrong (KBL-31).
 func (w *worker) stopPod(ctx context.Context, pod *corev1.Pod, plan StopPlan) error {
-	var works sync.WaitGroup
+	works := w.cfg.Tasks.Group()
 	defer works.Wait()
+	leaving := ctx // of hooks, which may outlive the stop
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	for _, stop := range plan.Containers {
 		w.announce(pod, stop)
 	}
-	outcomes := make(chan Outcome)
+	outcomes := task.NewQueue[Outcome](w.cfg.Tasks)
 	attempt := NewAttempt(plan, w.cfg.Clock.Steady())
 	for !attempt.Over() {
 		for _, work := range attempt.Work() {
 			works.Go(func() {
-				outcome := w.carryOutStop(ctx, pod, plan, work)
-				select {
-				case outcomes <- outcome:
-				case <-ctx.Done():
+				if hook, is := work.(Hook); is {
+					w.preStop(leaving, pod, plan.Containers[hook.Container])
+					outcomes.Put(HookOver(hook))
+					return
 				}
+				outcomes.Put(w.carryOutStop(ctx, pod, plan, work))
 			})
 		}
-		select {
-		case outcome := <-outcomes:
-			attempt.Step(outcome, w.cfg.Clock.Steady())
-		case <-ctx.Done():
-			return ctx.Err() // the kubelet leaves: what still runs lives on
+		outcome, err := outcomes.Take(ctx)
+		if err != nil {
+			return err // the kubelet leaves: what still runs lives on
 		}
+		attempt.Step(outcome, w.cfg.Clock.Steady())
 	}
 	return attempt.Err(string(pod.UID))
 }
@@ -114,9 +115,7 @@ func (w *worker) stopPod(ctx context.Context, pod *corev1.Pod, plan StopPlan) er
 // carryOutStop does one thing of an attempt.
 func (w *worker) carryOutStop(ctx context.Context, pod *corev1.Pod, plan StopPlan, work Work) Outcome {
 	switch work := work.(type) {
-	case Hook:
-		w.preStop(ctx, pod, plan.Containers[work.Container])
-		return HookOver(work)
+	case Hook: // stopPod runs it
 	case Await:
 		_ = w.cfg.Clock.Sleep(ctx, work.Until.Sub(w.cfg.Clock.Steady())) // ended early it is no outcome
 		return AwaitOver{work.Container}
@@ -133,7 +132,7 @@ func (w *worker) carryOutStop(ctx context.Context, pod *corev1.Pod, plan StopPla
 // announce tells people that a container is about to be stopped (KBL-33b).
 func (w *worker) announce(pod *corev1.Pod, stop ContainerStop) {
 	if stop.Err == nil {
-		w.cfg.Events.Container(pod, stop.Name, corev1.EventTypeNormal, "Killing", cmp.Or(stop.Why, "Stopping container "+stop.Name))
+		w.cfg.Events.ContainerEvent(pod, stop.Name, corev1.EventTypeNormal, "Killing", cmp.Or(stop.Why, "Stopping container "+stop.Name))
 	}
 }
 

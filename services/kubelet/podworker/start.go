@@ -1,32 +1,41 @@
 package podworker
 
 import (
-	"fmt"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/services/kubelet/podstate"
 	"github.com/podfall/podfall/services/kubelet/probes"
 )
 
-// StartPlan is what one sync of a pod does.
+// StartPlan is what one sync of a pod does, in this order: stop the pod or some containers, remove
+// those that are reset, make a sandbox, start containers.
 type StartPlan struct {
-	// Ended says that no container of the pod will run again.
-	Ended bool
-	// Sandbox says that a new sandbox is needed first; Attempt is its number.
-	Sandbox bool
-	Attempt uint32
+	// KillPod: everything of the pod is stopped first, because it has ended or because its
+	// sandbox is replaced. Sandbox: a new one is needed, with the number Attempt.
+	KillPod, Sandbox bool
+	Attempt          uint32
+	// Kills are containers that their probes have failed. Resets are removed, because all
+	// containers restart; nothing is started beside them.
+	Kills  []ContainerStop
+	Resets []Reset
 	// Containers are to be created and started, in order.
 	Containers []ContainerStart
-	// Kills are containers to be stopped first, for what their probes have found.
-	Kills []ContainerStop
 	// Waiting are the containers whose restart has to wait, and why.
 	Waiting map[string]corev1.ContainerStateWaiting
 	// After is how long until the first of them may start; 0 if none waits.
 	After time.Duration
+}
+
+// Starts reports whether the plan starts anything.
+func (p *StartPlan) Starts() bool { return p.Sandbox || len(p.Containers) > 0 }
+
+// Reset is a container that is removed from the runtime; Kill says that it may run.
+type Reset struct {
+	ID, Name string
+	Kill     bool
 }
 
 // ContainerStart is one container to start. Again says that it has run before.
@@ -38,6 +47,8 @@ type ContainerStart struct {
 	Made     string
 	Again    bool
 	Finished time.Time // of its last run
+	// Blocks: if this one does not start, the containers after it have to wait.
+	Blocks bool
 }
 
 // Crashes are how long the next restart of each container waits, by name.
@@ -72,168 +83,25 @@ func (c Crash) next(finished, now time.Time, t CrashTiming) Crash {
 type Standing struct {
 	Seen    podstate.Pod
 	Crashes Crashes
-	// Failed are the probes for which containers are to be killed, by container id.
-	Failed map[string]probes.Kind
-	Now    time.Time
-}
-
-// PlanStart decides what a pod that is to run lacks: its sandbox, its init containers
-// one after the other, its containers, and those to be restarted. Containers that are to
-// be killed first are all that it plans.
-func PlanStart(pod *corev1.Pod, standing Standing, t CrashTiming) StartPlan {
-	p := planner{pod: pod, seen: standing.Seen, crashes: standing.Crashes, timing: t, now: standing.Now}
-	if p.plan.Kills = planKills(pod, standing); len(p.plan.Kills) > 0 {
-		return p.plan
-	}
-	p.ephemeral()
-	if p.initialize() {
-		p.containers()
-	}
-	if p.plan.Ended {
-		p.plan.Containers = nil
-	}
-	if len(p.plan.Containers) > 0 && p.seen.Sandbox() == nil {
-		p.plan.Sandbox = true
-		if len(p.seen.Sandboxes) > 0 {
-			p.plan.Attempt = p.seen.Sandboxes[0].GetAttempt() + 1
-		}
-	}
-	return p.plan
-}
-
-// planKills plans to stop the containers whose startup or liveness probe has failed.
-func planKills(pod *corev1.Pod, standing Standing) []ContainerStop {
-	var kills []ContainerStop
-	for _, c := range standing.Seen.Running() {
-		kind, failed := standing.Failed[c.GetId()]
-		spec := specOf(pod, c.GetName())
-		if !failed || spec == nil {
-			continue
-		}
-		reason := ReasonLivenessProbe
-		if kind == probes.Startup {
-			reason = ReasonStartupProbe
-		}
-		kills = append(kills, ContainerStop{
-			ID: c.GetId(), Name: c.GetName(), Grace: BaseGrace(pod, spec, reason), PreStop: preStopOf(spec),
-			Why: fmt.Sprintf("Container %s failed %s probe, will be restarted", spec.Name, strings.ToLower(kind.String())),
-		})
-	}
-	return kills
-}
-
-type planner struct {
-	pod     *corev1.Pod
-	seen    podstate.Pod
-	crashes Crashes
-	timing  CrashTiming
-	now     time.Time
-	plan    StartPlan
-}
-
-// ephemeral plans the ephemeral containers that have not run yet: each runs once, and
-// waits for nothing.
-func (p *planner) ephemeral() {
-	for i := range p.pod.Spec.EphemeralContainers {
-		spec := (*corev1.Container)(&p.pod.Spec.EphemeralContainers[i].EphemeralContainerCommon)
-		if last := p.seen.Latest(spec.Name); last == nil || p.made(last) {
-			p.start(spec)
-		}
-	}
-}
-
-// initialize plans the next init container; it reports true when none is left.
-func (p *planner) initialize() bool {
-	begun := false // a regular container proves that initialization is over
-	for _, c := range p.pod.Spec.Containers {
-		begun = begun || p.seen.Latest(c.Name) != nil
-	}
-	for i := range p.pod.Spec.InitContainers {
-		spec := &p.pod.Spec.InitContainers[i]
-		last := p.seen.Latest(spec.Name)
-		sidecar := podstate.Sidecar(spec)
-		switch {
-		case begun && !sidecar:
-		case last == nil:
-			p.start(spec)
-			return begun
-		case podstate.Alive(last):
-			if !sidecar {
-				return false
-			}
-		case ended(last) && last.GetExitCode() == 0 && !sidecar:
-		case !sidecar && ended(last) && !podstate.Restarts(p.pod, spec, last.GetExitCode()):
-			p.plan.Ended = true
-			return false
-		default:
-			p.start(spec)
-			return begun
-		}
-	}
-	return true
-}
-
-// containers plans the regular containers, and sees whether all have ended for good.
-func (p *planner) containers() {
-	done := 0
-	for i := range p.pod.Spec.Containers {
-		spec := &p.pod.Spec.Containers[i]
-		last := p.seen.Latest(spec.Name)
-		switch {
-		case podstate.Alive(last) && last != nil:
-		case last != nil && ended(last) && !podstate.Restarts(p.pod, spec, last.GetExitCode()):
-			done++
-		default:
-			p.start(spec)
-		}
-	}
-	p.plan.Ended = done > 0 && done == len(p.pod.Spec.Containers)
-}
-
-// start plans a container's next run, or its wait.
-func (p *planner) start(spec *corev1.Container) {
-	start := ContainerStart{Spec: spec}
-	switch last := p.seen.Latest(spec.Name); {
-	case last == nil:
-	case p.made(last):
-		start.Attempt, start.Made = last.GetAttempt(), last.GetId()
-	default:
-		start.Attempt, start.Again = last.GetAttempt()+1, ended(last)
-		start.Finished = time.Unix(0, last.GetFinishedAtUnixNano())
-	}
-	wait := p.crashes[spec.Name].wait(start.Finished, p.now, p.timing)
-	if !start.Again || wait == 0 {
-		p.plan.Containers = append(p.plan.Containers, start)
-		return
-	}
-	if p.plan.Waiting == nil {
-		p.plan.Waiting = map[string]corev1.ContainerStateWaiting{}
-	}
-	p.plan.Waiting[spec.Name] = corev1.ContainerStateWaiting{
-		Reason: "CrashLoopBackOff",
-		Message: fmt.Sprintf("back-off %v restarting failed container=%s pod=%s_%s(%s)",
-			p.crashes[spec.Name].Delay, spec.Name, p.pod.Name, p.pod.Namespace, p.pod.UID),
-	}
-	p.plan.wait(wait)
-}
-
-// made reports whether a container can still be started.
-func (p *planner) made(c *proto.Container) bool {
-	return c.GetState() == proto.ContainerState_CONTAINER_STATE_CREATED && c.GetSandboxId() == p.seen.Sandbox().GetId()
-}
-
-// wait sees to it that the plan is made again after no more than that.
-func (p *StartPlan) wait(after time.Duration) {
-	if p.After == 0 || after < p.After {
-		p.After = after
-	}
-}
-
-func ended(c *proto.Container) bool {
-	return c.GetState() == proto.ContainerState_CONTAINER_STATE_EXITED
+	// Probed is what the probes say of running containers, by container id; a container that is
+	// not in it has started and is well.
+	Probed map[string]probes.State
+	// RestartAll: all containers are to be removed and to start anew.
+	RestartAll bool
+	Now        time.Time
 }
 
 // Restarted notes that a container is started again at now.
 func (c Crashes) Restarted(start ContainerStart, now time.Time, t CrashTiming) {
 	c[start.Spec.Name] = c[start.Spec.Name].next(start.Finished, now, t)
+}
+
+// Hold is how long a worker waits for back-offs of which the first ends after a while, for the n-th
+// time (upstream's completeWork): no longer than the usual resync, and spread over half of that.
+func (t Timing) Hold(after time.Duration, seed uint64, uid types.UID, n uint64) time.Duration {
+	if after <= 0 {
+		return 0
+	}
+	after = min(after, t.Resync)
+	return after + time.Duration(float64(after)*t.Jitter*fraction(seed, uid, n))
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -65,6 +64,14 @@ func TestBracketed(t *testing.T) {
 	}
 }
 
+// inBox are containers in a ready sandbox.
+func inBox(containers ...*proto.Container) podstate.Pod {
+	for _, c := range containers {
+		c.SandboxId = "box"
+	}
+	return podstate.New("u", []*proto.Sandbox{{Id: "box"}}, containers)
+}
+
 func names(starts []ContainerStart) []string {
 	var names []string
 	for _, s := range starts {
@@ -110,12 +117,12 @@ func TestPlanStart(t *testing.T) {
 			if row.init {
 				pod.Spec.InitContainers = []corev1.Container{{Name: "i"}, {Name: "j"}}
 			}
-			plan := PlanStart(pod, Standing{Seen: podstate.New("u", nil, row.have), Now: zero}, CrashTiming{})
-			if got := names(plan.Containers); !slices.Equal(got, row.starts) || plan.Ended != row.ended {
-				t.Errorf("it starts %v, ended %t; want %v, %t", got, plan.Ended, row.starts, row.ended)
+			plan := PlanStart(pod, Standing{Seen: inBox(row.have...), Now: zero}, CrashTiming{})
+			if got := names(plan.Containers); !slices.Equal(got, row.starts) || plan.KillPod != row.ended {
+				t.Errorf("it starts %v, ended %t; want %v, %t", got, plan.KillPod, row.starts, row.ended)
 			}
-			if plan.Sandbox != (len(row.starts) > 0) {
-				t.Errorf("it makes a sandbox: %t", plan.Sandbox)
+			if plan.Sandbox {
+				t.Error("it makes a sandbox beside the one that is there")
 			}
 		})
 	}
@@ -134,7 +141,7 @@ func TestPlanStartOfWhatIsMade(t *testing.T) {
 	})
 	want := []ContainerStart{
 		{Spec: &pod.Spec.Containers[0], Attempt: 2, Made: "1"},
-		{Spec: &pod.Spec.Containers[1], Attempt: 3, Finished: time.Unix(0, 0)},
+		{Spec: &pod.Spec.Containers[1], Attempt: 3},
 	}
 	if diff := cmp.Diff(want, PlanStart(pod, Standing{Seen: seen, Now: zero}, CrashTiming{}).Containers); diff != "" {
 		t.Errorf("it starts (-want +got):\n%s", diff)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/podfall/podfall/internal/history"
 	"github.com/podfall/podfall/internal/inspect"
+	"github.com/podfall/podfall/internal/task"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/services/kubelet/podstate"
 	"github.com/podfall/podfall/services/kubelet/status"
@@ -30,8 +31,12 @@ type worker struct {
 	interrupt context.CancelFunc
 	stopped   chan struct{} // closed when the containers have stopped
 	due       time.Time     // when Due is to be told; zero for never
-	// waiting are the containers that wait to be restarted, as last planned.
+	// waiting is why containers could not be started at the last attempt; only the goroutine
+	// replaces it.
 	waiting map[string]corev1.ContainerStateWaiting
+
+	// hooks runs preStop hooks, which may outlive the stop; the workers wait for them.
+	hooks task.Group
 
 	progress
 	memory // of the goroutine alone
@@ -54,9 +59,7 @@ type progress struct {
 
 // memory is what a worker's goroutine keeps from one action to the next.
 type memory struct {
-	crashes Crashes
-	// refused are the containers that could not be started, and why.
-	refused  map[string]corev1.ContainerStateWaiting
+	crashes  Crashes
 	began    *metav1.Time // when this kubelet, or one before it, took the pod up
 	lastSync time.Time
 	failures uint64
@@ -64,8 +67,8 @@ type memory struct {
 	blind    bool // what was started could not be read back
 }
 
-func newWorker(cfg Config) *worker {
-	return &worker{cfg: cfg, memory: memory{crashes: Crashes{}, refused: map[string]corev1.ContainerStateWaiting{}}, stopped: make(chan struct{}), interrupt: func() {}}
+func newWorker(cfg Config, hooks task.Group) *worker {
+	return &worker{cfg: cfg, hooks: hooks, memory: memory{crashes: Crashes{}}, stopped: make(chan struct{}), interrupt: func() {}}
 }
 
 // tell steps the machine and reports whether a goroutine has to be started for what it
@@ -159,7 +162,7 @@ func (w *worker) synced(ctx context.Context, pod *corev1.Pod, what string, err e
 	w.lastSync = w.cfg.Clock.Steady()
 	w.came(err)
 	if err != nil && ctx.Err() == nil {
-		w.cfg.History.Note("", history.KubeletStuck{Pod: podstate.Key(pod), UID: string(pod.UID), Doing: what, Err: err.Error()})
+		w.cfg.History.Record("", history.KubeletStuck{Pod: podstate.Key(pod), UID: string(pod.UID), Doing: what, Err: err.Error()})
 		w.cfg.Log.ErrorContext(ctx, "error syncing pod, skipping", "pod", podstate.Key(pod), "uid", pod.UID, "doing", what, "err", err)
 	}
 }
@@ -200,7 +203,7 @@ func (w *worker) look(ctx context.Context, uid types.UID) (podstate.Pod, error) 
 
 // stop is round 2 (KBL-30): say that the mark was seen, stop everything, make sure.
 func (w *worker) stop(ctx context.Context, a Stop) error {
-	w.cfg.History.Note("", history.KubeletTerm{Pod: podstate.Key(a.Pod), UID: string(a.Pod.UID), Grace: a.Grace})
+	w.cfg.History.Record("", history.KubeletTerm{Pod: podstate.Key(a.Pod), UID: string(a.Pod.UID), Grace: a.Grace})
 	w.mu.Lock()
 	w.Grace = a.Grace
 	w.mu.Unlock()
@@ -209,7 +212,7 @@ func (w *worker) stop(ctx context.Context, a Stop) error {
 		return err
 	}
 	if a.Known {
-		w.cfg.Status.Report(a.Pod, seen, w.facts(a.Pod, seen, status.Facts{MayRun: true}))
+		w.report(a.Pod, seen, w.facts(a.Pod, seen, w.stopFacts()))
 		w.cfg.Probes.Watch(a.Pod) // only readiness is asked for from now on
 	}
 	plan := PlanStop(a.Pod, seen, &a.Grace)
@@ -265,15 +268,31 @@ func (w *worker) surely(sandboxes []*proto.Sandbox) []*proto.Sandbox {
 func (w *worker) reportEnd(pod *corev1.Pod) {
 	seen, _ := w.cfg.Cache.Last(pod.UID)
 	w.reported = true
-	w.cfg.Status.Report(pod, seen, w.endFacts())
+	w.report(pod, seen, w.endFacts())
+}
+
+// report reports a pod that stops. A pod that has outlived its deadline is told of each time, as
+// upstream does.
+func (w *worker) report(pod *corev1.Pod, seen podstate.Pod, facts status.Facts) {
+	if facts.Evicts {
+		w.cfg.Events.Event(pod, corev1.EventTypeNormal, facts.Reason, facts.Message)
+	}
+	w.cfg.Status.Report(pod, seen, facts)
+}
+
+// stopFacts are of a pod whose containers are about to stop.
+func (w *worker) stopFacts() status.Facts {
+	facts := w.endFacts()
+	facts.Ended, facts.MayRun = false, true
+	return facts
 }
 
 func (w *worker) endFacts() status.Facts {
-	facts := status.Facts{Ended: true}
+	facts := status.Facts{Ended: true, Waiting: w.waiting}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if cause := w.machine.Cause(); cause != nil {
-		facts.Reason, facts.Message, facts.Disrupted = cause.Reason, cause.Message, cause.Disrupts
+		facts.Reason, facts.Message, facts.Disrupted, facts.Evicts = cause.Reason, cause.Message, cause.Disrupts, cause.Expired
 	}
 	return facts
 }
@@ -285,7 +304,7 @@ func (w *worker) clean(ctx context.Context, pod *corev1.Pod) error {
 		return err
 	}
 	if w.cfg.Timing.AwaitRelist || !w.reported {
-		w.cfg.Status.Report(pod, seen, w.endFacts())
+		w.report(pod, seen, w.endFacts())
 	}
 	w.at(inspect.StepUnmount)
 	if err := w.cfg.Volumes.Unmount(ctx, pod); err != nil {

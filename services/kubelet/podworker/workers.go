@@ -13,8 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/internal/history"
+	"github.com/podfall/podfall/internal/task"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/proto/kinds"
 	"github.com/podfall/podfall/services/kubelet/podstate"
@@ -50,6 +50,9 @@ type Cache interface {
 // Status takes the pods' statuses; it never blocks.
 type Status interface {
 	Report(pod *corev1.Pod, seen podstate.Pod, facts status.Facts) corev1.PodStatus
+	// Derive is what Report would report.
+	Derive(pod *corev1.Pod, seen podstate.Pod, facts status.Facts) corev1.PodStatus
+	SandboxReady(pod *corev1.Pod)
 	Finish(pod *corev1.Pod)
 }
 
@@ -84,6 +87,7 @@ type Objects interface {
 	ConfigMap(ctx context.Context, namespace, name string) (*corev1.ConfigMap, error)
 	Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error)
 	Services(ctx context.Context, namespace string) ([]*corev1.Service, error)
+	RuntimeHandler(ctx context.Context, pod *corev1.Pod) (string, error)
 }
 
 // Cgroups keeps the pods' cgroups.
@@ -100,7 +104,7 @@ type Claims interface {
 // Events tells people; it never blocks.
 type Events interface {
 	Event(about kinds.Object, kind, reason, message string)
-	Container(pod *corev1.Pod, container, kind, reason, message string)
+	ContainerEvent(pod *corev1.Pod, container, kind, reason, message string)
 }
 
 // Timing is how workers pace themselves.
@@ -127,13 +131,27 @@ type Config struct {
 	Status  Status
 	Probes  Probes
 	Host
-	Events  Events
-	Clock   clock.Clock
-	Timing  Timing
-	Compat  proto.Compat
-	Log     *slog.Logger
-	Seed    uint64
-	History *history.Recorder
+	Events Events
+	Driver
+	Timing Timing
+	Compat proto.Compat
+	Log    *slog.Logger
+	Seed   uint64
+}
+
+// Driver is what workers run on.
+type Driver struct {
+	Clock task.Clock
+	// Tasks are goroutines if it is nil.
+	Tasks   task.Scheduler
+	History History
+}
+
+// History records what workers do. *history.Recorder is one.
+type History interface {
+	Now() history.MonoTime
+	Record(cause string, fact history.Fact)
+	RecordSince(began history.MonoTime, cause string, fact history.Fact)
 }
 
 // Host is what pods stand on.
@@ -165,12 +183,13 @@ type Workers struct {
 	mu      sync.Mutex
 	workers map[types.UID]*worker
 	closed  bool
-	group   sync.WaitGroup
+	group   task.Group
 }
 
 // NewWorkers has none yet.
 func NewWorkers(cfg Config) *Workers {
-	return &Workers{cfg: cfg, workers: map[types.UID]*worker{}}
+	cfg.Tasks = task.OrGoroutines(cfg.Tasks)
+	return &Workers{cfg: cfg, workers: map[types.UID]*worker{}, group: cfg.Tasks.Group()}
 }
 
 // Run waits until ctx ends and then for what is being carried out. It stops no pod: the
@@ -199,7 +218,7 @@ func (s *Workers) Tell(ctx context.Context, uid types.UID, e Event) {
 		default:
 			return
 		}
-		w = newWorker(s.cfg)
+		w = newWorker(s.cfg, s.group)
 		s.workers[uid] = w
 	}
 	if w.tell(e) {
@@ -230,6 +249,21 @@ func (w *worker) isDue(now time.Time) bool {
 	return true
 }
 
+// NextDue is when the first retry or resync is due; zero for never.
+func (s *Workers) NextDue() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var first time.Time
+	for _, w := range s.workers { // the earliest does not depend on the order
+		w.mu.Lock()
+		if !w.due.IsZero() && (first.IsZero() || w.due.Before(first)) {
+			first = w.due
+		}
+		w.mu.Unlock()
+	}
+	return first
+}
+
 // Kill ends a pod for a reason of the node's and waits until its containers have
 // stopped, but no longer than one and a half times the grace (KBL-23). The worker goes
 // on in any case, until ctx ends: it is that of the kubelet.
@@ -244,18 +278,17 @@ func (s *Workers) Kill(ctx context.Context, uid types.UID, kill Kill) error {
 	w.mu.Lock()
 	pod, grace := w.machine.Pod(), w.machine.Grace()
 	w.mu.Unlock()
-	limit := s.cfg.Clock.Timer(max(time.Duration(grace)*time.Second*3/2, s.cfg.Timing.KillWait))
-	defer limit.Stop()
-	select {
-	case <-w.stopped:
+	limited, cancel := s.cfg.Clock.Timeout(ctx, max(time.Duration(grace)*time.Second*3/2, s.cfg.Timing.KillWait))
+	defer cancel()
+	switch err := s.cfg.Tasks.Wait(limited, w.stopped); {
+	case err == nil:
 		return nil
-	case <-ctx.Done():
+	case ctx.Err() != nil:
 		return ctx.Err()
-	case <-limit.C:
-		s.cfg.Events.Event(pod, corev1.EventTypeWarning, "ExceededGracePeriod",
-			"Container runtime did not kill the pod within specified grace period.")
-		return errors.New("timeout waiting to kill pod")
 	}
+	s.cfg.Events.Event(pod, corev1.EventTypeWarning, "ExceededGracePeriod",
+		"Container runtime did not kill the pod within specified grace period.")
+	return errors.New("timeout waiting to kill pod")
 }
 
 // View is one worker as others see it.
@@ -311,7 +344,7 @@ func (s *Workers) Forget(ctx context.Context, uid types.UID) {
 		return
 	}
 	delete(s.workers, uid)
-	s.cfg.History.Note("", history.KubeletForget{UID: string(uid)})
+	s.cfg.History.Record("", history.KubeletForget{UID: string(uid)})
 	s.cfg.Probes.Forget(uid)
 	s.cfg.Images.Forget(uid)
 	s.group.Go(func() { w.leave(ctx, uid) })

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -14,9 +16,9 @@ import (
 	"github.com/podfall/podfall/services/kubelet/podstate"
 )
 
-// ask carries a probe out. The output is what the event says of a failure, in upstream's
-// words.
-func (p *Prober) ask(ctx context.Context, object *corev1.Pod, spec *corev1.Container, id string, what *corev1.Probe) (Result, string) {
+// ask carries a probe out. The output is what the event says of a failure, in upstream's words. An
+// error says that the probe has found nothing.
+func (p *Prober) ask(ctx context.Context, object *corev1.Pod, spec *corev1.Container, id string, what *corev1.Probe) (Result, string, error) {
 	ctx, cancel := p.cfg.Clock.Timeout(ctx, Timeout(what))
 	defer cancel()
 	switch {
@@ -25,23 +27,25 @@ func (p *Prober) ask(ctx context.Context, object *corev1.Pod, spec *corev1.Conta
 	case what.HTTPGet != nil:
 		request, err := podstate.HTTPRequest(spec, id, what.HTTPGet)
 		if err != nil {
-			return Failure, err.Error()
+			return Unknown, "", err
 		}
-		return p.askHTTP(ctx, address(p.cfg.Cache, object, what.HTTPGet.Host), request)
+		result, output := p.askHTTP(ctx, address(p.cfg.Cache, object, what.HTTPGet.Host), request)
+		return result, output, nil
 	case what.TCPSocket != nil:
 		port, err := podstate.Port(spec, what.TCPSocket.Port)
 		if err != nil {
-			return Failure, err.Error()
+			return Unknown, "", err
 		}
 		_, err = p.cfg.Runtime.Reach(ctx, &proto.ReachRequest{ContainerId: id, Scheme: "tcp", Host: what.TCPSocket.Host, Port: port})
 		if err != nil {
-			return Failure, fmt.Sprintf("dial tcp %s:%d: %s", address(p.cfg.Cache, object, what.TCPSocket.Host), port, cause(ctx, err))
+			return Failure, "dial tcp " + join(address(p.cfg.Cache, object, what.TCPSocket.Host), port) + ": " + cause(ctx, err), nil
 		}
-		return Success, ""
+		return Success, "", nil
 	case what.GRPC != nil:
-		return p.askGRPC(ctx, id, what.GRPC)
+		result, output := p.askGRPC(ctx, id, join(address(p.cfg.Cache, object, ""), what.GRPC.Port), what)
+		return result, output, nil
 	}
-	return Failure, fmt.Sprintf("missing probe handler for %s:%s", podstate.Key(object), spec.Name)
+	return Unknown, "", fmt.Errorf("missing probe handler for %s:%s", podstate.Key(object), spec.Name)
 }
 
 // maxOutput is how many bytes of what a command writes are told (upstream's
@@ -49,20 +53,20 @@ func (p *Prober) ask(ctx context.Context, object *corev1.Pod, spec *corev1.Conta
 const maxOutput = 10 << 10
 
 // askExec gives the runtime the timeout as well: only the runtime can end the command.
-func (p *Prober) askExec(ctx context.Context, id string, what *corev1.Probe) (Result, string) {
+func (p *Prober) askExec(ctx context.Context, id string, what *corev1.Probe) (Result, string, error) {
 	answer, err := p.cfg.Runtime.ExecSync(ctx, &proto.ExecSyncRequest{
 		ContainerId: id, Command: what.Exec.Command, TimeoutSeconds: int64(Timeout(what) / time.Second),
 	})
 	switch {
 	case err != nil && (ctx.Err() != nil || timedOut(err)):
-		return Failure, fmt.Sprintf("command timed out: %q timed out after %v", strings.Join(what.Exec.Command, " "), Timeout(what))
+		return Failure, fmt.Sprintf("command timed out: %q timed out after %v", strings.Join(what.Exec.Command, " "), Timeout(what)), nil
 	case err != nil:
-		return Failure, err.Error()
+		return Unknown, "", err
 	case answer.GetExitCode() != 0:
 		output := slices.Concat(answer.GetStdout(), answer.GetStderr())
-		return Failure, string(output[:min(len(output), maxOutput)])
+		return Failure, string(output[:min(len(output), maxOutput)]), nil
 	}
-	return Success, ""
+	return Success, "", nil
 }
 
 // timedOut reports whether a runtime has ended a command because its time was up.
@@ -73,9 +77,12 @@ func timedOut(err error) bool {
 
 func (p *Prober) askHTTP(ctx context.Context, host string, request *proto.ReachRequest) (Result, string) {
 	answer, err := p.cfg.Runtime.Reach(ctx, request)
-	if err != nil {
-		return Failure, fmt.Sprintf("Get \"%s://%s:%d%s\": dial tcp %s:%d: %s",
-			request.Scheme, host, request.Port, request.Path, host, request.Port, cause(ctx, err))
+	at := join(host, request.Port)
+	switch {
+	case err != nil && (ctx.Err() != nil || timedOut(err)):
+		return Failure, fmt.Sprintf("Get \"%s://%s%s\": context deadline exceeded (Client.Timeout exceeded while awaiting headers)", request.Scheme, at, request.Path)
+	case err != nil:
+		return Failure, fmt.Sprintf("Get \"%s://%s%s\": dial tcp %s: %s", request.Scheme, at, request.Path, at, cause(ctx, err))
 	}
 	if code := answer.GetCode(); code < 200 || code >= 400 {
 		return Failure, fmt.Sprintf("HTTP probe failed with statuscode: %d", code)
@@ -83,23 +90,34 @@ func (p *Prober) askHTTP(ctx context.Context, host string, request *proto.ReachR
 	return Success, ""
 }
 
-// serving is the only good answer of a gRPC health service.
-const serving = 1
+// The answers of a gRPC health service.
+const (
+	serving    = 1
+	notServing = 2
+)
 
-func (p *Prober) askGRPC(ctx context.Context, id string, what *corev1.GRPCAction) (Result, string) {
-	request := &proto.ReachRequest{ContainerId: id, Scheme: "grpc", Port: what.Port}
-	if what.Service != nil {
-		request.Service = *what.Service
+// askGRPC fails when there is no answer in time: a connection that is refused is tried again until
+// then.
+func (p *Prober) askGRPC(ctx context.Context, id, at string, what *corev1.Probe) (Result, string) {
+	request := &proto.ReachRequest{ContainerId: id, Scheme: "grpc", Port: what.GRPC.Port}
+	if what.GRPC.Service != nil {
+		request.Service = *what.GRPC.Service
 	}
 	answer, err := p.cfg.Runtime.Reach(ctx, request)
 	if err != nil {
-		return Failure, fmt.Sprintf("timeout: failed to connect service \":%d\": %s", what.Port, cause(ctx, err))
+		return Failure, fmt.Sprintf("timeout: failed to connect service %q within %v: context deadline exceeded", at, Timeout(what))
 	}
-	if answer.GetCode() != serving {
-		return Failure, fmt.Sprintf("service unhealthy (responded with %d)", answer.GetCode())
+	switch answer.GetCode() {
+	case serving:
+		return Success, ""
+	case notServing:
+		return Failure, `service unhealthy (responded with "NOT_SERVING")`
 	}
-	return Success, ""
+	return Failure, `service unhealthy (responded with "UNKNOWN")`
 }
+
+// join is an address as a dialer names it.
+func join(host string, port int32) string { return net.JoinHostPort(host, strconv.Itoa(int(port))) }
 
 // address is where a probe goes, as messages name it.
 func address(cache Cache, object *corev1.Pod, host string) string {
@@ -110,14 +128,18 @@ func address(cache Cache, object *corev1.Pod, host string) string {
 	return seen.Sandbox().GetIp()
 }
 
-// cause is why there was no answer, without the words of the call.
+// refused is what a dialer says of a port on which nobody listens.
+const refused = "connect: connection refused"
+
+// cause is why there was no connection, as a dialer says it. A container that does not run listens on
+// no port, whatever its runtime says.
 func cause(ctx context.Context, err error) string {
-	if ctx.Err() != nil {
+	if ctx.Err() != nil || timedOut(err) {
 		return "i/o timeout"
 	}
 	text := err.Error()
-	if refused, ok := errors.AsType[*proto.RuntimeError](err); ok {
-		text = refused.Desc
+	if at := strings.Index(text, "connect: "); at >= 0 {
+		return text[at:]
 	}
-	return text[max(strings.Index(text, "connect: "), 0):]
+	return refused
 }

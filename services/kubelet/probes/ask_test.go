@@ -43,7 +43,7 @@ func (e *execs) Last(types.UID) (podstate.Pod, bool) {
 	}}, true
 }
 
-func (e *execs) Container(_ *corev1.Pod, _, _, _, message string) {
+func (e *execs) ContainerEvent(_ *corev1.Pod, _, _, _, message string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.told = append(e.told, message)

@@ -2,6 +2,7 @@ package probes
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/internal/task"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/services/kubelet/podstate"
 )
@@ -29,7 +31,7 @@ type Cache interface {
 
 // Events tells people; it never blocks.
 type Events interface {
-	Container(pod *corev1.Pod, container, kind, reason, message string)
+	ContainerEvent(pod *corev1.Pod, container, kind, reason, message string)
 }
 
 // Config is what probes work with.
@@ -37,11 +39,13 @@ type Config struct {
 	Runtime Runtime
 	Cache   Cache
 	Events  Events
-	Clock   clock.Clock
-	Log     *slog.Logger
+	// Clock is the wall's if it is nil, and Tasks are goroutines.
+	Clock task.Clock
+	Tasks task.Scheduler
+	Log   *slog.Logger
 }
 
-// Prober runs the probes of a node's pods, a goroutine each.
+// Prober runs the probes of a node's pods, a task each.
 //
 // # Blocking
 //
@@ -52,7 +56,7 @@ type Prober struct {
 	mu      sync.Mutex
 	ctx     context.Context //nolint:containedctx // Run's: probes begin and end while it lasts
 	pods    map[types.UID]*pod
-	running sync.WaitGroup
+	running task.Group
 	changed map[types.UID]bool
 	wake    chan struct{}
 }
@@ -78,7 +82,13 @@ type probe struct {
 
 // New probes nothing yet.
 func New(cfg Config) *Prober {
-	return &Prober{cfg: cfg, pods: map[types.UID]*pod{}, changed: map[types.UID]bool{}, wake: make(chan struct{}, 1)}
+	if cfg.Clock == nil {
+		cfg.Clock = clock.Clock{}
+	}
+	cfg.Tasks = task.OrGoroutines(cfg.Tasks)
+	return &Prober{
+		cfg: cfg, pods: map[types.UID]*pod{}, changed: map[types.UID]bool{}, wake: make(chan struct{}, 1), running: cfg.Tasks.Group(),
+	}
 }
 
 // Changes has a token when the result of some probe has changed; see Take.
@@ -101,7 +111,7 @@ func (p *Prober) Run(ctx context.Context) error {
 		p.begin(probed) //nolint:contextcheck // p.ctx is ctx
 	}
 	p.mu.Unlock()
-	<-ctx.Done()
+	_ = p.cfg.Tasks.Wait(ctx) // until its end
 	p.mu.Lock()
 	p.pods = map[types.UID]*pod{}
 	p.mu.Unlock()
@@ -203,17 +213,17 @@ func (p *Prober) run(ctx context.Context, uid types.UID, at key) {
 	}
 }
 
+// nudged is how soon a nudged probe asks. In it the status that the nudge came from is sent.
+const nudged = 10 * time.Millisecond
+
 // pause waits for the next tick; false means that there is none.
 func (p *Prober) pause(ctx context.Context, period time.Duration, nudge <-chan struct{}) bool {
-	timer := p.cfg.Clock.Timer(period)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-nudge:
-	case <-timer.C:
+	waiting, cancel := p.cfg.Clock.Timeout(ctx, period)
+	defer cancel()
+	if p.cfg.Tasks.Wait(waiting, nudge) == nil {
+		return p.cfg.Clock.Sleep(ctx, nudged) == nil
 	}
-	return true
+	return ctx.Err() == nil
 }
 
 func (p *Prober) look(uid types.UID, at key) (*corev1.Pod, *probe) {
@@ -242,12 +252,17 @@ func (p *Prober) tick(ctx context.Context, object *corev1.Pod, spec *corev1.Cont
 		return true
 	case Ask:
 	}
-	outcome, output := p.ask(ctx, object, spec, target.ID, what)
+	outcome, output, err := p.ask(ctx, object, spec, target.ID, what)
 	if ctx.Err() != nil {
 		return false
 	}
+	if err != nil {
+		p.cfg.Events.ContainerEvent(object, spec.Name, corev1.EventTypeWarning, "Unhealthy",
+			fmt.Sprintf("%s probe errored and resulted in unknown state: %v", at.kind, err))
+		return true
+	}
 	if outcome == Failure {
-		p.cfg.Events.Container(object, spec.Name, corev1.EventTypeWarning, "Unhealthy", at.kind.String()+" probe failed: "+output)
+		p.cfg.Events.ContainerEvent(object, spec.Name, corev1.EventTypeWarning, "Unhealthy", at.kind.String()+" probe failed: "+output)
 	}
 	p.change(object.UID, at, func(t Tracker) Tracker { return t.Answer(outcome, what) })
 	return true

@@ -45,7 +45,7 @@ type Images interface {
 
 // Events tells people; it never blocks.
 type Events interface {
-	Container(pod *corev1.Pod, container, kind, reason, message string)
+	ContainerEvent(pod *corev1.Pod, container, kind, reason, message string)
 }
 
 // Config is what a Puller works with.
@@ -100,14 +100,14 @@ func (p *Puller) Ensure(ctx context.Context, pod *corev1.Pod, spec *corev1.Conta
 		return p.refuse(pod, spec, ReasonNeverHad, ReasonNeverHad,
 			fmt.Sprintf("Container image %q is not present with pull policy of Never", spec.Image))
 	}
-	p.cfg.Events.Container(pod, spec.Name, corev1.EventTypeNormal, "Pulled",
+	p.cfg.Events.ContainerEvent(pod, spec.Name, corev1.EventTypeNormal, "Pulled",
 		fmt.Sprintf("Container image %q already present on machine and can be accessed by the pod", spec.Image))
 	return nil
 }
 
 // refuse tells of an image that cannot be had, and says so.
 func (p *Puller) refuse(pod *corev1.Pod, spec *corev1.Container, reason, event, message string) error {
-	p.cfg.Events.Container(pod, spec.Name, corev1.EventTypeWarning, event, message)
+	p.cfg.Events.ContainerEvent(pod, spec.Name, corev1.EventTypeWarning, event, message)
 	return &Error{Reason: reason, Message: message}
 }
 
@@ -117,7 +117,7 @@ func (p *Puller) present(ctx context.Context, pod *corev1.Pod, spec *corev1.Cont
 	if p.has(image) {
 		return true, nil
 	}
-	if p.cfg.Faults.Concerns(fault.ImagePull, about(pod, spec)) {
+	if p.cfg.Faults.HasMatch(fault.ImagePull, about(pod, spec)) {
 		return false, nil
 	}
 	present, err := p.cfg.Images.ImageStatus(ctx, image)
@@ -127,8 +127,8 @@ func (p *Puller) present(ctx context.Context, pod *corev1.Pod, spec *corev1.Cont
 	return present, err
 }
 
-func about(pod *corev1.Pod, spec *corev1.Container) fault.About {
-	return fault.About{Namespace: pod.Namespace, Pod: pod.Name, Container: spec.Name, Image: spec.Image}
+func about(pod *corev1.Pod, spec *corev1.Container) fault.Attributes {
+	return fault.Attributes{Namespace: pod.Namespace, Pod: pod.Name, Container: spec.Name, Image: spec.Image}
 }
 
 // pull pulls the image, unless that failed a short time ago.
@@ -136,24 +136,24 @@ func (p *Puller) pull(ctx context.Context, pod *corev1.Pod, spec *corev1.Contain
 	k := key{pod.UID, image}
 	if last := p.backoff(k); last.left(p.cfg.Clock.Steady()) > 0 {
 		message := fmt.Sprintf("Back-off pulling image %q", spec.Image)
-		p.cfg.Events.Container(pod, spec.Name, corev1.EventTypeNormal, "BackOff", message)
+		p.cfg.Events.ContainerEvent(pod, spec.Name, corev1.EventTypeNormal, "BackOff", message)
 		return &Error{
 			Reason: ReasonBackOff, Message: fmt.Sprintf("%s: %s: %s", message, ReasonPull, last.why), After: last.left(p.cfg.Clock.Steady()),
 		}
 	}
-	p.cfg.Events.Container(pod, spec.Name, corev1.EventTypeNormal, "Pulling", fmt.Sprintf("Pulling image %q", spec.Image))
+	p.cfg.Events.ContainerEvent(pod, spec.Name, corev1.EventTypeNormal, "Pulling", fmt.Sprintf("Pulling image %q", spec.Image))
 	asked := p.cfg.Clock.Steady()
 	took, size, err := p.inTurn(ctx, pod, spec, image)
 	if err != nil {
 		if ctx.Err() != nil {
 			return ctx.Err() // the kubelet leaves
 		}
-		p.cfg.Events.Container(pod, spec.Name, corev1.EventTypeWarning, "Failed", fmt.Sprintf("Failed to pull image %q: %v", spec.Image, err))
+		p.cfg.Events.ContainerEvent(pod, spec.Name, corev1.EventTypeWarning, "Failed", fmt.Sprintf("Failed to pull image %q: %v", spec.Image, err))
 		p.hold(k, err.Error())
 		return &Error{Reason: ReasonPull, Message: err.Error()}
 	}
 	p.keep(image)
-	p.cfg.Events.Container(pod, spec.Name, corev1.EventTypeNormal, "Pulled", fmt.Sprintf(
+	p.cfg.Events.ContainerEvent(pod, spec.Name, corev1.EventTypeNormal, "Pulled", fmt.Sprintf(
 		"Successfully pulled image %q in %v (%v including waiting). Image size: %v bytes.",
 		spec.Image, took.Truncate(time.Millisecond), p.cfg.Clock.Steady().Sub(asked).Truncate(time.Millisecond), size))
 	return nil
@@ -168,7 +168,7 @@ func (p *Puller) inTurn(ctx context.Context, pod *corev1.Pod, spec *corev1.Conta
 		return 0, 0, ctx.Err()
 	}
 	began := p.cfg.Clock.Steady()
-	if err := p.cfg.Faults.Pass(ctx, fault.ImagePull, about(pod, spec)); err != nil {
+	if err := p.cfg.Faults.Inject(ctx, fault.ImagePull, about(pod, spec)); err != nil {
 		if _, injected := errors.AsType[*fault.Injected](err); injected {
 			err = fmt.Errorf("rpc error: code = Unknown desc = failed to pull and unpack image %q: %w", image, err)
 		}

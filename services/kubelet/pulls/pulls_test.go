@@ -43,7 +43,7 @@ func (n *node) PullImage(context.Context, string) (int64, error) {
 	return 7, n.fails
 }
 
-func (n *node) Container(_ *corev1.Pod, container, kind, reason, message string) {
+func (n *node) ContainerEvent(_ *corev1.Pod, container, kind, reason, message string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.events = append(n.events, fmt.Sprintf("%s %s %s: %s", container, kind, reason, message))
@@ -175,7 +175,7 @@ func TestInjected(t *testing.T) {
 		n := &node{has: map[string]bool{"has:latest": true}}
 		table := fault.NewTable(fault.Config{})
 		f, err := fault.New("f", fault.Spec{
-			Point: fault.ImagePull, Where: fault.About{Image: "has"}, Effect: fault.Effect{Kind: fault.Error, Message: "401 Unauthorized"},
+			Point: fault.ImagePull, Where: fault.Attributes{Image: "has"}, Effect: fault.Effect{Kind: fault.Error, Message: "401 Unauthorized"},
 		}, time.Now())
 		if err != nil {
 			t.Fatal(err)

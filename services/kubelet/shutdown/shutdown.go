@@ -61,7 +61,7 @@ func (m *Manager) Run(ctx context.Context) error {
 			return ctx.Err()
 		case <-ticker.C:
 		}
-		asked := len(m.cfg.Faults.Values(fault.NodeShutdown, fault.About{})) > 0
+		asked := len(m.cfg.Faults.Values(fault.NodeShutdown, fault.Attributes{})) > 0
 		if asked == m.Going() {
 			continue
 		}

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/podfall/podfall/internal/podcondition"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/proto/kinds"
 	"github.com/podfall/podfall/services/kubelet/podset"
@@ -30,11 +31,20 @@ type entry struct {
 	status   corev1.PodStatus
 	facts    Facts
 	finished bool
+	// before is reported ahead of the status; nil for none.
+	before *earlier
 	// version counts changes; accepted is the version that the API has.
 	version, accepted uint64
 	// answer is the API's object as it last answered.
 	answer       *corev1.Pod
 	queued, busy bool
+}
+
+// earlier is a status that waits to be sent when the sandbox of its pod gets ready.
+type earlier struct {
+	status  corev1.PodStatus
+	facts   Facts
+	version uint64
 }
 
 // NewBook has nothing to report.
@@ -44,13 +54,41 @@ func NewBook(compat proto.Compat, hostIP string) *Book {
 
 // Report derives the pod's status and queues it if it differs from the last.
 func (b *Book) Report(pod *corev1.Pod, seen podstate.Pod, facts Facts, now time.Time) corev1.PodStatus {
-	e := b.entry(pod)
-	status := Derive(Input{
-		Pod: pod, Seen: seen, Old: e.status, Facts: facts,
+	status := b.Derive(pod, seen, facts, now)
+	b.set(b.entry(pod), pod, status, facts)
+	return status
+}
+
+// Derive is the pod's status as Report would queue it.
+func (b *Book) Derive(pod *corev1.Pod, seen podstate.Pod, facts Facts, now time.Time) corev1.PodStatus {
+	return Derive(Input{
+		Pod: pod, Seen: seen, Old: b.entry(pod).status, Facts: facts,
 		HostIP: b.hostIP, Compat: b.compat, Now: now,
 	})
-	b.set(e, pod, status, facts)
-	return status
+}
+
+// SandboxReady reports that the sandbox of the pod is there, before any of its containers
+// starts (upstream's OnPodSandboxReady). Nothing else of the status changes. A status that waits to
+// be sent goes ahead of it: making a sandbox may take no time here.
+func (b *Book) SandboxReady(pod *corev1.Pod, now time.Time) {
+	e := b.entry(pod)
+	status := *e.status.DeepCopy()
+	ready := corev1.PodCondition{Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionTrue}
+	if b.compat.TracksGeneration {
+		ready.ObservedGeneration, status.ObservedGeneration = pod.Generation, pod.Generation
+	}
+	old := podcondition.FindIn(status.Conditions, ready.Type)
+	if podcondition.SetTransitionTime(&ready, old, now); old != nil {
+		*old = ready
+	} else {
+		status.Conditions = append(status.Conditions, ready)
+	}
+	var before *earlier
+	if e.queued && e.version > 0 {
+		before = &earlier{e.status, e.facts, e.version}
+	}
+	b.set(e, pod, status, Facts{MayRun: true})
+	e.before = before
 }
 
 // Reject reports that the node does not take the pod (KBL-09).
@@ -106,15 +144,13 @@ func (b *Book) Requeue(copies Copies) bool {
 	return len(b.queue) > 0
 }
 
-// Settled reports whether the API has accepted everything, so that Requeue would queue
-// nothing.
-func (b *Book) Settled(copies Copies) bool {
-	for uid, e := range b.entries {
-		if e.version != e.accepted || b.due(uid, e, copies) {
-			return false
-		}
+// Status is what was reported last of a pod; false for nothing.
+func (b *Book) Status(uid types.UID) (corev1.PodStatus, bool) {
+	e := b.entries[uid]
+	if e == nil || e.version == 0 {
+		return corev1.PodStatus{}, false
 	}
-	return true
+	return e.status, true
 }
 
 // due reports whether a pod may go that is finished, and has been marked since.
@@ -137,8 +173,13 @@ func (b *Book) Next(copies Copies) *Delivery {
 		uid := b.queue[0]
 		b.queue = b.queue[1:]
 		if e := b.entries[uid]; e != nil && e.queued {
-			e.queued, e.busy = false, true
-			return newDelivery(b, uid, e, copies)
+			e.queued, e.busy = e.before != nil, true
+			d := newDelivery(b, uid, e, copies)
+			if before := e.before; before != nil {
+				d.taken.status, d.taken.facts, d.taken.version = before.status, before.facts, before.version
+				e.before = nil
+			}
+			return d
 		}
 	}
 	return nil
@@ -167,7 +208,7 @@ func (b *Book) set(e *entry, pod *corev1.Pod, status corev1.PodStatus, facts Fac
 	if e.version > 0 && e.facts.MayRun == facts.MayRun && kinds.Equal(e.status, status) {
 		return
 	}
-	e.status, e.facts = status, facts
+	e.status, e.facts, e.before = status, facts, nil
 	e.version++
 	b.enqueue(pod.UID, e)
 }

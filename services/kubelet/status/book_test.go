@@ -2,6 +2,7 @@ package status
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -56,7 +57,7 @@ func TestWhatOthersWroteIsPutRight(t *testing.T) {
 	}
 	d.Answered(nil, errors.New("the API is not to be reached"))
 	b.Done(d)
-	if b.Settled(seen) || !b.Requeue(seen) {
+	if !b.Requeue(seen) {
 		t.Fatal("what others wrote is left")
 	}
 	d = b.Next(seen)
@@ -104,5 +105,44 @@ func TestTheFinalDeleteIsSentOnce(t *testing.T) {
 	b.Done(d)
 	if d := b.Next(seen); d != nil || b.Requeue(seen) {
 		t.Error("the final delete is sent again")
+	}
+}
+
+// TestOnPodSandboxReady: a status that waits to be sent goes ahead of that of the sandbox (R2), which
+// gives way to a later one.
+func TestOnPodSandboxReady(t *testing.T) {
+	t.Parallel()
+	for _, later := range []bool{false, true} {
+		b, now := NewBook(current(t), ""), time.Unix(1_700_000_000, 0)
+		pod := twoContainers(always)
+		pod.ResourceVersion = "1"
+		seen := shown{"u": pod}
+		b.Report(pod, podstate.Pod{}, Facts{MayRun: true}, now)
+		b.SandboxReady(pod, now)
+		want := []string{"False:PodSandboxNotReady:no pod sandbox exists", "True::"}
+		if later {
+			b.Report(pod, inBox(held("a", isRunning, 0)), Facts{MayRun: true}, now)
+			want = want[1:]
+		}
+		var sent []string
+		for d := b.Next(seen); d != nil; d = b.Next(seen) {
+			request, update := d.Next(now)
+			if request == None {
+				b.Done(d)
+				continue
+			}
+			sent = append(sent, spell(update.Status, corev1.PodReadyToStartContainers))
+			stored := update.DeepCopy()
+			stored.ResourceVersion += "0"
+			d.Answered(stored, nil)
+			seen["u"] = stored
+			b.Done(d)
+		}
+		if !slices.Equal(sent, want) {
+			t.Errorf("with a later status %t: sent %q, want %q", later, sent, want)
+		}
+		if b.Requeue(seen) {
+			t.Error("something is left to be sent")
+		}
 	}
 }

@@ -15,74 +15,108 @@ const (
 	reasonFailed         = podcondition.Failed
 	reasonNotReady       = "ContainersNotReady"
 	reasonNotInitialized = "ContainersNotInitialized"
+	reasonGatesNotReady  = "ReadinessGatesNotReady"
+	reasonRestartAll     = "RestartAllContainersStarted"
 )
 
-// conditions are the ones the kubelet owns, in upstream's order (KBL-67, KBL-71). A
-// status that did not change keeps its transition time.
+// conditions are those that the kubelet owns, in upstream's order (KBL-67, KBL-71). A status
+// that did not change keeps its transition time.
 func conditions(in Input, status *corev1.PodStatus) []corev1.PodCondition {
-	ready := readiness(in.Pod, status)
-	pod := gated(in.Pod, ready)
+	ready := containersReady(in.Pod, status)
+	pod := podReady(in.Pod, ready)
 	pod.Type = corev1.PodReady
 	ready.Type = corev1.ContainersReady
 	wanted := []corev1.PodCondition{
-		sandboxCondition(in),
-		initialization(in, status),
+		readyToStart(in.Seen),
+		initialized(in, status),
 		pod,
 		ready,
 		{Type: corev1.PodScheduled, Status: corev1.ConditionTrue},
 	}
+	if in.Compat.TracksGeneration {
+		for i := range wanted {
+			wanted[i].ObservedGeneration = in.Pod.Generation
+		}
+	}
+	if podstate.MayRestartAll(in.Pod) {
+		wanted = append(wanted, restartingAll(in, status.Phase)) // upstream gives this one no generation
+	}
 	if in.Facts.Disrupted && in.Facts.Ended {
 		wanted = append(wanted, corev1.PodCondition{
 			Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: corev1.PodReasonTerminationByKubelet, Message: in.Facts.Message,
+			ObservedGeneration: wanted[0].ObservedGeneration,
 		})
 	}
 	for i := range wanted {
-		if in.Compat.TracksGeneration {
-			wanted[i].ObservedGeneration = in.Pod.Generation
-		}
-		podcondition.Stamp(&wanted[i], podcondition.In(in.Old.Conditions, wanted[i].Type), in.Now)
+		podcondition.SetTransitionTime(&wanted[i], podcondition.FindIn(in.Old.Conditions, wanted[i].Type), in.Now)
 	}
 	return wanted
 }
 
-func sandboxCondition(in Input) corev1.PodCondition {
-	c := corev1.PodCondition{Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionFalse}
-	if in.Seen.Sandbox() != nil {
-		c.Status = corev1.ConditionTrue
+// readyToStart is upstream's GeneratePodReadyToStartContainersCondition.
+func readyToStart(seen podstate.Pod) corev1.PodCondition {
+	c := corev1.PodCondition{Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionTrue}
+	if needs, _, why := seen.NeedsSandbox(); needs {
+		c.Status, c.Reason, c.Message = corev1.ConditionFalse, podstate.ReasonPodSandboxUnready, why
 	}
 	return c
 }
 
-func initialization(in Input, status *corev1.PodStatus) corev1.PodCondition {
+// initialized is upstream's GeneratePodInitializedCondition. A pod that was initialized once
+// stays so.
+func initialized(in Input, status *corev1.PodStatus) corev1.PodCondition {
 	c := corev1.PodCondition{Type: corev1.PodInitialized, Status: corev1.ConditionTrue}
-	if status.Phase == corev1.PodSucceeded {
-		c.Reason = reasonCompleted
-		return c
-	}
-	if Initialized(in.Pod, in.Seen) {
-		return c
-	}
-	var names []string
-	for _, spec := range in.Pod.Spec.InitContainers {
-		s := find(status.InitContainerStatuses, spec.Name)
-		if s == nil || s.State.Terminated == nil || s.State.Terminated.ExitCode != 0 {
-			names = append(names, spec.Name)
+	var incomplete []string
+	for i := range in.Pod.Spec.InitContainers {
+		spec := &in.Pod.Spec.InitContainers[i]
+		if s := find(status.InitContainerStatuses, spec.Name); !complete(spec, s) {
+			incomplete = append(incomplete, spec.Name)
 		}
 	}
-	c.Status, c.Reason = corev1.ConditionFalse, reasonNotInitialized
-	c.Message = fmt.Sprintf("containers with incomplete status: [%s]", strings.Join(names, " "))
+	was := podcondition.FindIn(in.Old.Conditions, corev1.PodInitialized)
+	switch {
+	case status.Phase == corev1.PodSucceeded:
+		c.Reason = reasonCompleted
+	case anyStarted(status.ContainerStatuses), len(incomplete) == 0, was != nil && was.Status == corev1.ConditionTrue:
+	default:
+		c.Status, c.Reason = corev1.ConditionFalse, reasonNotInitialized
+		c.Message = fmt.Sprintf("containers with incomplete status: %s", incomplete)
+	}
 	return c
 }
 
-// gated is the Ready condition: the containers', and where those are ready, what the
-// pod's readiness gates say (upstream's GeneratePodReadyCondition).
-func gated(pod *corev1.Pod, containers corev1.PodCondition) corev1.PodCondition {
+// complete reports whether an init container lets the next one start: a sidecar that has
+// started, or another that has ended well (upstream's isInitContainerInitialized).
+func complete(spec *corev1.Container, s *corev1.ContainerStatus) bool {
+	switch {
+	case s == nil:
+		return false
+	case podstate.Sidecar(spec):
+		return s.Started != nil && *s.Started
+	}
+	return s.Ready
+}
+
+// anyStarted reports whether a regular container runs or has run, which proves that the pod had
+// been initialized (upstream's HasAnyRegularContainerStarted).
+func anyStarted(regular []corev1.ContainerStatus) bool {
+	for i := range regular {
+		if regular[i].State.Running != nil || regular[i].State.Terminated != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// podReady is the Ready condition: that of the containers and, if those are ready, what the
+// readiness gates of the pod say (upstream's GeneratePodReadyCondition).
+func podReady(pod *corev1.Pod, containers corev1.PodCondition) corev1.PodCondition {
 	if containers.Status != corev1.ConditionTrue {
 		return containers
 	}
 	var unready []string
 	for _, gate := range pod.Spec.ReadinessGates {
-		c := podcondition.In(pod.Status.Conditions, gate.ConditionType)
+		c := podcondition.FindIn(pod.Status.Conditions, gate.ConditionType)
 		switch {
 		case c == nil:
 			unready = append(unready, fmt.Sprintf("corresponding condition of pod readiness gate %q does not exist.", gate.ConditionType))
@@ -92,39 +126,67 @@ func gated(pod *corev1.Pod, containers corev1.PodCondition) corev1.PodCondition 
 	}
 	if len(unready) > 0 {
 		return corev1.PodCondition{
-			Status: corev1.ConditionFalse, Reason: "ReadinessGatesNotReady", Message: strings.Join(unready, ", "),
+			Status: corev1.ConditionFalse, Reason: reasonGatesNotReady, Message: strings.Join(unready, ", "),
 		}
 	}
 	return containers
 }
 
-// readiness is whether every regular container and every sidecar is ready.
-func readiness(pod *corev1.Pod, status *corev1.PodStatus) corev1.PodCondition {
+// containersReady is whether every regular container and every sidecar is ready (upstream's
+// GenerateContainersReadyCondition).
+func containersReady(pod *corev1.Pod, status *corev1.PodStatus) corev1.PodCondition {
 	var names []string
-	for _, spec := range pod.Spec.InitContainers {
-		if s := find(status.InitContainerStatuses, spec.Name); podstate.Sidecar(&spec) && (s == nil || !s.Ready) {
+	for i := range pod.Spec.InitContainers {
+		spec := &pod.Spec.InitContainers[i]
+		if s := find(status.InitContainerStatuses, spec.Name); podstate.Sidecar(spec) && (s == nil || !s.Ready) {
 			names = append(names, spec.Name)
 		}
 	}
-	for _, spec := range pod.Spec.Containers {
-		if s := find(status.ContainerStatuses, spec.Name); s == nil || !s.Ready {
-			names = append(names, spec.Name)
+	for i := range pod.Spec.Containers {
+		if s := find(status.ContainerStatuses, pod.Spec.Containers[i].Name); s == nil || !s.Ready {
+			names = append(names, pod.Spec.Containers[i].Name)
 		}
 	}
-	switch {
-	case status.Phase == corev1.PodSucceeded:
-		return corev1.PodCondition{Status: corev1.ConditionFalse, Reason: reasonCompleted}
-	case status.Phase == corev1.PodFailed:
-		return corev1.PodCondition{Status: corev1.ConditionFalse, Reason: reasonFailed}
-	case len(names) > 0:
+	if reason := finalReason(status.Phase); reason != "" {
+		return corev1.PodCondition{Status: corev1.ConditionFalse, Reason: reason}
+	}
+	if len(names) > 0 {
 		return corev1.PodCondition{
-			Status: corev1.ConditionFalse, Reason: reasonNotReady,
-			Message: unready(names),
+			Status: corev1.ConditionFalse, Reason: reasonNotReady, Message: fmt.Sprintf("containers with unready status: %s", names),
 		}
 	}
 	return corev1.PodCondition{Status: corev1.ConditionTrue}
 }
 
-func unready(names []string) string {
-	return fmt.Sprintf("containers with unready status: [%s]", strings.Join(names, " "))
+// finalReason is the reason of conditions in a final phase; empty in other phases.
+func finalReason(phase corev1.PodPhase) string {
+	switch phase {
+	case corev1.PodSucceeded:
+		return reasonCompleted
+	case corev1.PodFailed:
+		return reasonFailed
+	case corev1.PodPending, corev1.PodRunning, corev1.PodUnknown:
+	}
+	return ""
+}
+
+// restartingAll is upstream's GenerateAllContainersRestartingCondition: True from the exit that
+// restarts all containers until the runtime has none of them.
+func restartingAll(in Input, phase corev1.PodPhase) corev1.PodCondition {
+	c := corev1.PodCondition{Type: corev1.AllContainersRestarting, Status: corev1.ConditionFalse, Reason: finalReason(phase)}
+	if c.Reason == "" && podstate.RestartsAll(in.Pod, in.Seen, &in.Old) && !podstate.Cleared(in.Pod, in.Seen) {
+		c.Status, c.Reason, c.Message = corev1.ConditionTrue, reasonRestartAll, "container exited with restart policy rule"
+	}
+	return c
+}
+
+// NeedsReadiness reports whether the Ready condition of the pod differs from what its readiness
+// gates make of it (upstream's NeedToReconcilePodReadiness).
+func NeedsReadiness(pod *corev1.Pod) bool {
+	now := podcondition.Find(pod, corev1.PodReady)
+	if len(pod.Spec.ReadinessGates) == 0 || now == nil {
+		return false
+	}
+	want := podReady(pod, containersReady(pod, &pod.Status))
+	return now.Status != want.Status || now.Message != want.Message
 }

@@ -1,6 +1,8 @@
 package status
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,105 +19,187 @@ const (
 	exitKilled         = 137
 
 	scheme = "podfall://" // of container ids, as containerd://
+
+	messageRemoved = "The container is removed because RestartAllContainers in place"
+	messageLost    = "The container could not be located when the pod was deleted.  The container used to be Running"
+	messageAssumed = "Unable to get init container status from container runtime and pod has been initialized, treat it as exited normally"
 )
 
-// Initialized reports whether every init container has ended well and every sidecar
-// runs, or a regular container exists, which proves that they had.
-func Initialized(pod *corev1.Pod, seen podstate.Pod) bool {
-	for _, c := range pod.Spec.Containers {
-		if seen.Latest(c.Name) != nil {
-			return true
-		}
-	}
-	for _, c := range pod.Spec.InitContainers {
-		last := seen.Latest(c.Name)
-		if podstate.Sidecar(&c) && podstate.Alive(last) {
-			continue
-		}
-		if last.GetState() != proto.ContainerState_CONTAINER_STATE_EXITED || last.GetExitCode() != 0 {
-			return false
-		}
-	}
-	return true
-}
+// kindOfContainer is what a container is of its pod.
+type kindOfContainer int
 
-func containerStatuses(in Input, specs []corev1.Container, old []corev1.ContainerStatus) []corev1.ContainerStatus {
-	waiting := corev1.ContainerStateWaiting{Reason: reasonCreating}
-	if len(in.Pod.Spec.InitContainers) > 0 {
-		waiting.Reason = reasonInitializing
+const (
+	regular kindOfContainer = iota
+	initial
+	ephemeral
+)
+
+// containerStatuses are the statuses of the containers of one kind (upstream's
+// convertToAPIContainerStatuses): init containers in the order of the spec, others by name.
+func containerStatuses(in Input, specs []corev1.Container, old []corev1.ContainerStatus, kind kindOfContainer) []corev1.ContainerStatus {
+	if len(specs) == 0 {
+		return nil
 	}
 	out := make([]corev1.ContainerStatus, 0, len(specs))
-	for _, spec := range specs {
-		c := containerStatus(in, spec, find(old, spec.Name), waiting)
-		if reason, ok := in.Facts.Waiting[spec.Name]; ok && c.State.Running == nil {
-			if c.State.Terminated != nil {
-				c.LastTerminationState = c.State
-			}
-			c.State = corev1.ContainerState{Waiting: &reason}
+	for i := range specs {
+		spec := &specs[i]
+		c := containerStatus(in, spec, find(old, spec.Name))
+		if kind == initial {
+			assumeCompleted(in, spec, &c)
 		}
+		holdBack(in, spec, kind, &c)
+		probe(in, spec, kind, &c)
 		out = append(out, c)
 	}
-	if len(out) == 0 {
-		return nil
+	if kind != initial {
+		slices.SortFunc(out, func(a, b corev1.ContainerStatus) int { return cmp.Compare(a.Name, b.Name) })
 	}
 	return out
 }
 
-// containerStatus is the status of one container (KBL-70).
-func containerStatus(in Input, spec corev1.Container, old *corev1.ContainerStatus, waiting corev1.ContainerStateWaiting) corev1.ContainerStatus {
+// containerStatus is the status of one container from what the runtime has (KBL-70).
+func containerStatus(in Input, spec *corev1.Container, old *corev1.ContainerStatus) corev1.ContainerStatus {
 	latest := in.Seen.Latest(spec.Name)
-	status := corev1.ContainerStatus{Name: spec.Name, Image: spec.Image}
 	if latest == nil {
-		lost(&status, old, waiting)
-		return status
+		return missing(in, spec, old)
+	}
+	status := corev1.ContainerStatus{
+		Name: spec.Name, Image: spec.Image, ImageID: ImageID(spec.Image), ContainerID: scheme + latest.GetId(),
+		RestartCount: int32(latest.GetAttempt()), State: state(latest), VolumeMounts: mountsOf(spec),
 	}
 	if spec.Lifecycle != nil && spec.Lifecycle.StopSignal != nil {
-		status.StopSignal = new(corev1.Signal(latest.GetStopSignal())) // who asks for none is not told (KBL-55)
+		status.StopSignal = new(corev1.Signal(latest.GetStopSignal())) // empty for containers that ask for none (KBL-55)
 	}
-	status.ContainerID = scheme + latest.GetId()
-	status.ImageID = spec.Image
-	status.RestartCount = int32(latest.GetAttempt())
-	status.State = state(latest, waiting)
-	status.Ready = status.State.Running != nil
-	status.Started = new(status.Ready)
-	if probed, told := in.Facts.Probed[latest.GetId()]; told && status.Ready {
-		status.Ready, status.Started = probed.Ready, new(probed.Started)
+	if in.Compat.TracksGeneration { // the releases that can resize pods in place
+		status.Resources = spec.Resources.DeepCopy()
+		status.AllocatedResources = spec.Resources.Requests.DeepCopy()
+	}
+	if old != nil {
+		carryOver(&status, old, latest)
 	}
 	if previous := in.Seen.Previous(spec.Name); previous != nil {
-		status.LastTerminationState = state(previous, waiting)
-	} else if old != nil && old.RestartCount == status.RestartCount {
-		status.LastTerminationState = old.LastTerminationState
-	}
-	if status.LastTerminationState.Terminated == nil {
-		status.LastTerminationState = corev1.ContainerState{}
+		status.LastTerminationState = state(previous)
 	}
 	return status
 }
 
-// lost fills in a container that the runtime does not have: not started yet, ended and
-// removed, or gone without a trace.
-func lost(status, old *corev1.ContainerStatus, waiting corev1.ContainerStateWaiting) {
-	status.State = corev1.ContainerState{Waiting: &waiting}
-	status.Started = new(false)
-	switch {
-	case old == nil:
-	case old.State.Terminated != nil:
-		*status = *old.DeepCopy()
-	case old.State.Running != nil:
+// carryOver keeps what only the old status has: how the container ended before, also if the
+// runtime has lost that, and how often it has restarted.
+func carryOver(status, old *corev1.ContainerStatus, latest *proto.Container) {
+	count := status.RestartCount
+	status.RestartCount = max(count, old.RestartCount)
+	switch end := old.State.Terminated; {
+	case end != nil && old.ContainerID != status.ContainerID:
+		status.LastTerminationState.Terminated = end.DeepCopy()
+	case old.LastTerminationState.Terminated != nil:
+		status.LastTerminationState.Terminated = old.LastTerminationState.Terminated.DeepCopy()
+	}
+	if podstate.Alive(latest) && old.State.Terminated != nil && old.RestartCount >= count {
 		status.RestartCount = old.RestartCount + 1
-		status.LastTerminationState = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
-			Reason:      reasonUnknown,
-			Message:     "The container could not be located when the pod was deleted.  The container used to be Running",
-			ExitCode:    exitKilled,
-			ContainerID: old.ContainerID,
-		}}
-	default:
-		status.RestartCount = old.RestartCount
-		status.LastTerminationState = *old.LastTerminationState.DeepCopy()
 	}
 }
 
-func state(c *proto.Container, waiting corev1.ContainerStateWaiting) corev1.ContainerState {
+// missing is the status of a container that the runtime does not have: not made yet, ended and
+// removed, or gone without a trace.
+func missing(in Input, spec *corev1.Container, old *corev1.ContainerStatus) corev1.ContainerStatus {
+	status := corev1.ContainerStatus{
+		Name: spec.Name, Image: spec.Image, VolumeMounts: mountsOf(spec), State: corev1.ContainerState{Waiting: waitingFor(in.Pod)},
+	}
+	if old == nil {
+		return status
+	}
+	status.RestartCount, status.LastTerminationState = old.RestartCount, *old.LastTerminationState.DeepCopy()
+	switch {
+	case old.State.Waiting == nil && (old.State.Terminated != nil || old.State.Running != nil) && podstate.RestartsAll(in.Pod, in.Seen, &in.Old):
+		status.State.Waiting = &corev1.ContainerStateWaiting{Reason: podstate.ReasonRestartingAll, Message: messageRemoved}
+		status.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{
+			Reason: podstate.ReasonRestartingAll, Message: messageRemoved, ExitCode: exitKilled,
+		}
+		status.RestartCount++
+		if old.State.Terminated != nil { // upstream goes on from the old status
+			status.ImageID, status.ContainerID, status.Resources, status.AllocatedResources = old.ImageID, old.ContainerID, old.Resources, old.AllocatedResources
+		}
+	case old.State.Terminated != nil:
+		return *old.DeepCopy()
+	case old.State.Running != nil && status.LastTerminationState.Terminated == nil:
+		status.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{Reason: reasonUnknown, Message: messageLost, ExitCode: exitKilled}
+		if in.Pod.DeletionTimestamp == nil {
+			status.RestartCount++
+		}
+	}
+	return status
+}
+
+// waitingFor is the state of a container before its first run.
+func waitingFor(pod *corev1.Pod) *corev1.ContainerStateWaiting {
+	if len(pod.Spec.InitContainers) > 0 {
+		return &corev1.ContainerStateWaiting{Reason: reasonInitializing}
+	}
+	return &corev1.ContainerStateWaiting{Reason: reasonCreating}
+}
+
+// assumeCompleted gives an end to an ordinary init container that the runtime has lost, if a
+// regular container proves that the pod has been initialized.
+func assumeCompleted(in Input, spec *corev1.Container, c *corev1.ContainerStatus) {
+	created := slices.ContainsFunc(in.Pod.Spec.Containers, func(r corev1.Container) bool {
+		last := in.Seen.Latest(r.Name)
+		return last != nil && last.GetState() != proto.ContainerState_CONTAINER_STATE_UNKNOWN
+	})
+	if created && in.Seen.Latest(spec.Name) == nil && !podstate.Sidecar(spec) && c.State.Waiting != nil {
+		c.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Completed", Message: messageAssumed}}
+	}
+}
+
+// holdBack says why a container waits that is to start, once an attempt has failed: until then
+// its last state stands.
+func holdBack(in Input, spec *corev1.Container, kind kindOfContainer, c *corev1.ContainerStatus) {
+	reason, known := in.Facts.Waiting[spec.Name]
+	last := in.Seen.Latest(spec.Name)
+	done := kind == initial && last.GetState() == proto.ContainerState_CONTAINER_STATE_EXITED && last.GetExitCode() == 0
+	if !known || done || !podstate.Startable(in.Pod, spec, last) {
+		return
+	}
+	if c.State.Terminated != nil {
+		c.LastTerminationState = c.State
+	}
+	c.State = corev1.ContainerState{Waiting: &reason}
+}
+
+// probe fills in whether the container has started and is ready (upstream's UpdatePodStatus).
+func probe(in Input, spec *corev1.Container, kind kindOfContainer, c *corev1.ContainerStatus) {
+	if kind == ephemeral {
+		return
+	}
+	running := c.State.Running != nil
+	probed, told := in.Facts.Probed[in.Seen.Latest(spec.Name).GetId()]
+	if !told {
+		probed = Probed{Started: true, Ready: true}
+	}
+	c.Started = new(running && probed.Started)
+	if kind == initial && !podstate.Sidecar(spec) {
+		c.Ready = c.State.Terminated != nil && c.State.Terminated.ExitCode == 0
+		return
+	}
+	c.Ready = running && probed.Started && probed.Ready
+}
+
+// mountsOf are the volume mounts of a container as its status shows them.
+func mountsOf(spec *corev1.Container) []corev1.VolumeMountStatus {
+	mounts := make([]corev1.VolumeMountStatus, 0, len(spec.VolumeMounts))
+	for _, m := range spec.VolumeMounts {
+		status := corev1.VolumeMountStatus{Name: m.Name, MountPath: m.MountPath, ReadOnly: m.ReadOnly}
+		if m.ReadOnly {
+			status.RecursiveReadOnly = new(corev1.RecursiveReadOnlyDisabled)
+		}
+		mounts = append(mounts, status)
+	}
+	if len(mounts) == 0 {
+		return nil
+	}
+	return mounts
+}
+
+func state(c *proto.Container) corev1.ContainerState {
 	switch c.GetState() {
 	case proto.ContainerState_CONTAINER_STATE_RUNNING, proto.ContainerState_CONTAINER_STATE_UNKNOWN:
 		return corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: seconds(c.GetStartedAtUnixNano())}}
@@ -130,7 +214,7 @@ func state(c *proto.Container, waiting corev1.ContainerStateWaiting) corev1.Cont
 		}}
 	case proto.ContainerState_CONTAINER_STATE_CREATED:
 	}
-	return corev1.ContainerState{Waiting: &waiting}
+	return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{}}
 }
 
 func exitReason(c *proto.Container) string {
@@ -143,10 +227,8 @@ func exitReason(c *proto.Container) string {
 	return "Error"
 }
 
-// seconds is a time as the wire carries it: whole seconds.
+// seconds is a time as the wire carries it, in whole seconds. A container that never started has
+// 1970-01-01T00:00:00Z, as with upstream.
 func seconds(unixNano int64) metav1.Time {
-	if unixNano == 0 {
-		return metav1.Time{}
-	}
 	return metav1.Time{Time: time.Unix(0, unixNano).Truncate(time.Second)}
 }

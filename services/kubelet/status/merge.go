@@ -16,24 +16,23 @@ import (
 func Merge(pod *corev1.Pod, wanted corev1.PodStatus, facts Facts, now time.Time) corev1.PodStatus {
 	merged := *wanted.DeepCopy()
 	live := pod.Status
-	if facts.MayRun && isFinal(merged.Phase) && !isFinal(live.Phase) {
+	if facts.MayRun && IsFinal(merged.Phase) && !IsFinal(live.Phase) {
 		merged.Phase, merged.Reason, merged.Message = live.Phase, live.Reason, live.Message
-		hold(&merged, wanted)
 	}
-	if isFinal(live.Phase) {
+	if IsFinal(live.Phase) {
 		merged.Phase, merged.Reason, merged.Message = live.Phase, live.Reason, live.Message // never undone
 	}
 	for _, c := range live.Conditions {
-		if !owned(c.Type) && podcondition.In(merged.Conditions, c.Type) == nil {
+		if !owned(c.Type) && podcondition.FindIn(merged.Conditions, c.Type) == nil {
 			merged.Conditions = append(merged.Conditions, c)
 		}
 	}
 	for i := range merged.Conditions {
 		// The API's transition time stands where the status is the API's.
 		c := &merged.Conditions[i]
-		podcondition.Stamp(c, podcondition.In(live.Conditions, c.Type), c.LastTransitionTime.Time)
+		podcondition.SetTransitionTime(c, podcondition.FindIn(live.Conditions, c.Type), c.LastTransitionTime.Time)
 	}
-	if isFinal(merged.Phase) {
+	if IsFinal(merged.Phase) {
 		end(&merged, now)
 	}
 	merged.NominatedNodeName = live.NominatedNodeName
@@ -44,49 +43,28 @@ func Merge(pod *corev1.Pod, wanted corev1.PodStatus, facts Facts, now time.Time)
 	return merged
 }
 
-// hold says of the two readiness conditions what is true before the end is published.
-func hold(merged *corev1.PodStatus, wanted corev1.PodStatus) {
-	for i := range merged.Conditions {
-		c := &merged.Conditions[i]
-		if c.Reason == reasonCompleted || c.Reason == reasonFailed {
-			c.Reason = ""
-			if c.Status == corev1.ConditionFalse {
-				c.Reason, c.Message = reasonNotReady, unreadyMessage(wanted)
-			}
-		}
-	}
-}
-
-// end makes the two readiness conditions False with the phase's own reason.
+// end makes the two readiness conditions False, with the reason of the final phase, if one of
+// them is True: containers may have ended later than the kubelet has looked.
 func end(merged *corev1.PodStatus, now time.Time) {
-	reason := reasonCompleted
-	if merged.Phase == corev1.PodFailed {
-		reason = reasonFailed
+	ready, containers := podcondition.FindIn(merged.Conditions, corev1.PodReady), podcondition.FindIn(merged.Conditions, corev1.ContainersReady)
+	isTrue := func(c *corev1.PodCondition) bool { return c != nil && c.Status == corev1.ConditionTrue }
+	if !isTrue(ready) && !isTrue(containers) {
+		return
 	}
-	for i := range merged.Conditions {
-		c := &merged.Conditions[i]
-		if c.Type != corev1.PodReady && c.Type != corev1.ContainersReady {
-			continue
+	for _, c := range []*corev1.PodCondition{ready, containers} {
+		if c != nil {
+			old := *c
+			c.Status, c.Reason, c.Message = corev1.ConditionFalse, finalReason(merged.Phase), ""
+			podcondition.SetTransitionTime(c, &old, now)
 		}
-		old := *c
-		c.Status, c.Reason, c.Message = corev1.ConditionFalse, reason, ""
-		podcondition.Stamp(c, &old, now)
 	}
-}
-
-func unreadyMessage(status corev1.PodStatus) string {
-	var names []string
-	for _, c := range status.ContainerStatuses {
-		names = append(names, c.Name)
-	}
-	return unready(names)
 }
 
 // owned reports whether only the kubelet writes the condition.
 func owned(kind corev1.PodConditionType) bool {
 	return slices.Contains([]corev1.PodConditionType{
 		corev1.PodReady, corev1.ContainersReady, corev1.PodInitialized, corev1.PodScheduled,
-		corev1.PodReadyToStartContainers, corev1.PodResizePending, corev1.PodResizeInProgress,
+		corev1.PodReadyToStartContainers, corev1.PodResizePending, corev1.PodResizeInProgress, corev1.AllContainersRestarting,
 	}, kind)
 }
 
@@ -94,5 +72,5 @@ func owned(kind corev1.PodConditionType) bool {
 // a static pod's mirror, the API shows a final phase, and the worker has finished
 // (KBL-64).
 func Deletable(pod *corev1.Pod, finished, publishesPhase bool) bool {
-	return finished && pod.DeletionTimestamp != nil && (!publishesPhase || isFinal(pod.Status.Phase)) && !podstate.Mirror(pod)
+	return finished && pod.DeletionTimestamp != nil && (!publishesPhase || IsFinal(pod.Status.Phase)) && !podstate.Mirror(pod)
 }

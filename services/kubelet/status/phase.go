@@ -1,134 +1,139 @@
 package status
 
 import (
-	"slices"
-
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/podfall/podfall/services/kubelet/podstate"
 )
 
-// tally counts a pod's regular containers by what has become of them.
-type tally struct {
-	missing, waiting, running, stopped, succeeded int
-	again                                         bool // one that has stopped is to be restarted
+// Progress is what is known of a pod beside the statuses of its containers.
+type Progress struct {
+	// Ended: no container runs again, whatever the restart policy says.
+	Ended bool
+	// Initialized: a regular container has been made in the present sandbox.
+	Initialized bool
 }
 
-// Phase is the phase of a pod from its containers' statuses (KBL-69, upstream's
-// getPhase). Ended says that no container will run again, whatever the restart policy.
+// tally counts the sidecars and the regular containers of a pod by their state.
+type tally struct {
+	unknown, waiting, running, stopped, succeeded int
+	// final are those of the stopped that do not restart.
+	final int
+	// starting are the sidecars that have not started yet.
+	starting int
+}
+
+// Phase is the phase of a pod from the statuses of its containers (KBL-69, upstream's getPhase).
 // How a sidecar ends does not count (KBL-54), that it runs does.
-func Phase(pod *corev1.Pod, status corev1.PodStatus, ended bool) corev1.PodPhase {
+func Phase(pod *corev1.Pod, status corev1.PodStatus, at Progress) corev1.PodPhase {
 	pending, failed := initContainers(pod, status)
 	if failed {
 		return corev1.PodFailed
 	}
 	var n tally
-	for _, c := range pod.Spec.InitContainers {
-		if s := find(status.InitContainerStatuses, c.Name); podstate.Sidecar(&c) && s != nil && s.State.Running != nil {
-			n.running++
+	for i := range pod.Spec.InitContainers {
+		if spec := &pod.Spec.InitContainers[i]; podstate.Sidecar(spec) {
+			n.sidecar(find(status.InitContainerStatuses, spec.Name))
 		}
 	}
-	for _, c := range pod.Spec.Containers {
-		s := find(status.ContainerStatuses, c.Name)
-		n.count(s)
-		if end := lastEnd(s); end != nil && podstate.Restarts(pod, &c, end.ExitCode) {
-			n.again = true
-		}
+	for i := range pod.Spec.Containers {
+		spec := &pod.Spec.Containers[i]
+		n.regular(pod, spec, find(status.ContainerStatuses, spec.Name))
 	}
 	switch {
-	case pending || n.waiting > 0 || n.missing > 0:
+	case pending, n.starting > 0 && !at.Initialized, n.waiting > 0, n.unknown > 0:
 		return corev1.PodPending
 	case n.running > 0:
 		return corev1.PodRunning
 	case n.stopped == 0:
 		return corev1.PodPending
 	}
-	return n.ending(ended)
+	return n.ending(at.Ended && !podstate.Static(pod))
 }
 
-func (n *tally) count(c *corev1.ContainerStatus) {
+// ending is the phase of a pod without a running container.
+func (n *tally) ending(ended bool) corev1.PodPhase {
+	switch {
+	case !ended && n.stopped != n.final:
+		return corev1.PodRunning // about to restart
+	case n.stopped == n.succeeded:
+		return corev1.PodSucceeded
+	}
+	return corev1.PodFailed
+}
+
+func (n *tally) sidecar(c *corev1.ContainerStatus) {
 	switch {
 	case c == nil:
-		n.missing++
+		n.unknown++
 	case c.State.Running != nil:
 		n.running++
-	case c.State.Terminated != nil:
-		n.stopped++
-		if c.State.Terminated.ExitCode == 0 {
-			n.succeeded++
+		if c.Started == nil || !*c.Started {
+			n.starting++
 		}
-	case c.State.Waiting != nil && c.LastTerminationState.Terminated != nil:
-		n.stopped++ // between two runs
+	case lastEnd(c) != nil: // does not count
 	case c.State.Waiting != nil:
+		n.starting++
 		n.waiting++
 	default:
-		n.missing++
+		n.starting++
+		n.unknown++
 	}
 }
 
-// lastEnd is how a container has ended that does not run; nil for one that has not.
+func (n *tally) regular(pod *corev1.Pod, spec *corev1.Container, c *corev1.ContainerStatus) {
+	end := lastEnd(c)
+	switch {
+	case c == nil:
+		n.unknown++
+	case c.State.Running != nil:
+		n.running++
+	case end != nil:
+		n.stopped++
+		if !comesBack(pod, spec, end) {
+			n.final++
+		}
+		if c.State.Terminated != nil && end.ExitCode == 0 {
+			n.succeeded++
+		}
+	case c.State.Waiting != nil:
+		n.waiting++
+	default:
+		n.unknown++
+	}
+}
+
+// lastEnd is how a container has ended that does not run; nil for a container that has not.
 func lastEnd(c *corev1.ContainerStatus) *corev1.ContainerStateTerminated {
 	switch {
 	case c == nil || c.State.Running != nil:
 		return nil
 	case c.State.Terminated != nil:
 		return c.State.Terminated
+	case c.State.Waiting != nil:
+		return c.LastTerminationState.Terminated
 	}
-	return c.LastTerminationState.Terminated
+	return nil
 }
 
-// ending is the phase of a pod none of whose containers runs.
-func (n *tally) ending(ended bool) corev1.PodPhase {
-	succeeded := n.stopped == n.succeeded
-	switch {
-	case !ended && n.again:
-		return corev1.PodRunning // about to be restarted
-	case succeeded:
-		return corev1.PodSucceeded
-	}
-	return corev1.PodFailed
+// comesBack reports whether a container that has ended so restarts.
+func comesBack(pod *corev1.Pod, spec *corev1.Container, end *corev1.ContainerStateTerminated) bool {
+	return podstate.Restarts(pod, spec, end.ExitCode) || end.Reason == podstate.ReasonRestartingAll
 }
 
-// initContainers says whether some init container has still to end, or a sidecar to
-// start, and whether one has failed for good.
+// initContainers reports whether an ordinary init container has still to run or to end, and
+// whether one has failed for good.
 func initContainers(pod *corev1.Pod, status corev1.PodStatus) (pending, failed bool) {
-	begun := anyStarted(status.ContainerStatuses)
-	for _, spec := range pod.Spec.InitContainers {
-		c := find(status.InitContainerStatuses, spec.Name)
-		if podstate.Sidecar(&spec) {
-			started := c != nil && c.Started != nil && *c.Started
-			pending = pending || !begun && !started
+	for i := range pod.Spec.InitContainers {
+		spec := &pod.Spec.InitContainers[i]
+		if podstate.Sidecar(spec) {
 			continue
 		}
-		var end *corev1.ContainerStateTerminated
-		switch {
-		case c == nil:
-		case c.State.Terminated != nil:
-			end = c.State.Terminated
-		case c.State.Waiting != nil:
-			end = c.LastTerminationState.Terminated
-		}
-		switch {
-		case end == nil:
-			pending = true
-		case end.ExitCode != 0:
-			failed, pending = failed || !podstate.Restarts(pod, &spec, end.ExitCode), true
-		}
+		end := lastEnd(find(status.InitContainerStatuses, spec.Name))
+		pending = pending || end == nil
+		failed = failed || end != nil && end.ExitCode != 0 && !comesBack(pod, spec, end)
 	}
 	return pending, failed
-}
-
-// anyStarted reports whether a regular container has run, which proves that the pod had
-// been initialized.
-func anyStarted(regular []corev1.ContainerStatus) bool {
-	return slices.ContainsFunc(regular, func(c corev1.ContainerStatus) bool {
-		return c.State.Running != nil || c.State.Terminated != nil || c.LastTerminationState.Terminated != nil
-	})
-}
-
-func hasInitialized(pod *corev1.Pod, status corev1.PodStatus) bool {
-	pending, _ := initContainers(pod, status)
-	return !pending
 }
 
 func find(statuses []corev1.ContainerStatus, name string) *corev1.ContainerStatus {

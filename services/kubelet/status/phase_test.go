@@ -71,7 +71,7 @@ func TestPhase(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			status := corev1.PodStatus{ContainerStatuses: row.have}
-			if got := Phase(twoContainers(row.policy), status, row.ended); got != row.want {
+			if got := Phase(twoContainers(row.policy), status, Progress{Ended: row.ended}); got != row.want {
 				t.Errorf("Phase = %s, want %s", got, row.want)
 			}
 		})
@@ -86,7 +86,7 @@ func TestPhaseOfInitialization(t *testing.T) {
 		want   corev1.PodPhase
 	}{
 		{"it runs", always, []corev1.ContainerStatus{runs("i")}, corev1.PodPending},
-		{"it failed and restarts", always, []corev1.ContainerStatus{exits("i", 1)}, corev1.PodPending},
+		{"it failed and restarts", always, []corev1.ContainerStatus{exits("i", 1)}, corev1.PodRunning}, // pending are only those after it
 		{"it failed for good", never, []corev1.ContainerStatus{exits("i", 1)}, corev1.PodFailed},
 		{"it has ended", always, []corev1.ContainerStatus{exits("i", 0)}, corev1.PodRunning},
 	} {
@@ -94,7 +94,7 @@ func TestPhaseOfInitialization(t *testing.T) {
 			pod := twoContainers(row.policy)
 			pod.Spec.InitContainers = []corev1.Container{{Name: "i"}}
 			status := corev1.PodStatus{InitContainerStatuses: row.init, ContainerStatuses: []corev1.ContainerStatus{runs("a"), runs("b")}}
-			if got := Phase(pod, status, false); got != row.want {
+			if got := Phase(pod, status, Progress{}); got != row.want {
 				t.Errorf("Phase = %s, want %s", got, row.want)
 			}
 		})
@@ -132,7 +132,7 @@ func TestTerminate(t *testing.T) {
 	t.Run("KBL-62 a container nobody can find", func(t *testing.T) {
 		got := Terminate(twoContainers(always), corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{runs("a"), exits("b", 3)}}, current(t))
 		a, b := got.ContainerStatuses[0], got.ContainerStatuses[1]
-		if end := a.State.Terminated; end == nil || end.ExitCode != 137 || end.Reason != "ContainerStatusUnknown" || a.Ready {
+		if end := a.State.Terminated; end == nil || end.ExitCode != 137 || end.Reason != "ContainerStatusUnknown" {
 			t.Errorf("the lost container is %+v", a)
 		}
 		if b.State.Terminated.ExitCode != 3 {
@@ -141,12 +141,15 @@ func TestTerminate(t *testing.T) {
 	})
 	t.Run("KBL-62 a container that never could start", func(t *testing.T) {
 		pod := twoContainers(always)
-		pod.Spec.InitContainers = []corev1.Container{{Name: "i"}}
+		pod.Spec.InitContainers = []corev1.Container{{Name: "i"}, {Name: "j"}}
 		got := Terminate(pod, corev1.PodStatus{
-			ContainerStatuses: []corev1.ContainerStatus{waits("a")}, InitContainerStatuses: []corev1.ContainerStatus{waits("i")},
+			ContainerStatuses: []corev1.ContainerStatus{waits("a")}, InitContainerStatuses: []corev1.ContainerStatus{waits("i"), waits("j")},
 		}, current(t))
-		if got.ContainerStatuses[0].State.Waiting == nil || got.InitContainerStatuses[0].State.Waiting == nil {
+		if got.ContainerStatuses[0].State.Waiting == nil {
 			t.Errorf("it says that it ran: %+v", got)
+		}
+		if got.InitContainerStatuses[0].State.Terminated == nil || got.InitContainerStatuses[1].State.Waiting == nil {
+			t.Errorf("of the init containers that wait, the first and no other counts as begun: %+v", got.InitContainerStatuses)
 		}
 	})
 	t.Run("v1.22 publishes no phase", func(t *testing.T) {
@@ -161,7 +164,7 @@ func TestTerminate(t *testing.T) {
 }
 
 func ready(status corev1.PodStatus) string {
-	c := podcondition.In(status.Conditions, corev1.PodReady)
+	c := podcondition.FindIn(status.Conditions, corev1.PodReady)
 	if c == nil {
 		return "none"
 	}
@@ -190,7 +193,7 @@ func TestDerive(t *testing.T) {
 	if second.Phase != corev1.PodRunning || ready(second) != "True::" || second.PodIP != "10.0.0.1" || second.ObservedGeneration != 2 {
 		t.Errorf("while it runs it is %+v", second)
 	}
-	if at := podcondition.In(second.Conditions, corev1.PodScheduled).LastTransitionTime; !at.Equal(podcondition.In(first.Conditions, corev1.PodScheduled).LastTransitionTime.DeepCopy()) {
+	if at := podcondition.FindIn(second.Conditions, corev1.PodScheduled).LastTransitionTime; !at.Equal(podcondition.FindIn(first.Conditions, corev1.PodScheduled).LastTransitionTime.DeepCopy()) {
 		t.Error("a condition that did not change has a new transition time")
 	}
 	container = &proto.Container{
@@ -207,7 +210,7 @@ func TestDerive(t *testing.T) {
 	if third.PodIP != "10.0.0.1" || third.StartTime == nil || !third.StartTime.Equal(first.StartTime) {
 		t.Error("KBL-68: its address or its start time is lost")
 	}
-	if c := podcondition.In(third.Conditions, corev1.PodReadyToStartContainers); c.Status != corev1.ConditionFalse {
+	if c := podcondition.FindIn(third.Conditions, corev1.PodReadyToStartContainers); c.Status != corev1.ConditionFalse {
 		t.Error("KBL-71: PodReadyToStartContainers stays True without a sandbox")
 	}
 	in.Old, in.Seen = second, podstate.Pod{}
@@ -231,14 +234,14 @@ func TestMerge(t *testing.T) {
 	if held.Phase != corev1.PodRunning || held.Reason != "" {
 		t.Errorf("KBL-67: while a container may run the phase is %s %s", held.Phase, held.Reason)
 	}
-	if want := "False:ContainersNotReady:containers with unready status: [a b]"; ready(held) != want {
-		t.Errorf("KBL-67: while it is held back Ready is %s, want %s", ready(held), want)
+	if ready(held) != "False:PodFailed:" {
+		t.Errorf("KBL-67: while the phase is held back Ready is %s, want the reason of the end (R3)", ready(held))
 	}
 	let := Merge(live, wanted, Facts{}, time.Unix(1e9, 0))
 	if let.Phase != corev1.PodFailed || let.Reason != "Evicted" || ready(let) != "False:PodFailed:" {
 		t.Errorf("KBL-67: then it is %s %s, Ready %s", let.Phase, let.Reason, ready(let))
 	}
-	if podcondition.In(let.Conditions, corev1.DisruptionTarget) == nil {
+	if podcondition.FindIn(let.Conditions, corev1.DisruptionTarget) == nil {
 		t.Error("KBL-67: a condition of others is lost")
 	}
 	live.Status.Phase = corev1.PodSucceeded
@@ -274,7 +277,7 @@ func TestPhaseWithSidecar(t *testing.T) {
 	} {
 		pod := twoContainers(row.policy)
 		pod.Spec.InitContainers = []corev1.Container{{Name: "s", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}}
-		got := Phase(pod, corev1.PodStatus{InitContainerStatuses: row.sidecar, ContainerStatuses: row.have}, row.ended)
+		got := Phase(pod, corev1.PodStatus{InitContainerStatuses: row.sidecar, ContainerStatuses: row.have}, Progress{Ended: row.ended, Initialized: row.sidecar != nil && row.have != nil})
 		if got != row.want {
 			t.Errorf("%s: %s, want %s", row.name, got, row.want)
 		}
@@ -289,23 +292,41 @@ func TestReadinessGates(t *testing.T) {
 	set := func(kind corev1.PodConditionType, is corev1.ConditionStatus) {
 		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: kind, Status: is})
 	}
-	if got := gated(pod, ready); got.Reason != "ReadinessGatesNotReady" ||
+	if got := podReady(pod, ready); got.Reason != "ReadinessGatesNotReady" ||
 		got.Message != `corresponding condition of pod readiness gate "a.io/one" does not exist., `+
 			`corresponding condition of pod readiness gate "a.io/two" does not exist.` {
 		t.Errorf("without conditions: %+v", got)
 	}
 	set("a.io/one", corev1.ConditionTrue)
 	set("a.io/two", corev1.ConditionFalse)
-	if got := gated(pod, ready); got.Status != corev1.ConditionFalse ||
+	if got := podReady(pod, ready); got.Status != corev1.ConditionFalse ||
 		got.Message != `the status of pod readiness gate "a.io/two" is not "True", but False` {
 		t.Errorf("with one that is false: %+v", got)
 	}
 	pod.Status.Conditions[1].Status = corev1.ConditionTrue
-	if got := gated(pod, ready); got.Status != corev1.ConditionTrue {
+	if got := podReady(pod, ready); got.Status != corev1.ConditionTrue {
 		t.Errorf("with both true: %+v", got)
 	}
 	unready := corev1.PodCondition{Status: corev1.ConditionFalse, Reason: reasonNotReady}
-	if got := gated(pod, unready); got != unready {
+	if got := podReady(pod, unready); got != unready {
 		t.Errorf("with containers that are not ready: %+v", got)
+	}
+}
+
+// TestNoReasonRevivesAContainer keeps a container terminated that could not be started well
+// and will not run again: the apiserver refuses another state.
+func TestNoReasonRevivesAContainer(t *testing.T) {
+	waiting := map[string]corev1.ContainerStateWaiting{"a": {Reason: "PostStartHookError"}}
+	for policy, want := range map[corev1.RestartPolicy]string{always: "waiting", corev1.RestartPolicyNever: "terminated"} {
+		pod := twoContainers(policy)
+		in := Input{Pod: pod, Compat: current(t), Now: time.Unix(1e9, 0), Facts: Facts{MayRun: true, Waiting: waiting}}
+		in.Seen = podstate.New("u", nil, []*proto.Container{{Id: "c1", Name: "a", State: proto.ContainerState_CONTAINER_STATE_EXITED, ExitCode: 143}})
+		got := "terminated"
+		if Derive(in).ContainerStatuses[0].State.Waiting != nil {
+			got = "waiting"
+		}
+		if got != want {
+			t.Errorf("with restartPolicy %s it is %s, want %s", policy, got, want)
+		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/internal/podapi"
+	"github.com/podfall/podfall/internal/task"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/proto/kinds"
 	"github.com/podfall/podfall/services/kubelet/podstate"
@@ -45,7 +46,9 @@ type Timing struct {
 type Config struct {
 	API    API
 	Copies Copies
-	Clock  clock.Clock
+	// Clock is the wall's if it is nil, and Tasks are goroutines.
+	Clock  task.Clock
+	Tasks  task.Scheduler
 	Timing Timing
 	Compat proto.Compat
 	HostIP string
@@ -82,6 +85,10 @@ type Reporter struct {
 
 // NewReporter reports nothing until Run.
 func NewReporter(cfg Config) *Reporter {
+	if cfg.Clock == nil {
+		cfg.Clock = clock.Clock{}
+	}
+	cfg.Tasks = task.OrGoroutines(cfg.Tasks)
 	return &Reporter{cfg: cfg, book: NewBook(cfg.Compat, cfg.HostIP), wake: make(chan struct{}, 1)}
 }
 
@@ -90,6 +97,28 @@ func (r *Reporter) Report(pod *corev1.Pod, seen podstate.Pod, facts Facts) corev
 	r.mu.Lock()
 	defer r.signal()
 	return r.book.Report(pod, seen, facts, r.cfg.Clock.Now())
+}
+
+// Derive is the pod's status as Report would queue it.
+func (r *Reporter) Derive(pod *corev1.Pod, seen podstate.Pod, facts Facts) corev1.PodStatus {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.book.Derive(pod, seen, facts, r.cfg.Clock.Now())
+}
+
+// Status is what was reported last of a pod; false for nothing.
+func (r *Reporter) Status(uid types.UID) (corev1.PodStatus, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.book.Status(uid)
+}
+
+// SandboxReady reports that the sandbox of the pod is there, before any of its containers
+// starts.
+func (r *Reporter) SandboxReady(pod *corev1.Pod) {
+	r.mu.Lock()
+	defer r.signal()
+	r.book.SandboxReady(pod, r.cfg.Clock.Now())
 }
 
 // Reject reports that the node does not take the pod (KBL-09).
@@ -144,20 +173,16 @@ func (r *Reporter) signal() {
 
 // Run sends until ctx ends.
 func (r *Reporter) Run(ctx context.Context) error {
-	var lanes sync.WaitGroup
+	lanes := r.cfg.Tasks.Group()
 	defer lanes.Wait()
 	for range max(r.cfg.Timing.Lanes, 1) {
 		lanes.Go(func() { r.lane(ctx) })
 	}
-	batch := r.cfg.Clock.Ticker(r.cfg.Timing.Batch)
-	defer batch.Stop()
 	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-batch.C:
-			r.requeue()
+		if err := r.cfg.Clock.Sleep(ctx, r.cfg.Timing.Batch); err != nil {
+			return err
 		}
+		r.requeue()
 	}
 }
 
@@ -173,10 +198,8 @@ func (r *Reporter) lane(ctx context.Context) {
 	for {
 		d := r.next()
 		if d == nil {
-			select {
-			case <-ctx.Done():
+			if r.cfg.Tasks.Wait(ctx, r.wake) != nil {
 				return
-			case <-r.wake:
 			}
 			continue
 		}

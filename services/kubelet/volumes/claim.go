@@ -70,7 +70,7 @@ func (m *Manager) attach(
 	if bound.Spec.CSI == nil {
 		return bound, nil
 	}
-	r.Device = storage.Device(bound.Spec.CSI)
+	r.Device = storage.DeviceName(bound.Spec.CSI)
 	if reported := m.inUse.Add(r.Device, pod.UID, v.Name); !reported {
 		return nil, ErrUnreported
 	}
@@ -179,7 +179,7 @@ func BoundTo(volume *corev1.PersistentVolume, claim *corev1.PersistentVolumeClai
 func (m *Manager) storage(v *corev1.PersistentVolume) (string, error) {
 	switch source := v.Spec.PersistentVolumeSource; {
 	case source.CSI != nil:
-		dir, err := storage.Dir(source.CSI)
+		dir, err := storage.VolumeDir(source.CSI)
 		if err != nil {
 			return "", err
 		}

@@ -52,7 +52,7 @@ func (m *Manager) setUp(ctx context.Context, pod *corev1.Pod, v *corev1.Volume) 
 			return err
 		}
 	}
-	err := m.Faults.Pass(ctx, fault.VolumeMount, about(pod.Namespace, pod.Name, v.Name))
+	err := m.Faults.Inject(ctx, fault.VolumeMount, about(pod.Namespace, pod.Name, v.Name))
 	if err == nil {
 		err = m.Root.MkdirAll(volumeDir(pod.UID, r.Plugin, v.Name), 0o755)
 	}

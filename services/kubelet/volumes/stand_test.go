@@ -168,7 +168,7 @@ func (s *stand) file(pod *corev1.Pod, volume, name string) string {
 }
 
 // breaks makes a point suffer, and nothing else.
-func (s *stand) breaks(point fault.Point, where fault.About, effect fault.Effect) {
+func (s *stand) breaks(point fault.Point, where fault.Attributes, effect fault.Effect) {
 	s.t.Helper()
 	broken, err := fault.New("f", fault.Spec{Point: point, Where: where, Effect: effect}, time.Now())
 	if err != nil {

@@ -70,7 +70,7 @@ func (m *Manager) unmount(ctx context.Context, uid types.UID) (left []string, la
 // tearDown unmounts a volume once. A mount too many stays on the machine, and the kubelet
 // does not know of it (STK-16).
 func (m *Manager) tearDown(ctx context.Context, uid types.UID, name string, r *record) error {
-	if err := m.Faults.Pass(ctx, fault.VolumeUnmount, about(r.Namespace, r.Pod, name)); err != nil {
+	if err := m.Faults.Inject(ctx, fault.VolumeUnmount, about(r.Namespace, r.Pod, name)); err != nil {
 		return err
 	}
 	r.Mounts--
@@ -131,9 +131,9 @@ func (m *Manager) Stays(uid types.UID) error {
 func (m *Manager) removeDirs(ctx context.Context, uid types.UID) error {
 	m.mu.Lock()
 	memory := m.memory(uid)
-	about := fault.About{Namespace: memory.namespace, Pod: memory.name}
+	about := fault.Attributes{Namespace: memory.namespace, Pod: memory.name}
 	m.mu.Unlock()
-	if err := m.Faults.Pass(ctx, fault.VolumeRemoveDir, about); err != nil {
+	if err := m.Faults.Inject(ctx, fault.VolumeRemoveDir, about); err != nil {
 		return err
 	}
 	if left := m.names(path.Join(podDir(uid), mountsDir)); len(left) > 0 {

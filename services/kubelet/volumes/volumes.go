@@ -253,7 +253,7 @@ func (m *Manager) reconstruct(pod *corev1.Pod, volume *corev1.Volume, present *r
 	if known {
 		return nil
 	}
-	if _, again := m.Faults.Find(fault.VolumeMount, about(pod.Namespace, pod.Name, volume.Name), fault.Duplicate); !again {
+	if _, again := m.Faults.FindEffect(fault.VolumeMount, about(pod.Namespace, pod.Name, volume.Name), fault.Duplicate); !again {
 		return nil
 	}
 	present.Mounts++
@@ -284,6 +284,6 @@ func (m *Manager) note(ctx context.Context, pod *corev1.Pod, volume *corev1.Volu
 }
 
 // about is what a fault is asked with.
-func about(namespace, pod, volume string) fault.About {
-	return fault.About{Namespace: namespace, Pod: pod, Volume: volume}
+func about(namespace, pod, volume string) fault.Attributes {
+	return fault.Attributes{Namespace: namespace, Pod: pod, Volume: volume}
 }

@@ -197,9 +197,9 @@ func (s *stand) attached(source *corev1.CSIPersistentVolumeSource) {
 	attachment := &storagev1.VolumeAttachment{}
 	attachment.Status.Attached = true
 	s.put("volumeattachments//"+storage.AttachmentName(source, "n1"), attachment)
-	s.inUse.Add(storage.Device(source), "another", "v")
+	s.inUse.Add(storage.DeviceName(source), "another", "v")
 	s.Reported(s.InUse())
-	s.node(s.InUse(), storage.Device(source))
+	s.node(s.InUse(), storage.DeviceName(source))
 }
 
 // node is this one's object, which says what it uses and is told what it has.
@@ -242,11 +242,11 @@ func TestAttach(t *testing.T) {
 			t.Errorf("in use: %v", got)
 		}
 		s.Reported(s.InUse())
-		s.node(nil, storage.Device(source))
+		s.node(nil, storage.DeviceName(source))
 		unattached("reported, it was taken back")
 		s.node(s.InUse())
 		unattached("the node is not told that it has it")
-		s.node(s.InUse(), storage.Device(source))
+		s.node(s.InUse(), storage.DeviceName(source))
 		attach(false)
 		unattached("attaching")
 		s.drop("volumeattachments//" + storage.AttachmentName(source, "n1"))
@@ -315,7 +315,7 @@ func TestDoubleMount(t *testing.T) {
 		if r, err := s.read(pod.UID, "v"); err != nil || r.Mounts != 1 {
 			t.Fatalf("a good driver: %+v %v", r, err)
 		}
-		s.breaks(fault.VolumeMount, fault.About{Volume: "v"}, fault.Effect{Kind: fault.Duplicate})
+		s.breaks(fault.VolumeMount, fault.Attributes{Volume: "v"}, fault.Effect{Kind: fault.Duplicate})
 		s.boot()
 		mount()
 		mount()
@@ -360,7 +360,7 @@ func TestHang(t *testing.T) {
 			},
 			{fault.VolumeUnmount, func(pod *corev1.Pod) error { return s.Unmount(t.Context(), pod) }, "mounted volumes=[v]: context deadline exceeded"},
 		} {
-			s.breaks(step.point, fault.About{Pod: "p", Volume: "v"}, fault.Effect{Kind: fault.Hang})
+			s.breaks(step.point, fault.Attributes{Pod: "p", Volume: "v"}, fault.Effect{Kind: fault.Hang})
 			done := make(chan error)
 			go func() { done <- step.do(pod) }()
 			synctest.Wait()

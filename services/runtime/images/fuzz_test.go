@@ -6,14 +6,14 @@ import (
 	"github.com/podfall/podfall/services/runtime/images"
 )
 
-// FuzzParse: a book of images that is taken can be asked for any image.
+// FuzzParse: an accepted catalog can be asked for any image.
 func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte, image string) {
-		book, err := images.Parse(text)
+		catalog, err := images.Parse(text)
 		if err != nil {
 			return
 		}
-		if found := book.For(image); found.Match == "" && (found.Script != "" || found.StopSignal != "") {
+		if found := catalog.Lookup(image); found.Match == "" && (found.Script != "" || found.StopSignal != "") {
 			t.Errorf("%q stands for nothing, and is %+v", image, found)
 		}
 	})

@@ -1,7 +1,7 @@
-// Package images says what stands for a container image where there is no registry: a
-// program of this machine, or a script.
+// Package images maps container images to a program of this machine or a script, because there is
+// no registry.
 //
-// The book of images is a YAML file:
+// The catalog is a YAML file:
 //
 //	images:
 //	- match: "example.com/shop/server"   # the image without its tag; * stands for any text
@@ -14,9 +14,9 @@
 //	- match: "example.com/shop/gone"
 //	  pull: {error: "failed to pull and unpack image: not found"}
 //
-// Which engine runs a container is said by its pod's runtimeClassName, not here: a process
-// takes the command, a scripted container the script. The first entry that matches counts. What a pod says itself, its command or its script,
-// goes before what its image says.
+// The first matching entry applies. The pod's runtimeClassName, not the catalog, chooses the
+// engine: a process uses the command, a scripted container uses the script. The pod's own command
+// or script takes precedence over the image's.
 package images
 
 import (
@@ -32,48 +32,48 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Image is what stands for an image. The zero Image says nothing.
+// Image is the replacement of a container image. The zero Image replaces nothing.
 type Image struct {
-	// Match is a pattern of path.Match, except that * matches slashes too.
+	// Match is a path.Match pattern, except that * matches slashes too.
 	Match string `json:"match"`
-	// Command is the program and its arguments, an image's entrypoint.
+	// Command is the program and its arguments, like an image's entrypoint.
 	Command []string `json:"command,omitempty"`
-	// Script is a scripted container's.
+	// Script is the script of a scripted container.
 	Script string `json:"script,omitempty"`
-	// StopSignal by name; empty means SIGTERM.
+	// StopSignal is a signal name; empty means SIGTERM.
 	StopSignal string `json:"stopSignal,omitempty"`
-	// Pull is how the image comes to a node; nil for one that is on every node already.
+	// Pull describes pulling the image; nil if the image is already on every node.
 	Pull *Pull `json:"pull,omitempty"`
 }
 
-// Pull is how an image comes to a node.
+// Pull describes how an image is pulled to a node.
 type Pull struct {
-	// Takes is how long, in cluster time.
+	// Takes is the duration in cluster time.
 	Takes metav1.Duration `json:"takes,omitzero"`
-	// Size of the image.
+	// Size is the size of the image.
 	Size resource.Quantity `json:"size,omitzero"`
-	// Error is what the pull ends with; empty for a pull that succeeds.
+	// Error is the error that the pull returns; empty if the pull succeeds.
 	Error string `json:"error,omitempty"`
 }
 
-// Book is a list of images. The nil Book is empty.
-type Book struct{ images []Image }
+// Catalog is a list of images. The nil Catalog is empty.
+type Catalog struct{ images []Image }
 
-// Read reads a book. Its errors name the file, the entry and the field.
-func Read(file string) (*Book, error) {
+// ReadFile reads a catalog. Errors name the file, the entry and the field.
+func ReadFile(file string) (*Catalog, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return nil, fmt.Errorf("images: %w", err)
 	}
-	book, err := Parse(data)
+	catalog, err := Parse(data)
 	if err != nil {
 		return nil, fmt.Errorf("images: %s: %w", file, err)
 	}
-	return book, nil
+	return catalog, nil
 }
 
-// Parse is Read of what a file holds.
-func Parse(data []byte) (*Book, error) {
+// Parse parses a catalog from YAML.
+func Parse(data []byte) (*Catalog, error) {
 	var document struct {
 		Images []Image `json:"images"`
 	}
@@ -83,14 +83,14 @@ func Parse(data []byte) (*Book, error) {
 		}
 	}
 	for i, image := range document.Images {
-		if err := image.check(); err != nil {
+		if err := image.validate(); err != nil {
 			return nil, fmt.Errorf("images[%d].%w", i, err)
 		}
 	}
-	return &Book{images: document.Images}, nil
+	return &Catalog{images: document.Images}, nil
 }
 
-func (i Image) check() error {
+func (i Image) validate() error {
 	if i.Match == "" {
 		return fmt.Errorf("match: want the name of an image, such as nginx or */nginx")
 	}
@@ -106,8 +106,8 @@ func (i Image) check() error {
 	return nil
 }
 
-// For is what stands for an image, as a pod names it; the zero Image if nothing does.
-func (b *Book) For(image string) Image {
+// Lookup returns the first entry that matches an image reference, or the zero Image.
+func (b *Catalog) Lookup(image string) Image {
 	if b == nil {
 		return Image{}
 	}
@@ -122,7 +122,7 @@ func (b *Book) For(image string) Image {
 	return Image{}
 }
 
-// withoutTag is an image's name without its tag and its digest.
+// withoutTag returns an image reference without tag and digest.
 func withoutTag(image string) string {
 	image, _, _ = strings.Cut(image, "@")
 	if colon := strings.LastIndexByte(image, ':'); colon > strings.LastIndexByte(image, '/') {

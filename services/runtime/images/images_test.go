@@ -8,7 +8,7 @@ import (
 )
 
 func TestFor(t *testing.T) {
-	book, err := images.Parse([]byte(`
+	catalog, err := images.Parse([]byte(`
 images:
 - {match: example.com:5000/shop/server, command: [/opt/server]}
 - {match: "*/nginx", script: exits 0}
@@ -31,13 +31,13 @@ images:
 		"web-10":                                 "",
 		"":                                       "",
 	} {
-		got := book.For(image)
+		got := catalog.Lookup(image)
 		if strings.Join(got.Command, " ")+got.Script != want {
 			t.Errorf("For(%q) = %+v, want %q", image, got, want)
 		}
 	}
-	if got := (*images.Book)(nil).For("nginx"); got.Match != "" {
-		t.Errorf("no book has %+v", got)
+	if got := (*images.Catalog)(nil).Lookup("nginx"); got.Match != "" {
+		t.Errorf("no catalog has %+v", got)
 	}
 }
 
@@ -55,6 +55,6 @@ func TestParseRefuses(t *testing.T) {
 		}
 	}
 	if _, err := images.Parse(nil); err != nil {
-		t.Errorf("an empty book: %v", err)
+		t.Errorf("an empty catalog: %v", err)
 	}
 }

@@ -10,39 +10,38 @@ import (
 	"strings"
 )
 
-// Allowance is which programs may be run: files and directories, as absolute paths
-// without symbolic links. A directory allows everything below it. The empty Allowance
-// allows nothing: what a manifest asks for is somebody else's wish.
-type Allowance struct {
+// Allowlist holds the programs that may be run: files and directories, as absolute paths without
+// symbolic links. A directory allows everything below it. The empty Allowlist allows nothing,
+// because manifests are untrusted.
+type Allowlist struct {
 	paths []string
-	// named are the paths as they were given, whose last link is not followed.
-	named []string
+	// given holds the paths as configured, with their last link not followed.
+	given []string
 }
 
-// NewAllowance resolves paths; each must exist.
-func NewAllowance(paths []string) (Allowance, error) {
-	var a Allowance
+// NewAllowlist resolves paths; each must exist.
+func NewAllowlist(paths []string) (Allowlist, error) {
+	var a Allowlist
 	for _, path := range paths {
 		absolute, err := filepath.Abs(path)
 		if err == nil {
 			absolute, err = filepath.EvalSymlinks(absolute)
 		}
 		if err != nil {
-			return Allowance{}, fmt.Errorf("allowed program %q: %w", path, err)
+			return Allowlist{}, fmt.Errorf("allowed program %q: %w", path, err)
 		}
 		a.paths = append(a.paths, absolute)
-		named, err := unfollowed(path)
+		named, err := resolveParent(path)
 		if err != nil {
-			return Allowance{}, fmt.Errorf("allowed program %q: %w", path, err)
+			return Allowlist{}, fmt.Errorf("allowed program %q: %w", path, err)
 		}
-		a.named = append(a.named, named)
+		a.given = append(a.given, named)
 	}
 	return a, nil
 }
 
-// unfollowed is a path without symbolic links, but for its last element, which stays what it
-// is.
-func unfollowed(path string) (string, error) {
+// resolveParent resolves the symbolic links of a path except those of its last element.
+func resolveParent(path string) (string, error) {
 	absolute, err := filepath.Abs(path)
 	if err != nil {
 		return "", err
@@ -51,19 +50,18 @@ func unfollowed(path string) (string, error) {
 	return filepath.Join(dir, filepath.Base(absolute)), err
 }
 
-// Paths are the files and directories that are allowed.
-func (a Allowance) Paths() []string { return slices.Clone(a.paths) }
+// Paths returns the allowed files and directories.
+func (a Allowlist) Paths() []string { return slices.Clone(a.paths) }
 
 // ErrNotAllowed is the cause of every refused program.
 var ErrNotAllowed = errors.New("not allowed")
 
-// Program is the path of a program that may be run. A name without a slash is looked for
-// among what is allowed: by the name of a file, and directly in a directory. A link is
-// allowed where it lies, before it is followed, and where it leads: what is elsewhere can
-// neither become a program that is allowed, nor is it told whether it exists. A program that
-// would run with another user's rights is refused.
-func (a Allowance) Program(name string) (string, error) {
-	path, err := a.find(name)
+// ResolveProgram returns the path of an allowed program. A name without a slash is looked up among
+// the allowed files, and directly in allowed directories. A link must be allowed both where it is
+// and where it points. So no path elsewhere can become an allowed program or reveal whether it
+// exists. Setuid and setgid programs are refused.
+func (a Allowlist) ResolveProgram(name string) (string, error) {
+	path, err := a.findProgram(name)
 	if err != nil {
 		return "", err
 	}
@@ -79,25 +77,25 @@ func (a Allowance) Program(name string) (string, error) {
 	return path, nil
 }
 
-func (a Allowance) find(name string) (string, error) {
+func (a Allowlist) findProgram(name string) (string, error) {
 	if strings.Contains(name, "/") {
 		if !filepath.IsAbs(name) {
 			return "", fmt.Errorf("program %q: want an absolute path, or a name without a slash", name)
 		}
-		dir, base := filepath.Split(name) // not cleaned: what .. means depends on the links before it
+		dir, base := filepath.Split(name) // not cleaned: the meaning of .. depends on the links before it
 		dir, err := filepath.EvalSymlinks(dir)
 		lies := filepath.Join(dir, base)
-		if err != nil || base == "" || base == "." || base == ".." || !a.covers(lies) && !slices.Contains(a.named, lies) {
-			return "", a.refusal(name, filepath.Clean(name))
+		if err != nil || base == "" || base == "." || base == ".." || !a.covers(lies) && !slices.Contains(a.given, lies) {
+			return "", a.notAllowedError(name, filepath.Clean(name))
 		}
 		path, err := filepath.EvalSymlinks(lies)
 		if err == nil && !a.covers(path) {
-			err = a.refusal(name, path)
+			err = a.notAllowedError(name, path)
 		}
 		return path, err
 	}
 	for i, allowed := range a.paths {
-		if (filepath.Base(allowed) == name || filepath.Base(a.named[i]) == name) && !isDirectory(allowed) {
+		if (filepath.Base(allowed) == name || filepath.Base(a.given[i]) == name) && !isDirectory(allowed) {
 			return allowed, nil
 		}
 		path, err := filepath.EvalSymlinks(filepath.Join(allowed, name))
@@ -105,7 +103,7 @@ func (a Allowance) find(name string) (string, error) {
 			return path, nil
 		}
 	}
-	return "", a.refusal(name, name)
+	return "", a.notAllowedError(name, name)
 }
 
 func isDirectory(path string) bool {
@@ -113,9 +111,9 @@ func isDirectory(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// Directory is the path, without symbolic links, of a directory in which a program may
-// be started: one that is allowed itself, or lies in one.
-func (a Allowance) Directory(name string) (string, error) {
+// ResolveDirectory returns the path, without symbolic links, of an allowed working directory: an
+// allowed directory or one below it.
+func (a Allowlist) ResolveDirectory(name string) (string, error) {
 	if !filepath.IsAbs(name) {
 		return "", fmt.Errorf("directory %q: want an absolute path", name)
 	}
@@ -124,13 +122,13 @@ func (a Allowance) Directory(name string) (string, error) {
 	case err != nil:
 		return "", fmt.Errorf("directory %q: %w", name, err)
 	case !a.covers(path):
-		return "", a.refusal(name, path)
+		return "", a.notAllowedError(name, path)
 	}
 	return path, nil
 }
 
 // covers reports whether a path without symbolic links is allowed.
-func (a Allowance) covers(path string) bool {
+func (a Allowlist) covers(path string) bool {
 	for _, allowed := range a.paths {
 		inside, err := filepath.Rel(allowed, path)
 		if err == nil && filepath.IsLocal(inside) {
@@ -140,7 +138,7 @@ func (a Allowance) covers(path string) bool {
 	return false
 }
 
-func (a Allowance) refusal(name, path string) error {
+func (a Allowlist) notAllowedError(name, path string) error {
 	if len(a.paths) == 0 {
 		return fmt.Errorf("program %q is %w: podfall runs no program of a manifest unless --allow-exec names it or its directory", name, ErrNotAllowed)
 	}

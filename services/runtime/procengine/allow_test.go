@@ -12,8 +12,8 @@ import (
 	"github.com/podfall/podfall/services/runtime/procengine"
 )
 
-// T8: nothing runs but what was allowed, whatever way it is named.
-func TestAllowance(t *testing.T) {
+// TestAllowlist is T8: only allowed programs run, however they are named.
+func TestAllowlist(t *testing.T) {
 	dir := t.TempDir()
 	outside := filepath.Join(dir, "outside")
 	inside := filepath.Join(dir, "inside")
@@ -48,7 +48,7 @@ func TestAllowance(t *testing.T) {
 	); err != nil {
 		t.Fatal(err)
 	}
-	allow, err := procengine.NewAllowance([]string{namesake, inside, aliased})
+	allow, err := procengine.NewAllowlist([]string{namesake, inside, aliased})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,13 +82,13 @@ func TestAllowance(t *testing.T) {
 		inside + "/no/such":             "",
 		"/proc/self/root/" + inside[1:]: "",
 	} {
-		got, err := allow.Program(name)
+		got, err := allow.ResolveProgram(name)
 		if got != want && want != "" || (err == nil) != (want != "") {
 			t.Errorf("Program(%q) = %q, %v; want %q", name, got, err, want)
 		}
 	}
-	there, err := allow.Program(outside + "/server")
-	_, nowhere := allow.Program(outside + "/none/server")
+	there, err := allow.ResolveProgram(outside + "/server")
+	_, nowhere := allow.ResolveProgram(outside + "/none/server")
 	if there != "" || strings.ReplaceAll(err.Error(), "outside/server", "") != strings.ReplaceAll(nowhere.Error(), "outside/none/server", "") {
 		t.Errorf("a refusal tells whether a file exists:\n%v\n%v", err, nowhere)
 	}
@@ -98,18 +98,19 @@ func TestAllowance(t *testing.T) {
 	for name, want := range map[string]string{
 		inside: inside, inside + "/../inside": inside, outside: "", inside + "/out": "", inside + "/..": "", "inside": "", "": "",
 	} {
-		if got, err := allow.Directory(name); got != want || (err == nil) != (want != "") {
+		if got, err := allow.ResolveDirectory(name); got != want || (err == nil) != (want != "") {
 			t.Errorf("Directory(%q) = %q, %v; want %q", name, got, err, want)
 		}
 	}
-	if _, err := (procengine.Allowance{}).Program(inside + "/server"); !errors.Is(err, procengine.ErrNotAllowed) {
+	if _, err := (procengine.Allowlist{}).ResolveProgram(inside + "/server"); !errors.Is(err, procengine.ErrNotAllowed) {
 		t.Errorf("without an allowance: %v", err)
 	}
 }
 
-// A program that may not run is a start that fails, and says how to allow it.
+// TestNotAllowedIsAStartError: a program that is not allowed is a failed start, and the error says
+// how to allow it.
 func TestNotAllowedIsAStartError(t *testing.T) {
-	s := newStand(t, func(cfg *procengine.Config) { cfg.Allow = procengine.Allowance{} })
+	s := newTestEngine(t, func(cfg *procengine.Config) { cfg.Allow = procengine.Allowlist{} })
 	id := s.id("app")
 	s.load(s.request(id, "/bin/sh", "-c", "echo ran"))
 	if err := s.Start(t.Context(), id, testNow()); err != nil {
@@ -125,9 +126,9 @@ func TestNotAllowedIsAStartError(t *testing.T) {
 	}
 }
 
-// T8: a manifest cannot load a library into a program that is allowed.
+// TestLoaderVariablesAreRefused is T8: a manifest cannot load a library into an allowed program.
 func TestLoaderVariablesAreRefused(t *testing.T) {
-	s := newStand(t, nil)
+	s := newTestEngine(t, nil)
 	for _, name := range []string{"LD_PRELOAD", "LD_AUDIT", "GLIBC_TUNABLES", "GCONV_PATH"} {
 		c := s.request(s.id(name), "/bin/sh", "-c", "echo ran")
 		c.Request.Env = map[string]string{name: "/tmp/evil.so"}
@@ -142,10 +143,10 @@ func TestLoaderVariablesAreRefused(t *testing.T) {
 	}
 }
 
-// A program inherits limits: no core file, and not every descriptor that there is.
+// TestLimits: a program inherits limits: no core file, and a bounded number of descriptors.
 func TestLimits(t *testing.T) {
-	s := newStand(t, nil)
-	id := s.run("app", "ulimit -c; ulimit -n; echo ready")
+	s := newTestEngine(t, nil)
+	id := s.runShell("app", "ulimit -c; ulimit -n; echo ready")
 	s.wantExit(id, 0, engine.ReasonCompleted)
 	var core, files int
 	if _, err := fmt.Sscan(s.log(id), &core, &files); err != nil || core != 0 || files > 1<<16 {

@@ -12,18 +12,18 @@ import (
 	"github.com/podfall/podfall/services/runtime/procengine"
 )
 
-// Whole lives of real programs, four at a time: started, killed and removed, each with its
-// shim, in namespaces of its own and without.
+// BenchmarkLifecycle runs whole lifecycles of real programs, four at a time: started, killed and
+// removed, each with its shim, with and without namespaces.
 func BenchmarkLifecycle(b *testing.B) {
 	for _, name := range []string{"namespaces", "without namespaces"} {
 		b.Run(name, func(b *testing.B) {
-			allow, err := procengine.NewAllowance([]string{"/bin"})
+			allow, err := procengine.NewAllowlist([]string{"/bin"})
 			if err != nil {
 				b.Fatal(err)
 			}
 			cfg := procengine.Config{Dir: b.TempDir(), Shim: []string{os.Args[0], asShim}, Launch: launchCommand(), Allow: allow}
 			if name == "namespaces" {
-				cfg.Isolation = procengine.Isolate(b.Context(), cfg.Launch, nil)
+				cfg.Isolation = procengine.DetectIsolation(b.Context(), cfg.Launch, nil)
 			}
 			e, err := procengine.New(cfg)
 			if err != nil {
@@ -49,7 +49,7 @@ func BenchmarkLifecycle(b *testing.B) {
 						mu.Lock()
 						told[id] = news
 						mu.Unlock()
-						live(b, e, id, news)
+						runLifecycle(b, e, id, news)
 					}
 				})
 			}
@@ -66,8 +66,8 @@ func BenchmarkLifecycle(b *testing.B) {
 	}
 }
 
-// live is the life of one container.
-func live(b *testing.B, e *procengine.Engine, id string, news <-chan engine.Status) {
+// runLifecycle starts, kills and removes one container.
+func runLifecycle(b *testing.B, e *procengine.Engine, id string, news <-chan engine.Status) {
 	b.Helper()
 	_, err := e.Load(b.Context(), engine.Container{ID: id, Request: &proto.CreateContainerRequest{Name: id, Command: []string{"/bin/sleep", "1000"}}})
 	if err == nil {

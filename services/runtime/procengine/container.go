@@ -15,53 +15,52 @@ import (
 	"github.com/podfall/podfall/services/runtime/procengine/shim"
 )
 
-// container is one container. Its fields are guarded by the engine's lock; the first
-// five never change.
+// container is one container. The engine's lock guards its fields; the first five never change.
 type container struct {
 	id   string
 	dir  string
 	spec shim.Spec
-	// refusal is why there is no spec.
+	// refusal is the error if spec could not be built.
 	refusal error
-	// request is what it was made from.
+	// request is the container's CRI request.
 	request *proto.CreateContainerRequest
 
-	// conn is nil until its shim can be talked to.
+	// conn is nil until the engine has connected to the shim.
 	conn *shim.Conn
-	// signals wait for that.
+	// signals are queued until conn is set.
 	signals []string
-	// started, exited and removed only become true.
+	// started, exited and removed change from false to true only.
 	started, exited, removed bool
 }
 
-// attend starts a container's shim, unless it has one, and reports what it tells, until
-// the container has ended or ctx has.
-func (e *Engine) attend(ctx context.Context, c *container, report engine.Report) {
-	child, err := e.connect(ctx, c, report)
+// supervise starts a container's shim if it has none, and reports its statuses until the container
+// exits or ctx ends.
+func (e *Engine) supervise(ctx context.Context, c *container, report engine.Report) {
+	child, err := e.connectShim(ctx, c, report)
 	if err != nil && c.refusal == nil && ctx.Err() != nil {
-		return // whether it runs is the next life's to find out
+		return // the next runtime process finds out whether it runs
 	}
 	if err != nil {
-		e.ended(ctx, c, e.failure(ctx, c, err), report)
+		e.reportExit(ctx, c, e.startFailure(ctx, c, err), report)
 		return
 	}
 	var last shim.Status
 	c.conn.Run(ctx, func(status shim.Status) { last = status })
 	if ctx.Err() != nil && !last.Exited {
-		return // the container runs on, without us
+		return // the container runs on without this process
 	}
 	if child != nil {
-		_ = child.Wait() // how the shim has ended stands in the directory
+		_ = child.Wait() // the directory records how the shim ended
 	}
 	if !last.Exited {
-		last = e.lookUp(ctx, c)
+		last = e.readExit(ctx, c)
 	}
-	e.ended(ctx, c, last, report)
+	e.reportExit(ctx, c, last, report)
 }
 
-// connect gives a container its shim, and the signals that have waited for it. The
-// child is nil when another life of the runtime has started the shim.
-func (e *Engine) connect(ctx context.Context, c *container, report engine.Report) (*exec.Cmd, error) {
+// connectShim starts a container's shim and sends it the queued signals. The returned child is nil
+// if an earlier runtime process started the shim.
+func (e *Engine) connectShim(ctx context.Context, c *container, report engine.Report) (*exec.Cmd, error) {
 	switch {
 	case c.refusal != nil:
 		return nil, c.refusal
@@ -73,59 +72,59 @@ func (e *Engine) connect(ctx context.Context, c *container, report engine.Report
 		return nil, err
 	}
 	e.mu.Lock()
-	c.conn = fresh.conn // before anyone hears that the container runs, and asks something of it
+	c.conn = fresh.conn // set before the report, because a caller may use it at once
 	for _, signal := range c.signals {
-		c.conn.Ask(signal)
+		c.conn.RequestSignal(signal)
 	}
 	c.signals = nil
 	e.mu.Unlock()
-	report(c.id, e.status(fresh.status))
+	report(c.id, e.toEngineStatus(fresh.status))
 	return fresh.child, nil
 }
 
-// failure is the end of a container to whose shim nobody could talk: it may have run and
-// ended before, or could not be started.
-func (e *Engine) failure(ctx context.Context, c *container, why error) shim.Status {
+// startFailure returns the final status of a container if the engine could not connect to its shim:
+// the container may have run and exited before, or its start failed.
+func (e *Engine) startFailure(ctx context.Context, c *container, why error) shim.Status {
 	if c.refusal == nil {
-		if status := e.lookUp(ctx, c); !status.Lost {
+		if status := e.readExit(ctx, c); !status.Lost {
 			return status
 		}
 	}
 	return shim.Status{Exited: true, Code: engine.ExitStartError, Failed: why.Error(), FinishedAt: clock.Clock{}.Now()}
 }
 
-// startShim starts a container's shim, and connects to it.
-func (e *Engine) startShim(ctx context.Context, c *container) (started, error) {
-	if err := e.cfg.Cgroups.Make(c.spec.Limits.Cgroup, c.request.Resources); err != nil {
-		return started{}, err
+// startShim starts a container's shim and connects to it.
+func (e *Engine) startShim(ctx context.Context, c *container) (startedShim, error) {
+	if err := e.cfg.Cgroups.Create(c.spec.Limits.Cgroup, c.request.Resources); err != nil {
+		return startedShim{}, err
 	}
 	if err := shim.Prepare(c.dir, c.spec); err != nil {
-		return started{}, err
+		return startedShim{}, err
 	}
-	child, err := e.spawn(c)
+	child, err := e.spawnShim(c)
 	if err != nil {
-		return started{}, fmt.Errorf("start the shim: %w", err)
+		return startedShim{}, fmt.Errorf("start the shim: %w", err)
 	}
 	conn, status, err := shim.Dial(ctx, c.dir)
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return started{}, err // it goes on without us
+		return startedShim{}, err // the shim runs on without this process
 	case err != nil:
-		_ = child.Process.Kill() // most have ended by themselves; another one is of no use, and its program goes with it
-		return started{}, errors.Join(fmt.Errorf("talk to the shim: %w", err), child.Wait())
+		_ = child.Process.Kill() // most have exited already; an unreachable one is killed with its program
+		return startedShim{}, errors.Join(fmt.Errorf("talk to the shim: %w", err), child.Wait())
 	}
-	return started{child, conn, status}, nil
+	return startedShim{child, conn, status}, nil
 }
 
-// started is a shim that this life of the runtime has started.
-type started struct {
+// startedShim is a shim that this runtime process has started.
+type startedShim struct {
 	child  *exec.Cmd
 	conn   *shim.Conn
 	status shim.Status
 }
 
-// spawn starts a shim in a session of its own, and waits until it listens or has gone.
-func (e *Engine) spawn(c *container) (*exec.Cmd, error) {
+// spawnShim starts a shim in its own session and waits until it listens or exits.
+func (e *Engine) spawnShim(c *container) (*exec.Cmd, error) {
 	listening, theirs, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -147,37 +146,37 @@ func (e *Engine) spawn(c *container) (*exec.Cmd, error) {
 	return child, nil
 }
 
-// lookUp is the end of a container whose shim has gone without a word.
-func (e *Engine) lookUp(ctx context.Context, c *container) shim.Status {
-	status, err := shim.End(c.dir, c.id)
-	for i := 0; i < tries && errors.Is(err, shim.ErrClaimed); i++ { // going, and not yet gone
-		if err = (clock.Clock{}).Sleep(ctx, pause); err == nil {
-			status, err = shim.End(c.dir, c.id)
+// readExit returns the final status of a container after its shim exited without reporting it.
+func (e *Engine) readExit(ctx context.Context, c *container) shim.Status {
+	status, err := shim.ReadExit(c.dir, c.id)
+	for i := 0; i < dialAttempts && errors.Is(err, shim.ErrClaimed); i++ { // the shim is exiting
+		if err = (clock.Clock{}).Sleep(ctx, dialPause); err == nil {
+			status, err = shim.ReadExit(c.dir, c.id)
 		}
 	}
 	if err != nil {
-		e.cfg.Log.ErrorContext(ctx, "nobody knows how a container has ended", "container", c.id, "err", err)
+		e.cfg.Log.ErrorContext(ctx, "a container's exit status is unknown", "container", c.id, "err", err)
 		return shim.Status{Exited: true, Lost: true, Code: engine.ExitUnknown, FinishedAt: clock.Clock{}.Now()}
 	}
 	return status
 }
 
-// ended reports an end, or clears up after a container that was removed meanwhile.
-func (e *Engine) ended(ctx context.Context, c *container, status shim.Status, report engine.Report) {
+// reportExit reports an exit, or cleans up if the container was removed meanwhile.
+func (e *Engine) reportExit(ctx context.Context, c *container, status shim.Status, report engine.Report) {
 	e.mu.Lock()
 	c.exited = true
 	removed := c.removed
 	e.mu.Unlock()
 	if removed {
-		e.clear(ctx, c)
+		e.removeFiles(ctx, c)
 		return
 	}
-	report(c.id, e.status(status))
+	report(c.id, e.toEngineStatus(status))
 }
 
-// status is a shim's status in the engine's words and the cluster's time.
-func (e *Engine) status(s shim.Status) engine.Status {
-	status := engine.Status{StartedAt: e.cfg.Clock.Of(s.StartedAt)}
+// toEngineStatus converts a shim's status to the engine's type and to cluster time.
+func (e *Engine) toEngineStatus(s shim.Status) engine.Status {
+	status := engine.Status{StartedAt: e.cfg.Clock.TimeAt(s.StartedAt)}
 	switch {
 	case s.Running:
 		status.State, status.PID = proto.ContainerState_CONTAINER_STATE_RUNNING, s.PID
@@ -186,7 +185,7 @@ func (e *Engine) status(s shim.Status) engine.Status {
 		return status
 	}
 	status.State = proto.ContainerState_CONTAINER_STATE_EXITED
-	status.FinishedAt, status.ExitCode = e.cfg.Clock.Of(s.FinishedAt), s.Code
+	status.FinishedAt, status.ExitCode = e.cfg.Clock.TimeAt(s.FinishedAt), s.Code
 	switch {
 	case s.Failed != "":
 		status.Reason = engine.ReasonStartError

@@ -12,8 +12,9 @@ import (
 	"github.com/podfall/podfall/services/runtime/procengine/shim"
 )
 
-// EndAll kills every container of an engine that is gone, and returns when none is left.
-func EndAll(ctx context.Context, dir string) error {
+// KillAll kills every container in the directory of a stopped engine, and returns when none is
+// left.
+func KillAll(ctx context.Context, dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return err
@@ -21,24 +22,24 @@ func EndAll(ctx context.Context, dir string) error {
 	errs := make([]error, len(entries))
 	var ending sync.WaitGroup
 	for i, entry := range entries {
-		ending.Go(func() { errs[i] = end(ctx, filepath.Join(dir, entry.Name()), entry.Name()) })
+		ending.Go(func() { errs[i] = killContainer(ctx, filepath.Join(dir, entry.Name()), entry.Name()) })
 	}
 	ending.Wait()
 	return errors.Join(errs...)
 }
 
-// end kills one container and waits for its end.
-func end(ctx context.Context, dir, id string) error {
-	_, err := shim.End(dir, id)
-	for i := 0; i < tries && (errors.Is(err, shim.ErrClaimed) || err == nil && !shim.Gone(dir)); i++ {
+// killContainer kills one container and waits for its exit.
+func killContainer(ctx context.Context, dir, id string) error {
+	_, err := shim.ReadExit(dir, id)
+	for i := 0; i < dialAttempts && (errors.Is(err, shim.ErrClaimed) || err == nil && !shim.IsGone(dir)); i++ {
 		if conn, _, err := shim.Dial(ctx, dir); err == nil {
-			conn.Ask(engine.SIGKILL)
+			conn.RequestSignal(engine.SIGKILL)
 			conn.Run(ctx, func(shim.Status) {})
 		}
-		if err := (clock.Clock{}).Sleep(ctx, pause); err != nil {
+		if err := (clock.Clock{}).Sleep(ctx, dialPause); err != nil {
 			return err
 		}
-		_, err = shim.End(dir, id)
+		_, err = shim.ReadExit(dir, id)
 	}
 	return err
 }

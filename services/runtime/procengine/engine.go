@@ -1,25 +1,25 @@
-// Package procengine runs containers as processes of the machine, without root and
-// without a container engine. Each has a shim as its parent (package shim), which
-// outlives the runtime; the engine starts shims, talks to them, and finds them again.
+// Package procengine runs containers as processes of the machine, without root and without a
+// container engine. Each process has a shim as its parent (package shim), which outlives the
+// runtime. The engine starts shims, talks to them, and finds them again after a restart.
 //
 //	allow.go      which programs may run
-//	isolation.go  what keeps them apart on this machine
-//	cgroups       what bounds them, where there are cgroups of version 2
-//	launch        what a program's process does before it becomes the program
-//	spec.go       PURE: a container's request as what a shim is to run
+//	isolation.go  how programs are isolated on this machine
+//	cgroups       resource limits, if the machine has cgroups of version 2
+//	launch        what a process does before it executes the program
+//	spec.go       PURE: converts a container's request to a shim's spec
 //	engine.go     the engine's methods
-//	container.go  one container: its shim, and what it tells
+//	container.go  one container and its shim
 //
 // # Restart
 //
-// Load finds a container's shim by the lock that it holds, and connects to it again. Who
-// gets the lock instead knows that there is none: the container has ended, as its shim
-// wrote down, or nobody knows how (CRI-11), and then what is left of it is killed.
+// Load finds a container's shim by the lock that the shim holds, and reconnects to it. If Load gets
+// the lock, there is no shim. Then the container has exited as its shim recorded, or its exit is
+// unknown (CRI-11) and its remaining processes are killed.
 //
 // # Time
 //
-// Programs and signals are real, whatever the speed of the cluster's clock; only the
-// times that are reported are the cluster's.
+// Programs and signals are real, whatever the speed of the cluster's clock. Only reported times are
+// cluster time.
 package procengine
 
 import (
@@ -42,49 +42,49 @@ import (
 	"github.com/podfall/podfall/services/runtime/procengine/shim"
 )
 
-// Config is an engine.
+// Config configures an engine.
 type Config struct {
-	// Clock is the cluster's.
+	// Clock is the cluster's clock.
 	Clock clock.Clock
-	// Dir holds a directory per container; it is made when it does not exist.
+	// Dir holds a directory per container. New creates it if it is missing.
 	Dir string
-	// Shim is the command line that runs shim.Run on the directory that is added to it,
-	// and calls its listening by closing descriptor 3.
+	// Shim is the command line that runs shim.Run on the directory appended to it. It must close
+	// descriptor 3 when shim.Run calls listening.
 	Shim []string
 	// Launch is the command line that runs launch.Run.
 	Launch []string
-	// Allow is what may be run.
-	Allow Allowance
-	// Isolation is what [Isolate] has found.
+	// Allow holds the allowed programs.
+	Allow Allowlist
+	// Isolation is the result of [DetectIsolation].
 	Isolation Isolation
-	// Cgroups holds the containers' cgroups; nil where there are none.
+	// Cgroups holds the containers' cgroups; nil if there are none.
 	Cgroups *cgroups.Tree
-	// Init applies the rule of process 1 where there are no PID namespaces: a signal without
-	// a handler is ignored.
+	// Init applies the rule of process 1 if there are no PID namespaces: signals without a handler
+	// are ignored.
 	Init bool
-	// Journal is the file in which signals and commands are written down, before and after;
-	// empty means that they are not.
+	// Journal is the file to which signals and commands are recorded, before and after; empty
+	// records none.
 	Journal string
-	// Log is told what goes wrong; nil discards.
+	// Log receives errors; nil discards them.
 	Log *slog.Logger
 }
 
-// Engine runs programs.
+// Engine runs containers as processes of the machine.
 type Engine struct {
 	cfg Config
-	// born is when this life began, on the wall.
-	born time.Time
+	// createdAt is the wall time of New.
+	createdAt time.Time
 
 	mu         sync.Mutex
 	containers map[string]*container
-	// due are the containers that Run has still to attend to; wake says that there are.
+	// due holds the containers that Run must start to supervise; wake signals that there are some.
 	due  []*container
 	wake chan struct{}
 }
 
 var _ engine.Engine = (*Engine)(nil)
 
-// New is an engine without containers.
+// New returns an engine without containers.
 func New(cfg Config) (*Engine, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -92,19 +92,19 @@ func New(cfg Config) (*Engine, error) {
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("process engine: %w", err)
 	}
-	return &Engine{cfg: cfg, born: clock.Clock{}.Now(), containers: map[string]*container{}, wake: make(chan struct{}, 1)}, nil
+	return &Engine{cfg: cfg, createdAt: clock.Clock{}.Now(), containers: map[string]*container{}, wake: make(chan struct{}, 1)}, nil
 }
 
-// Run implements [engine.Engine]. When ctx ends, the programs run on.
+// Run implements [engine.Engine]. When ctx ends, the programs keep running.
 func (e *Engine) Run(ctx context.Context, report engine.Report) error {
 	group := daemon.NewGroup(ctx)
 	for {
-		if err := e.turnJournal(); err != nil {
+		if err := e.rotateJournal(); err != nil {
 			e.cfg.Log.WarnContext(ctx, "the journal of signals cannot be put aside and goes on growing", "error", err)
 		}
 		for _, c := range e.takeDue() {
 			group.Go(func(ctx context.Context) error {
-				e.attend(ctx, c, report)
+				e.supervise(ctx, c, report)
 				return nil
 			})
 		}
@@ -125,8 +125,8 @@ func (e *Engine) takeDue() []*container {
 	return due
 }
 
-// attendLater hands a container to Run. It is called under the lock.
-func (e *Engine) attendLater(c *container) {
+// queueSupervise hands a container to Run. The caller holds the lock.
+func (e *Engine) queueSupervise(c *container) {
 	e.due = append(e.due, c)
 	select {
 	case e.wake <- struct{}{}:
@@ -134,60 +134,60 @@ func (e *Engine) attendLater(c *container) {
 	}
 }
 
-// Load implements [engine.Engine]. A program that may not run is a start that fails.
+// Load implements [engine.Engine]. A program that is not allowed becomes a failed start.
 func (e *Engine) Load(ctx context.Context, loaded engine.Container) (engine.Status, error) {
 	if filepath.Base(loaded.ID) != loaded.ID || !filepath.IsLocal(loaded.ID) || loaded.ID == "." {
 		return engine.Status{}, fmt.Errorf("container id %q: want the name of a directory, without a slash", loaded.ID) // T10
 	}
 	c := &container{id: loaded.ID, dir: filepath.Join(e.cfg.Dir, loaded.ID), request: loaded.Request}
 	if loaded.Events.Start.IsZero() {
-		c.spec, c.refusal = e.spec(loaded)
-		e.add(c)
+		c.spec, c.refusal = e.buildSpec(loaded)
+		e.addContainer(c)
 		return engine.Status{}, nil
 	}
-	status, err := e.find(ctx, c)
+	status, err := e.findShim(ctx, c)
 	if err != nil {
 		return engine.Status{}, fmt.Errorf("container %s: %w", loaded.ID, err)
 	}
-	e.add(c)
+	e.addContainer(c)
 	if c.conn != nil {
 		e.resume(c, loaded)
 	}
 	return status, nil
 }
 
-// resume goes on with a container whose shim lives. The signals on record may not have
-// been sent before the runtime was killed; a shim that has sent them does not do so again.
+// resume continues with a container that still has a shim. Recorded signals may not have been sent
+// before the runtime was killed, so resume asks for them again. A shim sends the stop signal only
+// once.
 func (e *Engine) resume(c *container, loaded engine.Container) {
 	if !loaded.Events.Stop.IsZero() {
-		c.conn.Ask(engine.StopSignal(loaded.Request))
+		c.conn.RequestSignal(engine.StopSignal(loaded.Request))
 	}
 	if !loaded.Events.Kill.IsZero() {
-		c.conn.Ask(engine.SIGKILL)
+		c.conn.RequestSignal(engine.SIGKILL)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.attendLater(c)
+	e.queueSupervise(c)
 }
 
-func (e *Engine) add(c *container) {
+func (e *Engine) addContainer(c *container) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.containers[c.id] = c
 }
 
-// find looks for the shim of a container that was started in another life of the
-// runtime.
-func (e *Engine) find(ctx context.Context, c *container) (engine.Status, error) {
+// findShim looks for the shim of a container that an earlier runtime process started.
+func (e *Engine) findShim(ctx context.Context, c *container) (engine.Status, error) {
 	if err := os.Mkdir(c.dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return engine.Status{}, err
 	}
 	c.started = true
 	for {
-		ended, err := shim.End(c.dir, c.id)
+		ended, err := shim.ReadExit(c.dir, c.id)
 		if err == nil {
 			c.exited = true
-			return e.status(ended), nil
+			return e.toEngineStatus(ended), nil
 		}
 		if !errors.Is(err, shim.ErrClaimed) {
 			return engine.Status{}, err
@@ -195,26 +195,26 @@ func (e *Engine) find(ctx context.Context, c *container) (engine.Status, error) 
 		conn, status, err := shim.Dial(ctx, c.dir)
 		if err == nil {
 			c.conn = conn
-			return e.status(status), nil
+			return e.toEngineStatus(status), nil
 		}
-		if (clock.Clock{}).Since(e.born) > tries*pause {
-			return engine.Status{}, errMute
+		if (clock.Clock{}).Since(e.createdAt) > dialAttempts*dialPause {
+			return engine.Status{}, errShimSilent
 		}
-		if err := (clock.Clock{}).Sleep(ctx, pause); err != nil {
+		if err := (clock.Clock{}).Sleep(ctx, dialPause); err != nil {
 			return engine.Status{}, err
 		}
 	}
 }
 
-// A shim that cannot be talked to has just begun, or is about to end. It is asked again
-// after a pause, for a minute in all, because the machine may be stalled; when a runtime
-// starts, in all for all of its shims.
+// A shim that does not answer has just started, or is about to exit. The engine dials it again
+// after a pause, for a minute in all, because the machine may be stalled. At the start of a
+// runtime, the minute covers all its shims.
 const (
-	tries = 12_000
-	pause = 5 * time.Millisecond
+	dialAttempts = 12_000
+	dialPause    = 5 * time.Millisecond
 )
 
-var errMute = errors.New("its shim lives and does not answer")
+var errShimSilent = errors.New("its shim runs and does not answer")
 
 // Start implements [engine.Engine].
 func (e *Engine) Start(_ context.Context, id string, _ time.Time) error {
@@ -226,13 +226,13 @@ func (e *Engine) Start(_ context.Context, id string, _ time.Time) error {
 	}
 	if !c.started {
 		c.started = true
-		e.attendLater(c)
+		e.queueSupervise(c)
 	}
 	return nil
 }
 
-// Signal implements [engine.Engine]. A signal to a container whose shim cannot be talked
-// to yet is sent as soon as it can.
+// Signal implements [engine.Engine]. If the engine is not connected to the shim yet, the signal is
+// queued.
 func (e *Engine) Signal(ctx context.Context, id, signal string, _ time.Time) error {
 	e.mu.Lock()
 	c, ok := e.containers[id]
@@ -253,8 +253,7 @@ func (e *Engine) Signal(ctx context.Context, id, signal string, _ time.Time) err
 
 var errNotRunning = errors.New("the container does not run")
 
-// Exec implements [engine.Engine]. The command is subject to what is allowed as the
-// container's own program is.
+// Exec implements [engine.Engine]. The command must be allowed, as the container's program must be.
 func (e *Engine) Exec(ctx context.Context, req *proto.ExecSyncRequest) (*proto.ExecSyncResponse, error) {
 	e.mu.Lock()
 	c, ok := e.containers[req.ContainerId]
@@ -270,7 +269,7 @@ func (e *Engine) Exec(ctx context.Context, req *proto.ExecSyncRequest) (*proto.E
 	if len(req.Command) == 0 {
 		return nil, errNoProgram
 	}
-	program, err := e.cfg.Allow.Program(req.Command[0])
+	program, err := e.cfg.Allow.ResolveProgram(req.Command[0])
 	if err != nil {
 		return nil, err
 	}
@@ -285,8 +284,8 @@ func (e *Engine) Exec(ctx context.Context, req *proto.ExecSyncRequest) (*proto.E
 	return &proto.ExecSyncResponse{Stdout: result.Stdout, Stderr: result.Stderr, ExitCode: result.Code}, nil
 }
 
-// maxLog is how many bytes of a log are read, so that an answer fits into one message of
-// the bus.
+// maxLog bounds the bytes of a log that are read, so that an answer fits into one message of the
+// bus.
 const maxLog = 4 << 20
 
 // Logs implements [engine.Engine].
@@ -297,7 +296,7 @@ func (e *Engine) Logs(_ context.Context, req *proto.ContainerLogsRequest) ([]byt
 	if !ok {
 		return nil, notLoaded(req.ContainerId)
 	}
-	logs, err := shim.Logs(c.dir)
+	logs, err := shim.OpenLogs(c.dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -305,15 +304,15 @@ func (e *Engine) Logs(_ context.Context, req *proto.ContainerLogsRequest) ([]byt
 		return nil, err
 	}
 	defer logs.Close()
-	query := logfile.Query{Tail: req.TailLines, Timestamps: req.Timestamps, Most: maxLog}
+	query := logfile.Query{Tail: req.TailLines, Timestamps: req.Timestamps, MaxBytes: maxLog}
 	if req.SinceUnixNano > 0 {
 		query.Since = time.Unix(0, req.SinceUnixNano)
 	}
 	return logfile.Read(logs, query)
 }
 
-// Remove implements [engine.Engine]. What still runs is killed, and its directory goes
-// when it has ended.
+// Remove implements [engine.Engine]. A running container is killed, and its directory is removed
+// after its exit.
 func (e *Engine) Remove(ctx context.Context, id string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -325,19 +324,19 @@ func (e *Engine) Remove(ctx context.Context, id string) {
 	c.removed = true
 	switch {
 	case c.exited || !c.started:
-		e.clear(ctx, c)
+		e.removeFiles(ctx, c)
 	case c.conn == nil:
 		c.signals = append(c.signals, engine.SIGKILL)
 	default:
-		c.conn.Ask(engine.SIGKILL)
+		c.conn.RequestSignal(engine.SIGKILL)
 	}
 }
 
-// clear takes a container's directory and its cgroup away.
-func (e *Engine) clear(ctx context.Context, c *container) {
+// removeFiles removes a container's directory and cgroup.
+func (e *Engine) removeFiles(ctx context.Context, c *container) {
 	e.cfg.Cgroups.Remove(e.cfg.Cgroups.Path(c.request.CgroupParent, c.id))
 	if err := os.RemoveAll(c.dir); err != nil {
-		e.cfg.Log.ErrorContext(ctx, "a container's directory stays", "container", c.id, "err", err)
+		e.cfg.Log.ErrorContext(ctx, "a container's directory could not be removed", "container", c.id, "err", err)
 	}
 }
 

@@ -15,24 +15,24 @@ import (
 	"github.com/podfall/podfall/services/runtime/procengine/shim"
 )
 
-// The arguments that make this test's binary a shim, and one that says nothing.
+// Arguments that make this test's binary a shim, a shim that never answers, and so on.
 const (
-	asShim     = "be-a-shim"
-	asMuteShim = "be-a-mute-shim"
-	asLaunch   = "be-launched"
-	asFirst    = "be-the-first"
+	asShim       = "be-a-shim"
+	asSilentShim = "be-a-mute-shim"
+	asLaunch     = "be-launched"
+	asFirst      = "be-the-first"
 )
 
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == asFirst {
-		os.Exit(reuse(os.Args[2]))
+		os.Exit(runPIDReuse(os.Args[2]))
 	}
 	if len(os.Args) == 2 && os.Args[1] == asLaunch {
 		_ = launch.Run() // it has reported what went wrong
 		return
 	}
-	if len(os.Args) == 3 && os.Args[1] == asMuteShim {
-		beMute(os.Args[2])
+	if len(os.Args) == 3 && os.Args[1] == asSilentShim {
+		runSilentShim(os.Args[2])
 		return
 	}
 	if len(os.Args) == 3 && os.Args[1] == asShim {
@@ -45,8 +45,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// beMute takes a runtime's connections and says nothing, until somebody kills it.
-func beMute(dir string) {
+// runSilentShim accepts a runtime's connections and never answers, until it is killed.
+func runSilentShim(dir string) {
 	var config net.ListenConfig
 	listener, err := config.Listen(context.Background(), "unix", filepath.Join(dir, "control"))
 	if err != nil {
@@ -65,12 +65,12 @@ func beMute(dir string) {
 
 func newEngine(t *testing.T, dir string, isolation procengine.Isolation) *procengine.Engine {
 	t.Helper()
-	allow, err := procengine.NewAllowance([]string{"/bin/sh", "/bin"})
+	allow, err := procengine.NewAllowlist([]string{"/bin/sh", "/bin"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { // what a test leaves behind ends before its directory goes
-		if err := procengine.EndAll(context.WithoutCancel(t.Context()), dir); err != nil {
+		if err := procengine.KillAll(context.WithoutCancel(t.Context()), dir); err != nil {
 			t.Error(err)
 		}
 	})
@@ -85,8 +85,8 @@ func newEngine(t *testing.T, dir string, isolation procengine.Isolation) *procen
 
 func launchCommand() []string { return []string{os.Args[0], asLaunch} }
 
-// TestConformance runs the suite in every way in which this machine lets this user keep
-// programs apart; see also TestAsNobody.
+// TestConformance runs the suite with every isolation that this machine permits; see also
+// TestAsNobody.
 func TestConformance(t *testing.T) {
 	for name, isolation := range isolations(t) {
 		t.Run(name, func(t *testing.T) {
@@ -95,20 +95,20 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// TestEndBesideAMuteShim: a runtime that ends while a shim has said nothing yet waits for
-// nothing, and does not say that the container has ended: it may be about to run.
-func TestEndBesideAMuteShim(t *testing.T) {
-	s := newStand(t, func(cfg *procengine.Config) { cfg.Shim = []string{os.Args[0], asMuteShim} })
+// TestStopDuringShimStart: a runtime that stops before a shim has answered does not wait for the
+// shim. It does not report an exit, because the container may be about to run.
+func TestStopDuringShimStart(t *testing.T) {
+	s := newTestEngine(t, func(cfg *procengine.Config) { cfg.Shim = []string{os.Args[0], asSilentShim} })
 	id := s.id("app")
 	s.load(s.request(id, "/bin/sh"))
 	if err := s.Start(t.Context(), id, testNow()); err != nil {
 		t.Fatal(err)
 	}
-	s.until("the shim has been asked", func() bool {
+	s.poll("the shim has been asked", func() bool {
 		_, err := os.Stat(filepath.Join(s.cfg.Dir, id, "asked"))
 		return err == nil
 	})
-	pid := s.processWith(asMuteShim + " " + filepath.Join(s.cfg.Dir, id))
+	pid := s.processWith(asSilentShim + " " + filepath.Join(s.cfg.Dir, id))
 	defer func() { _ = syscall.Kill(pid, syscall.SIGKILL) }()
 	s.stop()
 	if status, told := s.reports[id]; told {
@@ -116,10 +116,10 @@ func TestEndBesideAMuteShim(t *testing.T) {
 	}
 }
 
-// TestAShimThatCannotBeReached is a start that fails, and is not left behind.
-func TestAShimThatCannotBeReached(t *testing.T) {
+// TestUnreachableShim: an unreachable shim is a failed start, and leaves no process.
+func TestUnreachableShim(t *testing.T) {
 	const deaf = "exec 3>&-; exec sleep 1000"
-	s := newStand(t, func(cfg *procengine.Config) { cfg.Shim = []string{"/bin/sh", "-c", deaf} })
+	s := newTestEngine(t, func(cfg *procengine.Config) { cfg.Shim = []string{"/bin/sh", "-c", deaf} })
 	id := s.id("app")
 	s.load(s.request(id, "/bin/sh"))
 	if err := s.Start(t.Context(), id, testNow()); err != nil {

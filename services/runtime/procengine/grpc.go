@@ -26,7 +26,7 @@ const (
 
 var errHealth = errors.New("that is no answer of a gRPC health service")
 
-// reachGRPC asks the health service of a program; the answer's code is its serving status.
+// reachGRPC calls a program's health service; the response's Code is the serving status.
 func reachGRPC(ctx context.Context, address, service string) (*proto.ReachResponse, error) {
 	var question []byte
 	if service != "" {
@@ -50,15 +50,15 @@ func reachGRPC(ctx context.Context, address, service string) (*proto.ReachRespon
 	if err != nil {
 		return nil, err
 	}
-	said := func(name string) string { return cmp.Or(answer.Trailer.Get(name), answer.Header.Get(name)) }
-	if status := said("Grpc-Status"); status != "" && status != "0" {
-		return nil, fmt.Errorf("rpc error: code = %s desc = %s", status, said("Grpc-Message"))
+	header := func(name string) string { return cmp.Or(answer.Trailer.Get(name), answer.Header.Get(name)) }
+	if status := header("Grpc-Status"); status != "" && status != "0" {
+		return nil, fmt.Errorf("rpc error: code = %s desc = %s", status, header("Grpc-Message"))
 	}
 	serving, err := servingStatus(body)
 	return &proto.ReachResponse{Code: serving}, err
 }
 
-// servingStatus reads a HealthCheckResponse; a field that is absent is 0, UNKNOWN.
+// servingStatus parses a HealthCheckResponse. An absent field is 0, UNKNOWN.
 func servingStatus(body []byte) (int32, error) {
 	if len(body) < frameHeader || body[0] != 0 {
 		return 0, errHealth

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// A gRPC health service is asked in its own protocol, by service, and its refusals are
-// told.
+// TestReachGRPC: a gRPC health service is called in its own protocol, by service, and its errors
+// are returned.
 func TestReachGRPC(t *testing.T) {
 	asked := ""
 	status := map[string]byte{"": 1, "shop": 2}

@@ -10,9 +10,9 @@ import (
 	"github.com/podfall/podfall/services/runtime/procengine"
 )
 
-// Without namespaces a program, its children and what runs beside it find its volumes by
-// PODFALL_MOUNTS, in a directory that nobody but the runtime may enter; and nothing else
-// that lies there, where the program's user is another.
+// TestVolumesWithoutNamespaces: without namespaces a program, its children and commands beside it
+// find its volumes by PODFALL_MOUNTS, in a directory that only the runtime may enter. If the
+// program has another user, nothing else there is accessible.
 func TestVolumesWithoutNamespaces(t *testing.T) {
 	const at = `at() { echo "$PODFALL_MOUNTS" | while IFS== read -r inside outside; do [ "$inside" = "$1" ] && echo "$outside"; done; }; `
 	for name, way := range isolations(t) {
@@ -20,7 +20,7 @@ func TestVolumesWithoutNamespaces(t *testing.T) {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
-			closed := filepath.Join(open(t), "closed")
+			closed := filepath.Join(openTempDir(t), "closed")
 			volume, other := filepath.Join(closed, "volume"), filepath.Join(closed, "other")
 			for _, dir := range []string{closed, volume, other} {
 				if err := os.Mkdir(dir, 0o700); err != nil {
@@ -33,7 +33,7 @@ func TestVolumesWithoutNamespaces(t *testing.T) {
 			if err := os.Chmod(volume, 0o777); err != nil { // whatever the umask is
 				t.Fatal(err)
 			}
-			s := newStand(t, func(cfg *procengine.Config) { cfg.Isolation = way })
+			s := newTestEngine(t, func(cfg *procengine.Config) { cfg.Isolation = way })
 			id := s.id("app")
 			c := s.request(id, "/bin/sh", "-c", at+`cat "$(at /data)/file" "$(at /etc/conf)"; echo new > "$(at /data)/written"; `+
 				`cat "$(at /data)/../other/file"; ls "$(at /data)/.."; echo ready; exec sleep 1000`)
@@ -44,7 +44,7 @@ func TestVolumesWithoutNamespaces(t *testing.T) {
 			if err := s.Start(t.Context(), id, testNow()); err != nil {
 				t.Fatal(err)
 			}
-			s.ready(id)
+			s.awaitReady(id)
 			log := s.log(id)
 			if !strings.Contains(log, "volume\nvolume\n") {
 				t.Errorf("in its volumes it finds %q", log)
@@ -66,18 +66,18 @@ func TestVolumesWithoutNamespaces(t *testing.T) {
 	}
 }
 
-// T10: no volume is handed over by way of a link.
+// TestT10VolumesWithoutLinks is T10: no volume is passed through a link.
 func TestT10VolumesWithoutLinks(t *testing.T) {
 	for name, way := range isolations(t) {
 		if way.Namespaces || way.User == nil {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
-			volume := open(t)
+			volume := openTempDir(t)
 			if err := os.Symlink("/etc", filepath.Join(volume, "link")); err != nil {
 				t.Fatal(err)
 			}
-			s := newStand(t, func(cfg *procengine.Config) { cfg.Isolation = way })
+			s := newTestEngine(t, func(cfg *procengine.Config) { cfg.Isolation = way })
 			id := s.id("app")
 			c := s.request(id, "/bin/true")
 			c.Request.Mounts = []*proto.Mount{{HostPath: filepath.Join(volume, "link"), ContainerPath: "/data"}}

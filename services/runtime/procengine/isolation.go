@@ -16,21 +16,21 @@ import (
 	"github.com/podfall/podfall/services/runtime/procengine/launch"
 )
 
-// Isolation is how programs are kept apart from the machine and from each other.
+// Isolation describes how programs are isolated from the machine and from each other.
 type Isolation struct {
-	// Namespaces means that each program is process 1 of a PID namespace of its own, and has
-	// mounts of its own.
+	// Namespaces means that each program is process 1 of its own PID namespace and has its own
+	// mounts.
 	Namespaces bool `json:"namespaces"`
-	// UserNamespace means that the right to make the others comes from a user namespace, in
-	// which the program keeps its user.
+	// UserNamespace means that a user namespace gives the right to create the other namespaces. The
+	// program keeps its user in it.
 	UserNamespace bool `json:"userNamespace,omitempty"`
 	// Refused says why there are no Namespaces.
 	Refused string `json:"refused,omitempty"`
-	// User is who programs run as; nil means as the runtime.
+	// User is the user of programs; nil means the runtime's user.
 	User *launch.User `json:"user,omitempty"`
 }
 
-// String is what a person is told.
+// String describes the isolation for users.
 func (i Isolation) String() string {
 	user := fmt.Sprintf("as user %d", os.Geteuid())
 	if i.User != nil {
@@ -45,24 +45,24 @@ func (i Isolation) String() string {
 	return user + ", beside the machine's other processes (no namespaces: " + i.Refused + ")"
 }
 
-// The capabilities by which a process in a user namespace of its own makes the others, and
-// gives all of them up.
+// The capabilities that a process in its own user namespace needs to create the other
+// namespaces. The process then drops them all.
 const (
 	capSetpcap   = 8
 	capSysChroot = 18
 	capSysAdmin  = 21
 )
 
-// Isolate finds out what this machine lets this user do, by doing it with nothing to run.
-// command is the command line that runs launch.Run, and user who programs are to run as.
-func Isolate(ctx context.Context, command []string, user *launch.User) Isolation {
+// DetectIsolation finds the strongest isolation that the machine permits, by launching an empty
+// plan. command is the command line that runs launch.Run. user is the user for programs.
+func DetectIsolation(ctx context.Context, command []string, user *launch.User) Isolation {
 	found := Isolation{User: user}
 	var refusals []string
 	for _, way := range []Isolation{{Namespaces: true, User: user}, {Namespaces: true, UserNamespace: true, User: user}} {
 		if way.UserNamespace && os.Geteuid() == 0 {
-			continue // its users would be nobody there
+			continue // root's users would map to nobody there
 		}
-		err := try(ctx, command, way)
+		err := tryIsolation(ctx, command, way)
 		if err == nil {
 			return way
 		}
@@ -72,8 +72,8 @@ func Isolate(ctx context.Context, command []string, user *launch.User) Isolation
 	return found
 }
 
-// try launches nothing in a way.
-func try(ctx context.Context, command []string, way Isolation) error {
+// tryIsolation launches an empty plan with one isolation.
+func tryIsolation(ctx context.Context, command []string, way Isolation) error {
 	root, err := os.MkdirTemp("", "podfall-")
 	if err != nil {
 		return err
@@ -84,11 +84,11 @@ func try(ctx context.Context, command []string, way Isolation) error {
 		return err
 	}
 	defer plan.Close()
-	said, report, err := os.Pipe()
+	output, report, err := os.Pipe()
 	if err != nil {
 		return err
 	}
-	defer said.Close()
+	defer output.Close()
 	child := exec.CommandContext(ctx, command[0], command[1:]...)
 	child.ExtraFiles = []*os.File{plan, report}
 	child.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS}
@@ -99,16 +99,16 @@ func try(ctx context.Context, command []string, way Isolation) error {
 	if err := errors.Join(err, report.Close()); err != nil {
 		return err
 	}
-	text, _ := io.ReadAll(said)
+	text, _ := io.ReadAll(output)
 	err = child.Wait()
 	if text := string(bytes.TrimSpace(text)); text != "" {
-		return errors.New(strings.ToLower(text)) //nolint:err113 // another process has said so
+		return errors.New(strings.ToLower(text)) //nolint:err113 // the error comes from another process
 	}
 	return err
 }
 
-// inUserNamespace makes the first process of a user namespace of one, in which its user
-// is the same and may make the other namespaces.
+// inUserNamespace adds a new user namespace to attr. The process keeps its user and may create the
+// other namespaces.
 func inUserNamespace(attr syscall.SysProcAttr) *syscall.SysProcAttr {
 	attr.Cloneflags |= unix.CLONE_NEWUSER
 	attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: os.Geteuid(), HostID: os.Geteuid(), Size: 1}}

@@ -13,35 +13,35 @@ import (
 	"github.com/podfall/podfall/services/runtime/procengine/launch"
 )
 
-// nobody is the user that programs get where the runtime is root.
+// nobody is the user of programs if the runtime is root.
 const nobody = 65534
 
-// isolations are the ways in which programs can be kept apart here: always the one without
-// namespaces, as on a machine whose kernel refuses them.
+// isolations returns the isolations to test on this machine, always including none, as if the
+// kernel refused namespaces.
 func isolations(t *testing.T) map[string]procengine.Isolation {
 	t.Helper()
 	ways := map[string]procengine.Isolation{"without namespaces": {Refused: "the test does without"}}
 	if os.Geteuid() == 0 {
 		ways["without namespaces, as nobody"] = procengine.Isolation{User: &launch.User{UID: nobody, GID: nobody}}
-		ways["namespaces, as nobody"] = procengine.Isolate(t.Context(), launchCommand(), &launch.User{UID: nobody, GID: nobody})
+		ways["namespaces, as nobody"] = procengine.DetectIsolation(t.Context(), launchCommand(), &launch.User{UID: nobody, GID: nobody})
 	}
-	ways["namespaces"] = procengine.Isolate(t.Context(), launchCommand(), nil)
+	ways["namespaces"] = procengine.DetectIsolation(t.Context(), launchCommand(), nil)
 	for name, way := range ways {
 		t.Logf("%s: %s", name, way)
 	}
 	return ways
 }
 
-// asNobody says that this test's binary was started by TestAsNobody.
+// asNobody marks a process that TestAsNobody started.
 const asNobody = "PODFALL_TEST_AS_NOBODY"
 
-// TestAsNobody runs this package's other tests as a user without any right, as most people
-// run podfall. Who is one anyway has run them already.
+// TestAsNobody runs this package's other tests as an unprivileged user, as most people run podfall.
+// If the user is unprivileged anyway, they have run already.
 func TestAsNobody(t *testing.T) {
 	if os.Geteuid() != 0 || os.Getenv(asNobody) != "" {
 		return
 	}
-	home := open(t)
+	home := openTempDir(t)
 	self := filepath.Join(home, "procengine.test")
 	copyFile(t, os.Args[0], self)
 	command := osexec.CommandContext(t.Context(), self, "-test.run", "TestConformance|TestNamespaces|TestNothingIsLeft|TestShimKilled|TestRuntimeRestart|TestExec")
@@ -54,8 +54,8 @@ func TestAsNobody(t *testing.T) {
 	}
 }
 
-// open is a directory that every user of the machine can use.
-func open(t *testing.T) string {
+// openTempDir returns a directory that every user of the machine can use.
+func openTempDir(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	for _, path := range []string{filepath.Dir(dir), dir} {

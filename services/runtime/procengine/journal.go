@@ -6,13 +6,12 @@ import (
 	"os"
 )
 
-// mostJournal is how large the journal grows, in bytes, before it is put aside; there is
-// one older one.
-const mostJournal = 16 << 20
+// maxJournal is the size in bytes at which the journal is rotated. One older file is kept.
+const maxJournal = 16 << 20
 
-// turnJournal puts the journal aside when it has grown too large. A shim opens it for each
-// record: one that has opened it already writes to the older one.
-func (e *Engine) turnJournal() error {
+// rotateJournal renames the journal once it is too large. A shim opens the journal for each record,
+// so a shim that has it open still writes to the older file.
+func (e *Engine) rotateJournal() error {
 	if e.cfg.Journal == "" {
 		return nil
 	}
@@ -22,7 +21,7 @@ func (e *Engine) turnJournal() error {
 		return nil
 	case err != nil:
 		return err
-	case info.Size() < mostJournal:
+	case info.Size() < maxJournal:
 		return nil
 	}
 	return os.Rename(e.cfg.Journal, e.cfg.Journal+".1")

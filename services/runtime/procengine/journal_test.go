@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// TestJournalIsBounded has a journal that has grown too large put aside, once, and one that
-// has not left alone.
+// TestJournalIsBounded: a journal that is too large is rotated once, and a smaller one stays.
 func TestJournalIsBounded(t *testing.T) {
 	dir := t.TempDir()
 	e := &Engine{cfg: Config{Journal: filepath.Join(dir, "signals.ndjson")}}
@@ -21,7 +20,7 @@ func TestJournalIsBounded(t *testing.T) {
 		return now, older
 	}
 	for _, row := range []struct{ before, now, older int64 }{
-		{-1, -1, -1}, {5, 5, -1}, {mostJournal, -1, mostJournal}, {7, 7, mostJournal}, {mostJournal + 1, -1, mostJournal + 1},
+		{-1, -1, -1}, {5, 5, -1}, {maxJournal, -1, maxJournal}, {7, 7, maxJournal}, {maxJournal + 1, -1, maxJournal + 1},
 	} {
 		if row.before >= 0 {
 			if err := os.WriteFile(e.cfg.Journal, nil, 0o600); err != nil {
@@ -31,14 +30,14 @@ func TestJournalIsBounded(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := e.turnJournal(); err != nil {
+		if err := e.rotateJournal(); err != nil {
 			t.Fatal(err)
 		}
 		if now, older := sizes(); now != row.now || older != row.older {
 			t.Errorf("of %d bytes: %d and %d, want %d and %d", row.before, now, older, row.now, row.older)
 		}
 	}
-	if err := (&Engine{}).turnJournal(); err != nil {
+	if err := (&Engine{}).rotateJournal(); err != nil {
 		t.Error(err)
 	}
 }

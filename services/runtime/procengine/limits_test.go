@@ -16,12 +16,12 @@ import (
 	"github.com/podfall/podfall/services/runtime/procengine/shim"
 )
 
-// What takes more memory than it may is killed as a whole and says OOMKilled, also where
-// no cgroup counts it; what keeps to its limit is not.
+// TestOutOfMemory: a program over its memory limit is killed as a whole with OOMKilled, even
+// without a cgroup; one within its limit is not.
 func TestOutOfMemory(t *testing.T) {
 	for name, way := range isolations(t) {
 		t.Run(name, func(t *testing.T) {
-			s := newStand(t, func(cfg *procengine.Config) { cfg.Isolation = way })
+			s := newTestEngine(t, func(cfg *procengine.Config) { cfg.Isolation = way })
 			for id, script := range map[string]string{
 				s.id("itself"):   "x=$(head -c 60000000 /dev/zero | tr '\\0' x); sleep 1000",
 				s.id("children"): "sh -c 'x=$(head -c 60000000 /dev/zero | tr \"\\0\" x); sleep 1000' & sleep 1000",
@@ -46,12 +46,12 @@ func TestOutOfMemory(t *testing.T) {
 	}
 }
 
-// Where this user may make cgroups, a container is one: whatever hides from its shim is
-// found by it and ends with it, and the cgroup goes with the container.
+// TestCgroup: if this user can create cgroups, each container has one. Processes hidden from the
+// shim are found by it and end with it, and the cgroup is removed with the container.
 func TestCgroup(t *testing.T) {
 	tree, err := cgroups.Open("podfall-test-" + filepath.Base(filepath.Dir(t.TempDir())))
 	t.Logf("cgroups: %v, %v", tree, err)
-	s := newStand(t, func(cfg *procengine.Config) { cfg.Cgroups = tree })
+	s := newTestEngine(t, func(cfg *procengine.Config) { cfg.Cgroups = tree })
 	id := s.id("app")
 	c := s.request(id, "/bin/sh", "-c", "cat /proc/self/cgroup; (setsid env -i sleep 1000 &); echo ready; exec sleep 1000")
 	c.Request.CgroupParent = "/kubepods/burstable/pod1234"
@@ -59,7 +59,7 @@ func TestCgroup(t *testing.T) {
 	if err := s.Start(t.Context(), id, testNow()); err != nil {
 		t.Fatal(err)
 	}
-	s.ready(id)
+	s.awaitReady(id)
 	if want := "/kubepods/burstable/pod1234/" + id + "\n"; tree != nil && !strings.Contains(s.log(id), want) {
 		t.Errorf("it says that its cgroups are\n%s, want one that ends with %s", s.log(id), want)
 	}
@@ -76,25 +76,25 @@ func TestCgroup(t *testing.T) {
 	}
 }
 
-// The journal has each signal and each command twice, in order: before and after.
+// TestJournal: the journal has each signal and each command twice, in order: before and after.
 func TestJournal(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "signals.ndjson")
-	s := newStand(t, func(cfg *procengine.Config) { cfg.Journal = path })
-	id := s.run("app", "trap 'echo heard' TERM; echo ready; while :; do sleep 0.01; done")
+	s := newTestEngine(t, func(cfg *procengine.Config) { cfg.Journal = path })
+	id := s.runShell("app", "trap 'echo heard' TERM; echo ready; while :; do sleep 0.01; done")
 	if _, err := s.Exec(t.Context(), &proto.ExecSyncRequest{ContainerId: id, Command: []string{"sh", "-c", "exit 3"}}); err != nil {
 		t.Fatal(err)
 	}
 	for range 3 {
 		s.signal(id, "SIGTERM")
 	}
-	s.until("it is heard", func() bool { return strings.Contains(s.log(id), "heard") })
+	s.poll("it is heard", func() bool { return strings.Contains(s.log(id), "heard") })
 	s.signal(id, "SIGKILL")
 	s.wantExit(id, engine.ExitKilled, engine.ReasonError)
 	data, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var told []string
+	var lines []string
 	last := int64(0)
 	for line := range bytes.Lines(data) {
 		var record shim.Record
@@ -105,11 +105,11 @@ func TestJournal(t *testing.T) {
 			t.Errorf("after %d: %+v", last, record)
 		}
 		last = record.Mono
-		told = append(told, fmt.Sprintf("%s%s %d %v", record.Signal, filepath.Base(record.Exec), record.Code, record.Done))
+		lines = append(lines, fmt.Sprintf("%s%s %d %v", record.Signal, filepath.Base(record.Exec), record.Code, record.Done))
 	}
 	want := "[SIGTERM. 0 false SIGTERM. 0 true SIGKILL. 0 false SIGKILL. 0 true]"
-	want = strings.Replace(want, "[", "["+told[0]+" "+told[1]+" ", 1)
-	if got := fmt.Sprint(told); got != want || !strings.HasSuffix(told[0], "sh 0 false") && !strings.HasSuffix(told[0], "dash 0 false") || !strings.HasSuffix(told[1], "sh 3 true") {
-		t.Errorf("the journal has %v", told)
+	want = strings.Replace(want, "[", "["+lines[0]+" "+lines[1]+" ", 1)
+	if got := fmt.Sprint(lines); got != want || !strings.HasSuffix(lines[0], "sh 0 false") && !strings.HasSuffix(lines[0], "dash 0 false") || !strings.HasSuffix(lines[1], "sh 3 true") {
+		t.Errorf("the journal has %v", lines)
 	}
 }

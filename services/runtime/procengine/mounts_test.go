@@ -8,17 +8,17 @@ import (
 	"github.com/podfall/podfall/services/runtime/procengine/launch"
 )
 
-// TestWhereMounts has a program that can have nothing mounted told where its volumes are,
-// and nobody else tell it something else.
-func TestWhereMounts(t *testing.T) {
+// TestMountsEnv: a program without its own mounts gets the paths of its volumes, and a manifest
+// cannot override them.
+func TestMountsEnv(t *testing.T) {
 	mounts := []*proto.Mount{{HostPath: "/host/a", ContainerPath: "/data"}, {HostPath: "/host/b", ContainerPath: "/etc/conf", ReadOnly: true}}
-	if got, want := whereMounts(mounts), []string{"PODFALL_MOUNTS=/data=/host/a\n/etc/conf=/host/b"}; !slices.Equal(got, want) {
+	if got, want := mountsEnv(mounts), []string{"PODFALL_MOUNTS=/data=/host/a\n/etc/conf=/host/b"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
-	if got := whereMounts(nil); got != nil {
+	if got := mountsEnv(nil); got != nil {
 		t.Errorf("without volumes: %q", got)
 	}
-	if env := environment("id", map[string]string{launch.MountsVariable: "/data=/etc"}); slices.Contains(env, "PODFALL_MOUNTS=/data=/etc") {
+	if env := buildEnv("id", map[string]string{launch.MountsVariable: "/data=/etc"}); slices.Contains(env, "PODFALL_MOUNTS=/data=/etc") {
 		t.Errorf("a manifest says where volumes are: %q", env)
 	}
 }

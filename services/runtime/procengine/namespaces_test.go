@@ -12,11 +12,11 @@ import (
 	"github.com/podfall/podfall/services/runtime/procengine"
 )
 
-// newIsolated is a stand whose programs have namespaces of their own.
-func newIsolated(t *testing.T) *stand {
+// newIsolated returns a testEngine with namespaces.
+func newIsolated(t *testing.T) *testEngine {
 	t.Helper()
-	s := newStand(t, func(cfg *procengine.Config) {
-		cfg.Isolation = procengine.Isolate(t.Context(), cfg.Launch, nil)
+	s := newTestEngine(t, func(cfg *procengine.Config) {
+		cfg.Isolation = procengine.DetectIsolation(t.Context(), cfg.Launch, nil)
 	})
 	if !s.cfg.Isolation.Namespaces {
 		t.Fatalf("this machine refuses namespaces: %s", s.cfg.Isolation.Refused)
@@ -24,13 +24,13 @@ func newIsolated(t *testing.T) *stand {
 	return s
 }
 
-// CRI-11, by the kernel: the first process of a PID namespace gets no signal that it does
-// not handle, and what runs beside it is in the same namespace.
+// TestNamespacesProcessOne is CRI-11 by the kernel: the first process of a PID namespace gets no
+// signal without a handler. Commands beside it are in the same namespace.
 func TestNamespacesProcessOne(t *testing.T) {
 	s := newIsolated(t)
-	id := s.run("deaf", "echo I am $$; setsid sleep 1000 & (setsid setsid sleep 1000 &); echo ready; exec sleep 1000")
+	id := s.runShell("deaf", "echo I am $$; setsid sleep 1000 & (setsid setsid sleep 1000 &); echo ready; exec sleep 1000")
 	s.signal(id, "SIGTERM")
-	s.until("beside it runs what the shell has become", func() bool {
+	s.poll("beside it runs what the shell has become", func() bool {
 		answer, err := s.Exec(t.Context(), &proto.ExecSyncRequest{ContainerId: id, Command: []string{"sh", "-c", "cat /proc/1/cmdline | tr '\\0' ' '; ls -d /proc/[0-9]* | wc -l"}})
 		if err != nil {
 			t.Fatal(err)
@@ -45,24 +45,24 @@ func TestNamespacesProcessOne(t *testing.T) {
 	}
 	s.signal(id, "SIGKILL")
 	s.wantExit(id, 137, engine.ReasonError)
-	if left := s.marked(); len(left) > 0 {
+	if left := s.markedProcesses(); len(left) > 0 {
 		t.Errorf("%v are left", left)
 	}
 }
 
-// A shim that is killed takes the whole namespace along.
+// TestNamespacesShimKilled: killing a shim kills the whole namespace.
 func TestNamespacesShimKilled(t *testing.T) {
 	s := newIsolated(t)
-	id := s.run("app", "setsid sleep 1000 & setsid sh -c 'env -i sleep 1000 & env -i sleep 1000' & echo ready; sleep 1000")
+	id := s.runShell("app", "setsid sleep 1000 & setsid sh -c 'env -i sleep 1000 & env -i sleep 1000' & echo ready; sleep 1000")
 	s.kill(s.shimOf(id))
 	s.wantExit(id, 255, engine.ReasonUnknown)
 }
 
-// What is mounted is where the manifest says, for the program and for what runs beside it;
-// the machine sees nothing of it.
+// TestNamespacesMounts: mounts are at their paths for the program and for commands beside it; the
+// machine sees none of them.
 func TestNamespacesMounts(t *testing.T) {
 	s := newIsolated(t)
-	volume, other := filepath.Join(open(t), "volume"), filepath.Join(open(t), "other")
+	volume, other := filepath.Join(openTempDir(t), "volume"), filepath.Join(openTempDir(t), "other")
 	for _, dir := range []string{volume, other} {
 		if err := os.Mkdir(dir, 0o777); err != nil {
 			t.Fatal(err)
@@ -71,7 +71,7 @@ func TestNamespacesMounts(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	existing := open(t)
+	existing := openTempDir(t)
 	id := s.id("app")
 	c := s.request(id, "/bin/sh", "-c", "cat /podfall-data/file /podfall-data/nested/file /etc/podfall-test/deep/conf "+existing+"/file; "+
 		"echo new > /podfall-data/written; { echo no > "+existing+"/refused; } 2>&1; echo ready; exec sleep 1000")
@@ -85,7 +85,7 @@ func TestNamespacesMounts(t *testing.T) {
 	if err := s.Start(t.Context(), id, testNow()); err != nil {
 		t.Fatal(err)
 	}
-	s.ready(id)
+	s.awaitReady(id)
 	if log := s.log(id); !strings.Contains(log, "volumeothervolumeother") || !strings.Contains(log, "Read-only") {
 		t.Errorf("it says %q", log)
 	}
@@ -105,11 +105,11 @@ func TestNamespacesMounts(t *testing.T) {
 	s.await(id, exited)
 }
 
-// T8, T10: a mount makes no other program of the one that is allowed, and leads nowhere
-// else, whatever a volume holds.
+// TestT10MountsThatAreRefused is T8 and T10: a mount cannot replace an allowed program or lead
+// elsewhere, whatever a volume contains.
 func TestT10MountsThatAreRefused(t *testing.T) {
 	s := newIsolated(t)
-	volume := open(t)
+	volume := openTempDir(t)
 	for name, target := range map[string]string{"bin": "/usr/bin", "passwd": "/etc/passwd", "up": "../../../../../.."} {
 		if err := os.Symlink(target, filepath.Join(volume, name)); err != nil {
 			t.Fatal(err)

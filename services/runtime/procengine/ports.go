@@ -12,9 +12,9 @@ import (
 	"github.com/podfall/podfall/services/runtime/procengine/shim"
 )
 
-// mayReach refuses a port that is somebody else's: probes and hooks reach what the pod
-// declares, and what its own processes listen on.
-func (e *Engine) mayReach(id string, port int32) error {
+// checkPort refuses ports that do not belong to the pod. Probes and hooks may reach the ports that
+// the pod declares, and those on which its processes listen.
+func (e *Engine) checkPort(id string, port int32) error {
 	e.mu.Lock()
 	c, ok := e.containers[id]
 	var markers []string
@@ -29,23 +29,23 @@ func (e *Engine) mayReach(id string, port int32) error {
 	switch {
 	case !ok:
 		return notLoaded(id)
-	case slices.Contains(c.request.GetPorts(), port), listens(markers, port):
+	case slices.Contains(c.request.GetPorts(), port), isListening(markers, port):
 		return nil
 	}
-	return fmt.Errorf("port %d is %w to this pod: it declares %s, and none of its processes listens there", port, ErrNotAllowed, declared(c.request.GetPorts()))
+	return fmt.Errorf("port %d is %w to this pod: it declares %s, and none of its processes listens there", port, ErrNotAllowed, formatPorts(c.request.GetPorts()))
 }
 
-func declared(ports []int32) string {
+func formatPorts(ports []int32) string {
 	if len(ports) == 0 {
 		return "no port"
 	}
 	return strings.Trim(fmt.Sprint(ports), "[]")
 }
 
-// listens reports whether a process with one of the markers in its environment listens on
-// a port of TCP.
-func listens(markers []string, port int32) bool {
-	sockets := listeners(port)
+// isListening reports whether a process with one of the markers in its environment listens on a TCP
+// port.
+func isListening(markers []string, port int32) bool {
+	sockets := listeningSockets(port)
 	if len(sockets) == 0 {
 		return false
 	}
@@ -67,7 +67,7 @@ func listens(markers []string, port int32) bool {
 func hasMarker(process string, markers []string) bool {
 	env, err := os.ReadFile(process + "/environ")
 	if err != nil {
-		return false // it has gone, or is somebody else's
+		return false // it has exited, or belongs to another user
 	}
 	for variable := range bytes.SplitSeq(env, []byte{0}) {
 		if slices.Contains(markers, string(variable)) {
@@ -77,18 +77,18 @@ func hasMarker(process string, markers []string) bool {
 	return false
 }
 
-// listeners are the sockets that listen on a port, as the links to them read.
-func listeners(port int32) []string {
+// listeningSockets returns the sockets that listen on a port, as /proc/PID/fd links name them.
+func listeningSockets(port int32) []string {
 	var sockets []string
 	for _, table := range []string{"/proc/self/net/tcp", "/proc/self/net/tcp6"} {
-		data, _ := os.ReadFile(table) // without IPv6 there is no such table
-		sockets = append(sockets, listening(data, port)...)
+		data, _ := os.ReadFile(table) // the table is missing without IPv6
+		sockets = append(sockets, parseListeners(data, port)...)
 	}
 	return sockets
 }
 
-// listening are those of a table as /proc/net/tcp has it.
-func listening(table []byte, port int32) []string {
+// parseListeners returns the sockets of a /proc/net/tcp table that listen on a port.
+func parseListeners(table []byte, port int32) []string {
 	const listens, state, address, inode = "0A", 3, 1, 9 // fields
 	var sockets []string
 	for line := range bytes.Lines(table) {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestListens finds out on which ports processes listen that have a marker, such as this
-// one, in their environment.
+// TestListens finds the ports of listening processes with a marker, for example this one, in their
+// environment.
 func TestListens(t *testing.T) {
 	data, err := os.ReadFile("/proc/self/environ")
 	if err != nil {
@@ -27,10 +27,10 @@ func TestListens(t *testing.T) {
 			t.Fatal(listener.Addr())
 		}
 		port := int32(addr.Port)
-		if !listens([]string{"OTHER=1", marker}, port) {
+		if !isListening([]string{"OTHER=1", marker}, port) {
 			t.Errorf("%s: nobody listens on %d", address, port)
 		}
-		if listens([]string{"OTHER=1"}, port) {
+		if isListening([]string{"OTHER=1"}, port) {
 			t.Errorf("%s: somebody else listens on %d", address, port)
 		}
 	}

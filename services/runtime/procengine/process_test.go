@@ -18,7 +18,7 @@ import (
 
 const exited = proto.ContainerState_CONTAINER_STATE_EXITED
 
-// Whatever a program leaves behind goes with it: children in sessions of their own,
+// TestNothingIsLeft: everything that a program leaves behind is killed: children in new sessions,
 // daemons that forked twice, children that ignore signals, and zombies.
 func TestNothingIsLeft(t *testing.T) {
 	for name, script := range map[string]string{
@@ -31,12 +31,12 @@ func TestNothingIsLeft(t *testing.T) {
 		for _, signal := range []string{"SIGTERM", "SIGKILL"} {
 			t.Run(name+" "+signal, func(t *testing.T) {
 				t.Parallel()
-				s := newStand(t, nil)
-				id := s.run("app", script)
+				s := newTestEngine(t, nil)
+				id := s.runShell("app", script)
 				s.signal(id, signal)
 				want := map[string]int32{"SIGTERM": 143, "SIGKILL": 137}[signal]
 				s.wantExit(id, want, engine.ReasonError)
-				if left := s.marked(); len(left) > 0 {
+				if left := s.markedProcesses(); len(left) > 0 {
 					t.Errorf("when its end was told, %v were left", left)
 				}
 				s.Remove(t.Context(), id)
@@ -45,22 +45,23 @@ func TestNothingIsLeft(t *testing.T) {
 	}
 }
 
-// The end of a program is told when it is the end of all: also when it exits by itself.
+// TestExitByItselfTakesItsChildren: a program's exit is reported when its last descendant has
+// ended, even if it exits by itself.
 func TestExitByItselfTakesItsChildren(t *testing.T) {
-	s := newStand(t, nil)
-	id := s.run("app", "setsid sleep 1000 & echo ready; exit 4")
+	s := newTestEngine(t, nil)
+	id := s.runShell("app", "setsid sleep 1000 & echo ready; exit 4")
 	s.wantExit(id, 4, engine.ReasonError)
-	if left := s.marked(); len(left) > 0 {
+	if left := s.markedProcesses(); len(left) > 0 {
 		t.Errorf("%v are left", left)
 	}
 }
 
-// CRI-11: the first process of a container gets no signal that it does not handle.
+// TestCRI11InitRule is CRI-11: the first process of a container gets no signal without a handler.
 func TestCRI11InitRule(t *testing.T) {
-	s := newStand(t, func(cfg *procengine.Config) { cfg.Init = true })
-	id := s.run("deaf", "echo ready; exec sleep 1000")
+	s := newTestEngine(t, func(cfg *procengine.Config) { cfg.Init = true })
+	id := s.runShell("deaf", "echo ready; exec sleep 1000")
 	s.signal(id, "SIGTERM")
-	heeds := s.run("heeds", "trap 'exit 0' TERM; echo ready; while :; do sleep 0.01; done")
+	heeds := s.runShell("heeds", "trap 'exit 0' TERM; echo ready; while :; do sleep 0.01; done")
 	s.signal(heeds, "SIGTERM")
 	s.wantExit(heeds, 0, engine.ReasonCompleted)
 	if status := s.reports[id]; status.State == exited {
@@ -70,7 +71,8 @@ func TestCRI11InitRule(t *testing.T) {
 	s.wantExit(id, 137, engine.ReasonError)
 }
 
-// T8: the program sees what its manifest gives it, and nothing of the runtime's.
+// TestT8EnvironmentAndDescriptors is T8: the program gets what its manifest gives it, and nothing
+// of the runtime's.
 func TestT8EnvironmentAndDescriptors(t *testing.T) {
 	t.Setenv("SECRET_OF_THE_RUNTIME", "canary")
 	inherited, err := os.Open(os.DevNull)
@@ -78,7 +80,7 @@ func TestT8EnvironmentAndDescriptors(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer inherited.Close()
-	s := newStand(t, nil)
+	s := newTestEngine(t, nil)
 	id := s.id("app")
 	c := s.request(id, "/bin/sh", "-c", "env; pwd; ls /proc/self/fd; echo ready; exec sleep 1000")
 	c.Request.Env = map[string]string{"GIVEN": "by the manifest", "BAD=NAME": "x", "PODFALL_CONTAINER": "forged"}
@@ -86,7 +88,7 @@ func TestT8EnvironmentAndDescriptors(t *testing.T) {
 	if err := s.Start(t.Context(), id, clock.Clock{}.Now()); err != nil {
 		t.Fatal(err)
 	}
-	s.until("it is ready", func() bool { return strings.Contains(s.log(id), "ready") })
+	s.poll("it is ready", func() bool { return strings.Contains(s.log(id), "ready") })
 	log := s.log(id)
 	lines := strings.SplitAfter(log, "\n")
 	slices.Sort(lines[:4]) // a shell's order
@@ -101,24 +103,24 @@ func TestT8EnvironmentAndDescriptors(t *testing.T) {
 	s.await(id, exited)
 }
 
-// A runtime that is killed and started again finds its programs running, hears of their
-// ends, and keeps their output.
+// TestRuntimeRestart: a restarted runtime finds its programs running, learns of their exits, and
+// keeps their output.
 func TestRuntimeRestart(t *testing.T) {
-	s := newStand(t, nil)
-	runs := s.run("runs", "trap 'echo heard; exit 5' TERM; echo ready; while :; do sleep 0.01; done")
+	s := newTestEngine(t, nil)
+	runs := s.runShell("runs", "trap 'echo heard; exit 5' TERM; echo ready; while :; do sleep 0.01; done")
 	gate := filepath.Join(t.TempDir(), "gate")
-	ends := s.run("ends", "echo ready; while [ ! -e "+gate+" ]; do sleep 0.01; done; exit 6")
+	ends := s.runShell("ends", "echo ready; while [ ! -e "+gate+" ]; do sleep 0.01; done; exit 6")
 	began := s.reports[runs].StartedAt
 	s.stop()
 	if err := os.WriteFile(gate, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s.until("it has ended", func() bool {
+	s.poll("it has ended", func() bool {
 		_, err := os.Stat(filepath.Join(s.cfg.Dir, ends, "exit.json"))
 		return err == nil
 	})
 	s.reports = map[string]engine.Status{}
-	s.live()
+	s.startRuntime()
 	started := engine.Events{Start: began}
 	found := s.load(engine.Container{ID: runs, Request: s.request(runs).Request, Events: started})
 	if found.State != proto.ContainerState_CONTAINER_STATE_RUNNING || !found.StartedAt.Equal(began) {
@@ -135,12 +137,12 @@ func TestRuntimeRestart(t *testing.T) {
 	}
 }
 
-// A shim that is killed takes its program along, and what is left of it is found by the
-// next life of the runtime, or by this one.
+// TestShimKilled: killing a shim kills its program. Remaining processes are found by this runtime
+// process or the next.
 func TestShimKilled(t *testing.T) {
 	for _, restart := range []bool{false, true} {
-		s := newStand(t, nil)
-		id := s.run("app", "setsid sleep 1000 & setsid sh -c 'sleep 1000 & sleep 1000' & echo ready; sleep 1000")
+		s := newTestEngine(t, nil)
+		id := s.runShell("app", "setsid sleep 1000 & setsid sh -c 'sleep 1000 & sleep 1000' & echo ready; sleep 1000")
 		if restart {
 			s.stop()
 		}
@@ -148,8 +150,8 @@ func TestShimKilled(t *testing.T) {
 			t.Fatal(err)
 		}
 		if restart {
-			s.until("the shim has gone", func() bool { return s.shimOfOrZero(id) == 0 })
-			s.live()
+			s.poll("the shim has gone", func() bool { return s.shimOfOrZero(id) == 0 })
+			s.startRuntime()
 			found := s.load(engine.Container{ID: id, Request: s.request(id).Request, Events: engine.Events{Start: time.Unix(1, 0)}})
 			if found.State != exited || found.ExitCode != 255 || found.Reason != engine.ReasonUnknown {
 				t.Errorf("it was found %+v", found)
@@ -158,16 +160,17 @@ func TestShimKilled(t *testing.T) {
 			s.wantExit(id, 255, engine.ReasonUnknown)
 		}
 		s.stop()
-		if left := s.marked(); len(left) > 0 {
+		if left := s.markedProcesses(); len(left) > 0 {
 			t.Errorf("%v are left", left)
 		}
-		s.live()
+		s.startRuntime()
 	}
 }
 
-// Killed before a shim was there: it never ran, and cannot begin to run any more.
+// TestStartedButNeverRan: a container whose start was recorded before a shim existed never ran, and
+// cannot start any more.
 func TestStartedButNeverRan(t *testing.T) {
-	s := newStand(t, nil)
+	s := newTestEngine(t, nil)
 	id := s.id("app")
 	found := s.load(engine.Container{ID: id, Request: s.request(id, "/bin/sh").Request, Events: engine.Events{Start: time.Unix(1, 0)}})
 	if found.State != exited || found.ExitCode != 255 {
@@ -176,8 +179,8 @@ func TestStartedButNeverRan(t *testing.T) {
 }
 
 func TestExecIsOfTheContainer(t *testing.T) {
-	s := newStand(t, nil)
-	id := s.run("app", "echo ready; exec sleep 1000")
+	s := newTestEngine(t, nil)
+	id := s.runShell("app", "echo ready; exec sleep 1000")
 	answer, err := s.Exec(t.Context(), &proto.ExecSyncRequest{
 		ContainerId: id, Command: []string{"sh", "-c", "echo $PODFALL_CONTAINER; echo wrong >&2; exit 9"},
 	})
@@ -199,22 +202,23 @@ func TestExecIsOfTheContainer(t *testing.T) {
 	s.await(id, exited)
 }
 
-// CRI-07: the stop signal is sent once, however often the runtime is killed around it.
+// TestCRI07StopSignalOnceOverRestarts is CRI-07: the stop signal is sent once, however often the
+// runtime is killed around it.
 func TestCRI07StopSignalOnceOverRestarts(t *testing.T) {
-	s := newStand(t, nil)
-	id := s.run("app", "trap 'echo heard' TERM; echo ready; while :; do sleep 0.01; done")
+	s := newTestEngine(t, nil)
+	id := s.runShell("app", "trap 'echo heard' TERM; echo ready; while :; do sleep 0.01; done")
 	s.signal(id, "SIGTERM")
-	s.until("it is heard", func() bool { return strings.Contains(s.log(id), "heard") })
+	s.poll("it is heard", func() bool { return strings.Contains(s.log(id), "heard") })
 	events := engine.Events{Start: testNow(), Stop: testNow()}
 	for range 3 {
 		s.stop()
-		s.live()
+		s.startRuntime()
 		s.load(engine.Container{ID: id, Request: s.request(id).Request, Events: events})
 		s.signal(id, "SIGTERM")
 	}
-	unsent := s.run("unsent", "trap 'echo heard; exit 0' TERM; echo ready; while :; do sleep 0.01; done")
+	unsent := s.runShell("unsent", "trap 'echo heard; exit 0' TERM; echo ready; while :; do sleep 0.01; done")
 	s.stop()
-	s.live()
+	s.startRuntime()
 	s.load(engine.Container{ID: unsent, Request: s.request(unsent).Request, Events: events})
 	s.wantExit(unsent, 0, engine.ReasonCompleted) // on record, and not sent before the kill
 	s.load(engine.Container{ID: id, Request: s.request(id).Request, Events: events})
@@ -225,9 +229,10 @@ func TestCRI07StopSignalOnceOverRestarts(t *testing.T) {
 	}
 }
 
-// A program that has ended before anybody could ask its shim has run all the same.
+// TestExitAtOnce: a program that exits before the engine could connect to its shim counts as having
+// run.
 func TestExitAtOnce(t *testing.T) {
-	s := newStand(t, nil)
+	s := newTestEngine(t, nil)
 	for i := range 40 {
 		id := s.id(fmt.Sprint("app", i))
 		s.load(s.request(id, "/bin/true"))

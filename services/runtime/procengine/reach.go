@@ -15,22 +15,22 @@ import (
 )
 
 const (
-	// maxBody is how much of an answer is read (upstream's maxRespBodyLength).
+	// maxBody is how many bytes of an answer are read (upstream's maxRespBodyLength).
 	maxBody = 10 << 10
-	// maxRedirects are followed of one answer (upstream's RedirectChecker).
+	// maxRedirects is how many redirects are followed (upstream's RedirectChecker).
 	maxRedirects = 10
 )
 
 var errRedirects = errors.New("stopped after 10 redirects")
 
-// Reach implements [engine.Engine]. The programs are on this machine: they are asked on
-// loopback, and nothing else is, whatever host and port a manifest names.
+// Reach implements [engine.Engine]. Programs run on this machine, so only loopback addresses are
+// reached, whatever host and port a manifest names.
 func (e *Engine) Reach(ctx context.Context, req *proto.ReachRequest) (*proto.ReachResponse, error) {
-	address, err := loopback(req.Host, req.Port)
+	address, err := loopbackAddress(req.Host, req.Port)
 	if err != nil {
 		return nil, err
 	}
-	if err := e.mayReach(req.ContainerId, req.Port); err != nil {
+	if err := e.checkPort(req.ContainerId, req.Port); err != nil {
 		return nil, err
 	}
 	switch req.Scheme {
@@ -44,7 +44,7 @@ func (e *Engine) Reach(ctx context.Context, req *proto.ReachRequest) (*proto.Rea
 	return nil, fmt.Errorf("scheme %q: want http, https, grpc or tcp", req.Scheme)
 }
 
-func loopback(host string, port int32) (string, error) {
+func loopbackAddress(host string, port int32) (string, error) {
 	if host == "" || host == "localhost" {
 		host = "127.0.0.1"
 	}
@@ -63,8 +63,7 @@ func reachTCP(ctx context.Context, address string) (*proto.ReachResponse, error)
 	return &proto.ReachResponse{}, conn.Close()
 }
 
-// reachHTTP follows no redirect to another host, and trusts any certificate, as a kubelet
-// does.
+// reachHTTP follows no redirect to another host and accepts any certificate, as a kubelet does.
 func reachHTTP(ctx context.Context, address string, req *proto.ReachRequest) (*proto.ReachResponse, error) {
 	target, err := url.Parse(req.Path)
 	if err != nil {
@@ -101,6 +100,6 @@ func reachHTTP(ctx context.Context, address string, req *proto.ReachRequest) (*p
 		return nil, err
 	}
 	defer func() { _ = answer.Body.Close() }()
-	body, _ := io.ReadAll(io.LimitReader(answer.Body, maxBody)) // its beginning is enough
+	body, _ := io.ReadAll(io.LimitReader(answer.Body, maxBody)) // the beginning is enough
 	return &proto.ReachResponse{Code: int32(answer.StatusCode), Body: body}, nil
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// TestReach asks a program's port as probes and hooks do: on loopback and nowhere else
-// (T8), whatever the manifest or the program says.
+// TestReach reaches a program's port as probes and hooks do: only on loopback (T8), whatever the
+// manifest or the program says.
 func TestReach(t *testing.T) {
 	var loops, elsewhere atomic.Int32
 	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { elsewhere.Add(1) }))
@@ -42,7 +42,7 @@ func TestReach(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newStand(t, nil)
+	s := newTestEngine(t, nil)
 	id := s.id("app")
 	container := s.request(id, "/bin/sh")
 	container.Request.Ports = []int32{int32(port)}
@@ -65,12 +65,12 @@ func TestReach(t *testing.T) {
 			ContainerId: id, Scheme: c.scheme, Host: c.host, Port: int32(port), Path: c.path,
 			Headers: []*proto.Header{{Name: "Host", Value: "example.com"}, {Name: "X-Given", Value: "by the manifest"}},
 		})
-		said := string(answer.GetBody())
+		text := string(answer.GetBody())
 		if err != nil {
-			said = err.Error()
+			text = err.Error()
 		}
-		if answer.GetCode() != c.code || !strings.Contains(said, c.says) || err == nil && c.code == 0 && c.scheme != "tcp" {
-			t.Errorf("%s: %d %q, want %d %q", name, answer.GetCode(), said, c.code, c.says)
+		if answer.GetCode() != c.code || !strings.Contains(text, c.says) || err == nil && c.code == 0 && c.scheme != "tcp" {
+			t.Errorf("%s: %d %q, want %d %q", name, answer.GetCode(), text, c.code, c.says)
 		}
 	}
 	if n := loops.Load(); n != 10 {
@@ -81,8 +81,8 @@ func TestReach(t *testing.T) {
 	}
 }
 
-// TestReachOnlyWhatIsThePods: a probe reaches no other server of the machine (T8), but every
-// port on which the pod's own programs listen.
+// TestReachOnlyWhatIsThePods: a probe reaches no other server of the machine (T8), but every port
+// on which the pod's own programs listen.
 func TestReachOnlyWhatIsThePods(t *testing.T) {
 	others := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("another's server was asked") }))
 	t.Cleanup(others.Close)
@@ -97,7 +97,7 @@ func TestReachOnlyWhatIsThePods(t *testing.T) {
 		}
 		return int32(number)
 	}
-	s := newStand(t, nil)
+	s := newTestEngine(t, nil)
 	id := s.id("app")
 	container := s.request(id, "/bin/sh")
 	container.Request.Ports = []int32{1, 2}

@@ -14,24 +14,24 @@ import (
 	"github.com/podfall/podfall/services/runtime/procengine/shim"
 )
 
-// searchPath is the PATH of a program whose manifest gives it none.
+// searchPath is the default PATH of a program.
 const searchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 var errNoProgram = errors.New("no command specified: the container has neither a command, nor an image that names a program")
 
-// spec is what the shim of a container is to run, or why it may not run.
-func (e *Engine) spec(c engine.Container) (shim.Spec, error) {
+// buildSpec returns what the shim of a container must run, or why the program may not run.
+func (e *Engine) buildSpec(c engine.Container) (shim.Spec, error) {
 	args := slices.Concat(c.Request.Command, c.Request.Args)
 	if len(args) == 0 {
 		return shim.Spec{}, errNoProgram
 	}
-	program, err := e.cfg.Allow.Program(args[0])
+	program, err := e.cfg.Allow.ResolveProgram(args[0])
 	if err != nil {
 		return shim.Spec{}, err
 	}
 	dir := c.Request.WorkingDir
-	if dir != "" && !e.mounted(c.Request, dir) {
-		if dir, err = e.cfg.Allow.Directory(dir); err != nil {
+	if dir != "" && !e.isMounted(c.Request, dir) {
+		if dir, err = e.cfg.Allow.ResolveDirectory(dir); err != nil {
 			return shim.Spec{}, err
 		}
 	}
@@ -41,9 +41,9 @@ func (e *Engine) spec(c engine.Container) (shim.Spec, error) {
 		}
 	}
 	spec := shim.Spec{
-		Program: program, Args: args, Dir: dir, Env: environment(c.ID, c.Request.Env),
+		Program: program, Args: args, Dir: dir, Env: buildEnv(c.ID, c.Request.Env),
 		Launch: e.cfg.Launch, User: e.cfg.Isolation.User, Journal: e.cfg.Journal,
-		Limits: e.limits(c),
+		Limits: e.shimLimits(c),
 		Stdio:  shim.Stdio{Stdin: c.Request.Stdin, StdinOnce: c.Request.StdinOnce, TTY: c.Request.Tty},
 	}
 	var mounts []launch.Mount
@@ -52,37 +52,37 @@ func (e *Engine) spec(c engine.Container) (shim.Spec, error) {
 	}
 	switch {
 	case e.cfg.Isolation.Namespaces:
-		spec.Namespaces = &shim.Namespaces{Mounts: mounts, Protected: e.protected()}
+		spec.Namespaces = &shim.Namespaces{Mounts: mounts, Protected: e.protectedPaths()}
 		return spec, nil
-	case e.cfg.Isolation.User != nil: // who cannot enter the kubelet's directories
+	case e.cfg.Isolation.User != nil: // that user cannot enter the kubelet's directories
 		spec.Volumes = mounts
 	default:
-		spec.Env = append(spec.Env, whereMounts(c.Request.Mounts)...)
+		spec.Env = append(spec.Env, mountsEnv(c.Request.Mounts)...)
 	}
 	spec.Init = e.cfg.Init
 	return spec, nil
 }
 
-// mounted reports whether a directory is, or lies in, what the container has mounted.
-func (e *Engine) mounted(req *proto.CreateContainerRequest, dir string) bool {
+// isMounted reports whether a directory is a mount of the container or inside one.
+func (e *Engine) isMounted(req *proto.CreateContainerRequest, dir string) bool {
 	return e.cfg.Isolation.Namespaces && slices.ContainsFunc(req.Mounts, func(mount *proto.Mount) bool {
 		below, err := filepath.Rel(mount.ContainerPath, dir)
 		return err == nil && filepath.IsLocal(below)
 	})
 }
 
-// protected are what no mount may hide: it would make another program of one that is
-// allowed, or of what such a program loads.
-func (e *Engine) protected() []string {
+// protectedPaths returns the paths that no mount may hide. Such a mount could replace an allowed
+// program or a file that the program loads.
+func (e *Engine) protectedPaths() []string {
 	return append(e.cfg.Allow.Paths(),
 		"/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/usr/bin", "/usr/sbin", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libx32",
 		"/usr/libexec", "/usr/local/bin", "/usr/local/sbin", "/usr/local/lib",
 		"/etc/ld.so.preload", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/proc", "/sys")
 }
 
-// whereMounts tells a program that can have nothing mounted, and whose user is the
-// runtime's, where it is all the same.
-func whereMounts(mounts []*proto.Mount) []string {
+// mountsEnv returns the environment variable that tells a program where its volumes are on the
+// host. It is for programs without mount namespace that run as the runtime's user.
+func mountsEnv(mounts []*proto.Mount) []string {
 	if len(mounts) == 0 {
 		return nil
 	}
@@ -93,31 +93,31 @@ func whereMounts(mounts []*proto.Mount) []string {
 	return []string{launch.MountsVariable + "=" + strings.Join(lines, "\n")}
 }
 
-// The most processes that a container may have: one whose user is its namespace's alone,
-// and all programs together that run as one user of the machine.
+// Limits on processes: of a container with its own user namespace, and of all programs together
+// that run as one user of the machine.
 const (
-	mostProcesses = 1 << 12
-	mostOfUser    = 1 << 15
+	maxContainerProcesses = 1 << 12
+	maxUserProcesses      = 1 << 15
 )
 
-// limits are what the shim keeps a container to.
-func (e *Engine) limits(c engine.Container) shim.Limits {
+// shimLimits returns the limits that the shim applies to a container.
+func (e *Engine) shimLimits(c engine.Container) shim.Limits {
 	var limits shim.Limits
 	switch {
 	case e.cfg.Isolation.UserNamespace:
-		limits.Processes = mostProcesses
+		limits.Processes = maxContainerProcesses
 	case e.cfg.Isolation.User != nil:
-		limits.Processes = mostOfUser
+		limits.Processes = maxUserProcesses
 	}
 	limits.Cgroup = e.cfg.Cgroups.Path(c.Request.CgroupParent, c.ID)
-	if !e.cfg.Cgroups.Has(cgroups.Memory) {
+	if !e.cfg.Cgroups.HasController(cgroups.Memory) {
 		limits.Memory = c.Request.Resources.GetMemoryLimitInBytes()
 	}
 	return limits
 }
 
-// environment is what the manifest gives and nothing of the runtime's own.
-func environment(id string, given map[string]string) []string {
+// buildEnv returns the manifest's variables and nothing of the runtime's own environment.
+func buildEnv(id string, given map[string]string) []string {
 	env := []string{shim.Marker + "=" + id}
 	if given["PATH"] == "" {
 		env = append(env, "PATH="+searchPath)

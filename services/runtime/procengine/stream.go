@@ -8,9 +8,8 @@ import (
 	"github.com/podfall/podfall/services/runtime/procengine/shim"
 )
 
-// Stream implements [engine.Engine]. The command is subject to what is allowed as the
-// container's own program is. It ends with the connection to the shim, and so with this
-// process too.
+// Stream implements [engine.Engine]. The command must be allowed, as the container's program must
+// be. It ends with the connection to the shim, and so with this process too.
 func (e *Engine) Stream(ctx context.Context, req *proto.ContainerStreamRequest, client remote.Conn) error {
 	e.mu.Lock()
 	c, ok := e.containers[req.ContainerId]
@@ -25,7 +24,7 @@ func (e *Engine) Stream(ctx context.Context, req *proto.ContainerStreamRequest, 
 	}
 	stream := shim.Stream{Stdin: req.Stdin, Stdout: req.Stdout, Stderr: req.Stderr, TTY: req.Tty}
 	if len(req.Command) > 0 {
-		program, err := e.cfg.Allow.Program(req.Command[0])
+		program, err := e.cfg.Allow.ResolveProgram(req.Command[0])
 		if err != nil {
 			return err
 		}

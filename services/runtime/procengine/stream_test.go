@@ -20,7 +20,7 @@ import (
 	"github.com/podfall/podfall/services/runtime/procengine"
 )
 
-// client is one who talks with a process, in this process.
+// client is the other end of a stream, in this process.
 type client struct {
 	t        *testing.T
 	up, down chan []byte
@@ -33,7 +33,7 @@ type client struct {
 	status         *metav1.Status
 }
 
-// processSide is what the engine is given of a client.
+// processSide is the connection that the engine gets for a client.
 type processSide struct{ c *client }
 
 func (p processSide) Send(ctx context.Context, frame []byte) error {
@@ -60,8 +60,8 @@ func (p processSide) Receive(ctx context.Context) ([]byte, error) {
 
 func (p processSide) Done() <-chan struct{} { return p.c.left }
 
-// stream begins a conversation; its client reads nothing until listen.
-func (s *stand) stream(req *proto.ContainerStreamRequest) *client {
+// openStream starts a stream; its client reads nothing until begin.
+func (s *testEngine) openStream(req *proto.ContainerStreamRequest) *client {
 	s.t.Helper()
 	c := &client{t: s.t, up: make(chan []byte), down: make(chan []byte), left: make(chan struct{}), ended: make(chan error, 1)}
 	go func() { c.ended <- s.Stream(context.Background(), req, processSide{c}) }()
@@ -71,7 +71,7 @@ func (s *stand) stream(req *proto.ContainerStreamRequest) *client {
 
 func (c *client) leave() { c.leaving.Do(func() { close(c.left) }) }
 
-func (c *client) say(channel proto.Channel, text string) {
+func (c *client) send(channel proto.Channel, text string) {
 	c.t.Helper()
 	select {
 	case c.up <- proto.StreamFrame(channel, []byte(text)):
@@ -80,8 +80,8 @@ func (c *client) say(channel proto.Channel, text string) {
 	}
 }
 
-// hear takes one frame in.
-func (c *client) hear(frame []byte) {
+// receive handles one frame.
+func (c *client) receive(frame []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch channel, data, _ := proto.ParseStreamFrame(frame); channel {
@@ -99,21 +99,21 @@ func (c *client) hear(frame []byte) {
 	}
 }
 
-// begin begins, and listens from then on.
+// begin starts to read.
 func (c *client) begin() {
 	c.t.Helper()
 	select {
 	case frame := <-c.down:
-		c.hear(frame)
+		c.receive(frame)
 	case err := <-c.ended:
 		c.t.Fatalf("no offer: %v", err)
 	}
-	c.say(proto.ChannelStdin, "")
+	c.send(proto.ChannelStdin, "")
 	go func() {
 		for {
 			select {
 			case frame := <-c.down:
-				c.hear(frame)
+				c.receive(frame)
 			case <-c.left:
 				return
 			}
@@ -121,14 +121,14 @@ func (c *client) begin() {
 	}()
 }
 
-func (c *client) heard() string {
+func (c *client) stdoutSoFar() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.stdout.String()
 }
 
-// end waits for the end, and is what was heard of it.
-func (c *client) end() (stdout, stderr string, code int32) {
+// awaitEnd waits for the end of the stream and returns all output.
+func (c *client) awaitEnd() (stdout, stderr string, code int32) {
 	c.t.Helper()
 	if err := <-c.ended; err != nil {
 		c.t.Fatalf("the conversation broke: %v", err)
@@ -160,13 +160,13 @@ func shell(id, script string) *proto.ContainerStreamRequest {
 
 func TestStreamedExec(t *testing.T) {
 	linked := t.TempDir()
-	s := newStand(t, func(cfg *procengine.Config) {
+	s := newTestEngine(t, func(cfg *procengine.Config) {
 		var err error
-		if cfg.Allow, err = procengine.NewAllowance([]string{"/bin", linked}); err != nil {
+		if cfg.Allow, err = procengine.NewAllowlist([]string{"/bin", linked}); err != nil {
 			t.Fatal(err)
 		}
 	})
-	id := s.run("app", "echo ready; exec sleep 1000")
+	id := s.runShell("app", "echo ready; exec sleep 1000")
 	for _, row := range []struct {
 		script, stdout, stderr string
 		code                   int32
@@ -178,9 +178,9 @@ func TestStreamedExec(t *testing.T) {
 		{"cat", "", "", 0},                 // there is nothing to read
 		{"sleep 1000 & exit 5", "", "", 5}, // it goes with the container
 	} {
-		c := s.stream(shell(id, row.script))
+		c := s.openStream(shell(id, row.script))
 		c.begin()
-		if stdout, stderr, code := c.end(); stdout != row.stdout || stderr != row.stderr || code != row.code {
+		if stdout, stderr, code := c.awaitEnd(); stdout != row.stdout || stderr != row.stderr || code != row.code {
 			t.Errorf("%s: %.40q (%d bytes), %q, %d", row.script, stdout, len(stdout), stderr, code)
 		}
 	}
@@ -189,7 +189,7 @@ func TestStreamedExec(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, program := range []string{os.Args[0], out, "out"} {
-		if err := <-s.stream(execute(id, program)).ended; err == nil || !strings.Contains(err.Error(), "not allowed") {
+		if err := <-s.openStream(execute(id, program)).ended; err == nil || !strings.Contains(err.Error(), "not allowed") {
 			t.Errorf("a program that is not allowed, as %s: %v", program, err)
 		}
 		if _, err := s.Exec(t.Context(), &proto.ExecSyncRequest{ContainerId: id, Command: []string{program}}); err == nil || !strings.Contains(err.Error(), "not allowed") {
@@ -200,50 +200,50 @@ func TestStreamedExec(t *testing.T) {
 	s.wantExit(id, 137, engine.ReasonError)
 }
 
-// What a client says arrives, also that it says no more.
+// TestStreamedStdin: the client's input arrives, including its end.
 func TestStreamedStdin(t *testing.T) {
-	s := newStand(t, nil)
-	id := s.run("app", "echo ready; exec sleep 1000")
+	s := newTestEngine(t, nil)
+	id := s.runShell("app", "echo ready; exec sleep 1000")
 	req := execute(id, "/bin/cat")
 	req.Stdin = true
-	c := s.stream(req)
+	c := s.openStream(req)
 	c.begin()
 	text := strings.Repeat("0123456789abcdef", 1<<16)
 	for rest := text; rest != ""; {
 		n := min(len(rest), proto.MaxStreamFrame)
-		c.say(proto.ChannelStdin, rest[:n])
+		c.send(proto.ChannelStdin, rest[:n])
 		rest = rest[n:]
 	}
-	c.say(proto.ChannelClose, string([]byte{byte(proto.ChannelStdin)}))
-	if stdout, stderr, code := c.end(); stdout != text || stderr != "" || code != 0 {
+	c.send(proto.ChannelClose, string([]byte{byte(proto.ChannelStdin)}))
+	if stdout, stderr, code := c.awaitEnd(); stdout != text || stderr != "" || code != 0 {
 		t.Errorf("%d bytes of %d came back, %q, %d", len(stdout), len(text), stderr, code)
 	}
 	s.signal(id, engine.SIGKILL)
 	s.wantExit(id, 137, engine.ReasonError)
 }
 
-// A command can have a terminal, of the client's size.
+// TestStreamedTerminal: a command can have a terminal of the client's size.
 func TestStreamedTerminal(t *testing.T) {
-	s := newStand(t, nil)
-	id := s.run("app", "echo ready; exec sleep 1000")
+	s := newTestEngine(t, nil)
+	id := s.runShell("app", "echo ready; exec sleep 1000")
 	req := shell(id, `test -t 0 && test -t 1 && test -t 2 && echo "$TERM"; while read -r line; do echo "got $line at $(stty size)"; done; echo over`)
 	req.Stdin, req.Tty = true, true
-	c := s.stream(req)
+	c := s.openStream(req)
 	c.begin()
-	s.until("it has a terminal", func() bool { return strings.Contains(c.heard(), "xterm\r\n") })
-	c.say(proto.ChannelResize, `{"Width":132,"Height":43}`)
-	c.say(proto.ChannelStdin, "a line\n")
-	s.until("it has read, and knows the size", func() bool { return strings.Contains(c.heard(), "got a line at 43 132") })
-	c.say(proto.ChannelClose, string([]byte{byte(proto.ChannelStdin)}))
-	if stdout, _, code := c.end(); !strings.HasSuffix(stdout, "over\r\n") || code != 0 {
+	s.poll("it has a terminal", func() bool { return strings.Contains(c.stdoutSoFar(), "xterm\r\n") })
+	c.send(proto.ChannelResize, `{"Width":132,"Height":43}`)
+	c.send(proto.ChannelStdin, "a line\n")
+	s.poll("it has read, and knows the size", func() bool { return strings.Contains(c.stdoutSoFar(), "got a line at 43 132") })
+	c.send(proto.ChannelClose, string([]byte{byte(proto.ChannelStdin)}))
+	if stdout, _, code := c.awaitEnd(); !strings.HasSuffix(stdout, "over\r\n") || code != 0 {
 		t.Errorf("%q, %d", stdout, code)
 	}
 	s.signal(id, engine.SIGKILL)
 	s.wantExit(id, 137, engine.ReasonError)
 }
 
-// When a client leaves, or this process does, the command goes, and what it has started;
-// whatever the command is at, and whatever signals it ignores.
+// TestNothingIsLeftOfAConversation: if the client or this process disconnects, the command and all
+// that it started are killed, whatever signals they ignore.
 func TestNothingIsLeftOfAConversation(t *testing.T) {
 	for name, script := range map[string]string{
 		"it sleeps":                 "echo begun; sleep 1000",
@@ -255,14 +255,14 @@ func TestNothingIsLeftOfAConversation(t *testing.T) {
 	} {
 		for _, tty := range []bool{false, true} {
 			t.Run(name, func(t *testing.T) {
-				s := newStand(t, nil)
-				id := s.run("app", "echo ready; exec sleep 500")
-				s.until("it is alone", func() bool { return len(s.marked()) == 1 }) // none while one program becomes another
+				s := newTestEngine(t, nil)
+				id := s.runShell("app", "echo ready; exec sleep 500")
+				s.poll("it is alone", func() bool { return len(s.markedProcesses()) == 1 }) // none while one program becomes another
 				req := shell(id, script)
 				req.Stdin, req.Tty = true, tty
-				c := s.stream(req)
+				c := s.openStream(req)
 				c.begin()
-				s.until("it has begun", func() bool { return strings.Contains(c.heard(), "begun") })
+				s.poll("it has begun", func() bool { return strings.Contains(c.stdoutSoFar(), "begun") })
 				if name == "it reads nothing" {
 					go func() {
 						for {
@@ -278,7 +278,7 @@ func TestNothingIsLeftOfAConversation(t *testing.T) {
 				if err := <-c.ended; err != nil && !errors.Is(err, io.EOF) {
 					t.Errorf("Stream: %v", err)
 				}
-				s.until("it has gone", func() bool { return len(s.marked()) == 1 })
+				s.poll("it has gone", func() bool { return len(s.markedProcesses()) == 1 })
 				s.signal(id, engine.SIGKILL)
 				s.wantExit(id, 137, engine.ReasonError)
 			})
@@ -286,63 +286,65 @@ func TestNothingIsLeftOfAConversation(t *testing.T) {
 	}
 }
 
-// A client that reads slowly gets everything all the same, and the container's end waits
-// for it only a moment.
+// TestASlowClient: a slow client receives everything, and the container's end waits for it only a
+// moment.
 func TestASlowClient(t *testing.T) {
-	s := newStand(t, nil)
-	id := s.run("app", "echo ready; exec sleep 1000")
-	c := s.stream(shell(id, "head -c 3000000 /dev/zero | tr '\\0' x"))
-	c.hear(<-c.down)
-	c.say(proto.ChannelStdin, "")
+	s := newTestEngine(t, nil)
+	id := s.runShell("app", "echo ready; exec sleep 1000")
+	c := s.openStream(shell(id, "head -c 3000000 /dev/zero | tr '\\0' x"))
+	c.receive(<-c.down)
+	c.send(proto.ChannelStdin, "")
 	for {
 		frame := <-c.down
-		if c.hear(frame); proto.Channel(frame[0]) == proto.ChannelError {
+		if c.receive(frame); proto.Channel(frame[0]) == proto.ChannelError {
 			break
 		}
 		_ = clock.Clock{}.Sleep(t.Context(), 3*time.Millisecond)
 	}
-	if stdout, _, code := c.end(); len(stdout) != 3_000_000 || code != 0 {
+	if stdout, _, code := c.awaitEnd(); len(stdout) != 3_000_000 || code != 0 {
 		t.Errorf("%d bytes, %d", len(stdout), code)
 	}
-	stalled := s.stream(shell(id, "while :; do echo yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy; done"))
+	stalled := s.openStream(shell(id, "while :; do echo yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy; done"))
 	<-stalled.down
-	stalled.say(proto.ChannelStdin, "")
+	stalled.send(proto.ChannelStdin, "")
 	<-stalled.down
 	s.signal(id, engine.SIGKILL)
 	s.wantExit(id, 137, engine.ReasonError)
 }
 
-// Who writes on after its command has ended keeps nobody, however often it writes.
+// TestACommandThatLeavesAWriterBehind: a process that writes on after its command has ended blocks
+// nothing.
 func TestACommandThatLeavesAWriterBehind(t *testing.T) {
-	s := newStand(t, nil)
-	id := s.run("app", "echo ready; exec sleep 1000")
-	c := s.stream(shell(id, "(while :; do echo on; sleep 0.1; done) & exit 5"))
+	s := newTestEngine(t, nil)
+	id := s.runShell("app", "echo ready; exec sleep 1000")
+	c := s.openStream(shell(id, "(while :; do echo on; sleep 0.1; done) & exit 5"))
 	c.begin()
-	if _, _, code := c.end(); code != 5 {
+	if _, _, code := c.awaitEnd(); code != 5 {
 		t.Errorf("it ended with %d, want 5", code)
 	}
 	s.signal(id, engine.SIGKILL)
 	s.wantExit(id, 137, engine.ReasonError)
 }
 
-// A command ends with its container, and its client is told.
+// TestACommandEndsWithItsContainer: a command ends with its container, and its client gets the end.
 func TestACommandEndsWithItsContainer(t *testing.T) {
-	s := newStand(t, nil)
-	id := s.run("app", "echo ready; exec sleep 1000")
-	c := s.stream(shell(id, "echo begun; sleep 1000"))
+	s := newTestEngine(t, nil)
+	id := s.runShell("app", "echo ready; exec sleep 1000")
+	c := s.openStream(shell(id, "echo begun; sleep 1000"))
 	c.begin()
-	s.until("it has begun", func() bool { return c.heard() == "begun\n" })
+	s.poll("it has begun", func() bool { return c.stdoutSoFar() == "begun\n" })
 	s.signal(id, engine.SIGKILL)
-	if _, _, code := c.end(); code != 137 {
+	if _, _, code := c.awaitEnd(); code != 137 {
 		t.Errorf("the command ended with %d", code)
 	}
 	s.wantExit(id, 137, engine.ReasonError)
-	if err := <-s.stream(execute(id, "/bin/true")).ended; err == nil {
+	if err := <-s.openStream(execute(id, "/bin/true")).ended; err == nil {
 		t.Error("a command ran in a container that had ended")
 	}
 }
 
-// Who is attached hears the program from then on, and can speak to one with a stdin.
+// TestAttach: an attached client gets the program's output from then on, and can write to a program
+// with stdin.
 func TestAttach(t *testing.T) {
 	for name, row := range map[string]struct {
 		stdin, once, tty bool
@@ -350,7 +352,7 @@ func TestAttach(t *testing.T) {
 		"nothing to read": {}, "stdin": {stdin: true}, "stdin once": {stdin: true, once: true}, "a terminal": {stdin: true, tty: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newStand(t, nil)
+			s := newTestEngine(t, nil)
 			id := s.id("app")
 			c := s.request(id, "/bin/sh", "-c", `echo ready; while read -r line; do echo "got $line"; done; echo over; while :; do echo tick; sleep 0.05; done`)
 			c.Request.Stdin, c.Request.StdinOnce, c.Request.Tty = row.stdin, row.once, row.tty
@@ -359,39 +361,39 @@ func TestAttach(t *testing.T) {
 				t.Fatal(err)
 			}
 			s.await(id, proto.ContainerState_CONTAINER_STATE_RUNNING)
-			s.until("it is ready", func() bool { return strings.Contains(s.log(id), "ready") })
+			s.poll("it is ready", func() bool { return strings.Contains(s.log(id), "ready") })
 			attach := &proto.ContainerStreamRequest{ContainerId: id, Stdin: true, Stdout: true, Stderr: true}
-			first, second := s.stream(attach), s.stream(attach)
+			first, second := s.openStream(attach), s.openStream(attach)
 			first.begin()
 			second.begin()
 			if row.stdin {
 				for _, c := range []*client{first, second} { // both are attached once they hear something
-					s.until("it answers", func() bool {
-						c.say(proto.ChannelStdin, "hello\n")
+					s.poll("it answers", func() bool {
+						c.send(proto.ChannelStdin, "hello\n")
 						_ = clock.Clock{}.Sleep(t.Context(), 10*time.Millisecond)
-						return strings.Contains(c.heard(), "got hello")
+						return strings.Contains(c.stdoutSoFar(), "got hello")
 					})
 				}
-				if strings.Contains(first.heard(), "ready") {
-					t.Errorf("it heard what was written before: %q", first.heard())
+				if strings.Contains(first.stdoutSoFar(), "ready") {
+					t.Errorf("it heard what was written before: %q", first.stdoutSoFar())
 				}
-				first.say(proto.ChannelClose, string([]byte{byte(proto.ChannelStdin)}))
+				first.send(proto.ChannelClose, string([]byte{byte(proto.ChannelStdin)}))
 				first.leave()
 				if err := <-first.ended; err != nil && !errors.Is(err, io.EOF) {
 					t.Error(err)
 				}
 				if row.once {
-					s.until("it reads the end", func() bool { return strings.Contains(second.heard(), "over") })
+					s.poll("it reads the end", func() bool { return strings.Contains(second.stdoutSoFar(), "over") })
 				} else {
-					second.say(proto.ChannelStdin, "still there\n")
-					s.until("it answers", func() bool { return strings.Contains(second.heard(), "got still there") })
+					second.send(proto.ChannelStdin, "still there\n")
+					s.poll("it answers", func() bool { return strings.Contains(second.stdoutSoFar(), "got still there") })
 				}
 			}
 			if !row.stdin {
-				s.until("it hears", func() bool { return strings.Contains(second.heard(), "tick") })
+				s.poll("it hears", func() bool { return strings.Contains(second.stdoutSoFar(), "tick") })
 			}
 			s.signal(id, engine.SIGKILL)
-			if _, _, code := second.end(); code != 0 {
+			if _, _, code := second.awaitEnd(); code != 0 {
 				t.Errorf("the attachment ended with %d", code)
 			}
 			s.wantExit(id, 137, engine.ReasonError)
@@ -402,13 +404,14 @@ func TestAttach(t *testing.T) {
 	}
 }
 
-// When the shim is killed, everything goes with it, and the client hears that it broke.
+// TestAConversationBreaksWithItsShim: if the shim is killed, everything ends with it, and the
+// client gets an error.
 func TestAConversationBreaksWithItsShim(t *testing.T) {
-	s := newStand(t, nil)
-	id := s.run("app", "echo ready; exec sleep 1000")
-	c := s.stream(shell(id, "echo begun; sleep 1000"))
+	s := newTestEngine(t, nil)
+	id := s.runShell("app", "echo ready; exec sleep 1000")
+	c := s.openStream(shell(id, "echo begun; sleep 1000"))
 	c.begin()
-	s.until("it has begun", func() bool { return c.heard() == "begun\n" })
+	s.poll("it has begun", func() bool { return c.stdoutSoFar() == "begun\n" })
 	s.kill(s.shimOf(id))
 	if err := <-c.ended; err == nil {
 		t.Error("the conversation ended in order")

@@ -22,10 +22,10 @@ import (
 	"github.com/podfall/podfall/services/runtime/procengine/shim"
 )
 
-// T8: a program has no capability, no way to one, and where the runtime is root another
-// user and no group of root's. What it may take is bounded.
+// TestT8ProgramHasNoRights is T8: a program has no capability and no way to get one. If the runtime
+// is root, the program has another user and none of root's groups. Its resources are bounded.
 func TestT8ProgramHasNoRights(t *testing.T) {
-	dir := open(t)
+	dir := openTempDir(t)
 	elevated := filepath.Join(dir, "elevated")
 	copyFile(t, "/usr/bin/id", elevated)
 	if err := os.Chmod(elevated, 0o755|os.ModeSetuid); err != nil {
@@ -33,8 +33,8 @@ func TestT8ProgramHasNoRights(t *testing.T) {
 	}
 	for name, way := range isolations(t) {
 		t.Run(name, func(t *testing.T) {
-			s := newStand(t, func(cfg *procengine.Config) { cfg.Isolation = way })
-			id := s.run("app", "grep -E 'Uid|Groups|Cap|NoNewPrivs' /proc/self/status; ulimit -c; ulimit -n; umask; "+elevated+" -u; echo ready; exec sleep 1000")
+			s := newTestEngine(t, func(cfg *procengine.Config) { cfg.Isolation = way })
+			id := s.runShell("app", "grep -E 'Uid|Groups|Cap|NoNewPrivs' /proc/self/status; ulimit -c; ulimit -n; umask; "+elevated+" -u; echo ready; exec sleep 1000")
 			uid, groups := os.Geteuid(), []int(nil)
 			if way.User != nil {
 				uid = way.User.UID
@@ -58,7 +58,8 @@ func TestT8ProgramHasNoRights(t *testing.T) {
 	}
 }
 
-// T8: what nobody has allowed does not run, whatever it is called.
+// TestT8OnlyWhatIsAllowed is T8: programs that are not allowed do not run, whatever they are
+// called.
 func TestT8OnlyWhatIsAllowed(t *testing.T) {
 	dir := t.TempDir()
 	copyFile(t, "/bin/true", filepath.Join(dir, "good"))
@@ -66,11 +67,11 @@ func TestT8OnlyWhatIsAllowed(t *testing.T) {
 	if err := os.Chmod(filepath.Join(dir, "elevated"), 0o755|os.ModeSetuid); err != nil {
 		t.Fatal(err)
 	}
-	allow, err := procengine.NewAllowance([]string{dir})
+	allow, err := procengine.NewAllowlist([]string{dir})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newStand(t, func(cfg *procengine.Config) { cfg.Allow = allow })
+	s := newTestEngine(t, func(cfg *procengine.Config) { cfg.Allow = allow })
 	for i, program := range []string{
 		"/bin/sh", "sh", dir + "/../../../../bin/sh", "../../bin/sh", dir + "/elevated", "elevated", "", ".", "..", dir, "/proc/self/exe",
 	} {
@@ -97,9 +98,10 @@ func TestT8OnlyWhatIsAllowed(t *testing.T) {
 	s.wantExit(good, 0, engine.ReasonCompleted)
 }
 
-// T10: an identity is a directory's name, and no way out of the engine's own directory.
+// TestT10IdentitiesAreNoPaths is T10: a container id is a directory name, and cannot lead out of
+// the engine's directory.
 func TestT10IdentitiesAreNoPaths(t *testing.T) {
-	s := newStand(t, nil)
+	s := newTestEngine(t, nil)
 	for _, id := range []string{"", ".", "..", "../x", "a/b", "/etc", "a/../.."} {
 		if _, err := s.Load(t.Context(), s.request(id, "/bin/true")); err == nil || !strings.Contains(err.Error(), "want the name of a directory") {
 			t.Errorf("container id %q: %v", id, err)
@@ -107,12 +109,12 @@ func TestT10IdentitiesAreNoPaths(t *testing.T) {
 	}
 }
 
-// T9: a number that was given to another process since is nobody's that we signal: neither
-// while the runtime lives, nor when it starts again, nor when it clears up after a shim.
-// The test runs in a PID namespace, where the next number can be chosen.
+// TestT9ProcessNumberReused is T9: a process with a reused PID is never signaled: not while the
+// runtime runs, not at its restart, and not when it cleans up after a shim. The test runs in a PID
+// namespace, in which it can choose the next PID.
 func TestT9ProcessNumberReused(t *testing.T) {
-	command := osexec.CommandContext(t.Context(), os.Args[0], asFirst, open(t))
-	runtime.LockOSThread() // whose end would be the child's
+	command := osexec.CommandContext(t.Context(), os.Args[0], asFirst, openTempDir(t))
+	runtime.LockOSThread() // the child dies with the thread that started it
 	defer runtime.UnlockOSThread()
 	command.SysProcAttr = &syscall.SysProcAttr{
 		Pdeathsig:   syscall.SIGKILL, // the first of its namespace takes all others along
@@ -124,14 +126,14 @@ func TestT9ProcessNumberReused(t *testing.T) {
 	}
 }
 
-// reuse is that test as process 1 of its namespace. It returns its exit code.
-func reuse(dir string) int {
+// runPIDReuse is the test's body as process 1 of its namespace. It returns the exit code.
+func runPIDReuse(dir string) int {
 	if err := unix.Mount("proc", "/proc", "proc", 0, ""); err != nil {
 		fmt.Println("mount /proc:", err)
 		return 1
 	}
 	for _, victim := range []string{"program", "shim"} {
-		if err := reused(filepath.Join(dir, victim), victim); err != nil {
+		if err := checkPIDReuse(filepath.Join(dir, victim), victim); err != nil {
 			fmt.Printf("%s killed: %v\n", victim, err)
 			return 1
 		}
@@ -139,10 +141,10 @@ func reuse(dir string) int {
 	return 0
 }
 
-// reused gives the number of a program that is gone to a stranger, who survives all that
-// is done to the container.
-func reused(dir, victim string) error {
-	allow, err := procengine.NewAllowance([]string{"/bin"})
+// checkPIDReuse gives the PID of a dead program to an unrelated process, which must outlive all
+// that is done to the container.
+func checkPIDReuse(dir, victim string) error {
+	allow, err := procengine.NewAllowlist([]string{"/bin"})
 	if err != nil {
 		return err
 	}
@@ -175,8 +177,8 @@ func reused(dir, victim string) error {
 	if err != nil {
 		return err
 	}
-	if victim == "shim" { // the program goes with its shim, and nobody has written down how
-		err = syscall.Kill(parent(process.PID), syscall.SIGKILL)
+	if victim == "shim" { // the program died with its shim, and no exit was recorded
+		err = syscall.Kill(parentPID(process.PID), syscall.SIGKILL)
 	} else {
 		err = e.Signal(ctx, "app", engine.SIGKILL, testNow())
 	}
@@ -184,12 +186,12 @@ func reused(dir, victim string) error {
 		return err
 	}
 	<-told
-	if victim == "shim" { // it has become our child, and keeps its number until somebody asks
+	if victim == "shim" { // it has become our child, and keeps its PID until it is reaped
 		if _, err := syscall.Wait4(process.PID, nil, 0, nil); err != nil {
 			return err
 		}
 	}
-	stranger, err := fork(process.PID)
+	stranger, err := forkWithPID(process.PID)
 	if err != nil {
 		return err
 	}
@@ -213,18 +215,18 @@ func reused(dir, victim string) error {
 		return fmt.Errorf("it was found %+v, %w", status, err)
 	}
 	again.Remove(ctx, "app")
-	if err := procengine.EndAll(ctx, dir); err != nil {
+	if err := procengine.KillAll(ctx, dir); err != nil {
 		return err
 	}
 	state, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", process.PID))
-	if err != nil || strings.Contains(string(state), "(sleep) Z") { // nobody has waited for it
+	if err != nil || strings.Contains(string(state), "(sleep) Z") { // not reaped yet
 		return fmt.Errorf("the stranger is %q, %w", state, err)
 	}
 	return nil
 }
 
-// fork starts a stranger with a certain number.
-func fork(pid int) (*osexec.Cmd, error) {
+// forkWithPID starts an unrelated process with a certain PID.
+func forkWithPID(pid int) (*osexec.Cmd, error) {
 	for {
 		if err := os.WriteFile("/proc/sys/kernel/ns_last_pid", []byte(strconv.Itoa(pid-1)), 0); err != nil {
 			return nil, err
@@ -245,8 +247,8 @@ func fork(pid int) (*osexec.Cmd, error) {
 	}
 }
 
-// parent is the parent of a process.
-func parent(pid int) int {
+// parentPID returns the parent of a process.
+func parentPID(pid int) int {
 	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	for line := range strings.Lines(string(status)) {
 		if number, found := strings.CutPrefix(line, "PPid:"); found {

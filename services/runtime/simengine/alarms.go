@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// alarm is an instant at which a container may change. One that has been overtaken
-// by events does no harm: the container is asked, and has not changed.
+// alarm is a time at which a container may change. An outdated alarm is harmless: the container is
+// checked and has not changed.
 type alarm struct {
 	at time.Time
 	id string
 }
 
-// alarms is a queue of alarms, the first to ring first.
+// alarms is a queue of alarms, earliest first.
 type alarms struct{ queue queue }
 
 func (a *alarms) push(alarm alarm) { heap.Push(&a.queue, alarm) }
@@ -32,8 +32,8 @@ type queue []alarm
 // Len implements heap.Interface.
 func (q queue) Len() int { return len(q) }
 
-// Less implements heap.Interface. Alarms of one instant ring in the order of their
-// containers' ids, so that a run can be repeated.
+// Less implements heap.Interface. Alarms of the same time ring in the order of container ids, so
+// that runs are reproducible.
 func (q queue) Less(i, j int) bool {
 	if !q[i].at.Equal(q[j].at) {
 		return q[i].at.Before(q[j].at)

@@ -1,11 +1,10 @@
-// Package simengine runs scripted containers: no process, only a script that says how
-// the container answers its start, its signals and the passing of time.
+// Package simengine runs scripted containers: no process, only a script that defines how the
+// container reacts to its start, to signals and to the passing of time.
 //
-// What a container does is a pure function of its script, of what has been done to it
-// and of the time (script.go); parse.go is the language. The engine around it only
-// remembers and wakes up: one goroutine waits for the next instant at which any
-// container changes, so that a container costs no goroutine and no timer, and ten
-// thousand of them no more than their records.
+// A container's behaviour is a pure function of its script, its events and the time (script.go);
+// parse.go defines the language. The engine only stores events and wakes up: one goroutine waits
+// for the next time at which any container changes. So a container costs no goroutine and no timer,
+// and ten thousand containers cost no more than their records.
 package simengine
 
 import (
@@ -36,11 +35,11 @@ var _ engine.Engine = (*Engine)(nil)
 type container struct {
 	script *Script
 	events engine.Events
-	// state is what was last reported, or answered by Load.
+	// state is the last state that was reported, or returned by Load.
 	state proto.ContainerState
 }
 
-// New is an engine without containers.
+// New returns an engine without containers.
 func New(clk clock.Clock) *Engine {
 	return &Engine{clock: clk, wake: make(chan struct{}, 1), containers: map[string]*container{}}
 }
@@ -48,7 +47,7 @@ func New(clk clock.Clock) *Engine {
 // Run implements [engine.Engine].
 func (e *Engine) Run(ctx context.Context, report engine.Report) error {
 	for {
-		next, ok := e.fire(report)
+		next, ok := e.reportDue(report)
 		if !ok {
 			select {
 			case <-e.wake:
@@ -75,11 +74,10 @@ type change struct {
 	status engine.Status
 }
 
-// fire reports all that has become due, and returns the next instant at which
-// something will.
-func (e *Engine) fire(report engine.Report) (next time.Time, ok bool) {
+// reportDue reports all due changes and returns the time of the next one.
+func (e *Engine) reportDue(report engine.Report) (next time.Time, ok bool) {
 	for {
-		changes, next, ok := e.due(e.clock.Steady())
+		changes, next, ok := e.takeDue(e.clock.Steady())
 		for _, c := range changes {
 			report(c.id, c.status)
 		}
@@ -89,12 +87,12 @@ func (e *Engine) fire(report engine.Report) (next time.Time, ok bool) {
 	}
 }
 
-// batch is how many changes are taken under the lock at once.
+// batch limits the changes that are collected under the lock at once.
 const batch = 256
 
-// due takes the changes that are due at now, at most a batch of them, and says when the
-// next one will be.
-func (e *Engine) due(now time.Time) (changes []change, next time.Time, ok bool) {
+// takeDue removes up to batch changes that are due at now, and returns them and the time of the
+// next one.
+func (e *Engine) takeDue(now time.Time) (changes []change, next time.Time, ok bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for len(changes) < batch {
@@ -105,46 +103,46 @@ func (e *Engine) due(now time.Time) (changes []change, next time.Time, ok bool) 
 		e.alarms.pop()
 		c, ok := e.containers[alarm.id]
 		if !ok {
-			continue // removed since
+			continue // removed meanwhile
 		}
-		if status := c.script.At(c.events, alarm.at); status.State > c.state {
+		if status := c.script.StatusAt(c.events, alarm.at); status.State > c.state {
 			c.state = status.State
 			changes = append(changes, change{alarm.id, status})
 		}
-		e.arm(alarm.id, c, alarm.at)
+		e.setAlarm(alarm.id, c, alarm.at)
 	}
 	return changes, now, true
 }
 
-// arm sets the alarm for the container's next change after the given instant.
-func (e *Engine) arm(id string, c *container, after time.Time) {
+// setAlarm queues the container's next change after the given time.
+func (e *Engine) setAlarm(id string, c *container, after time.Time) {
 	if c.state == proto.ContainerState_CONTAINER_STATE_EXITED {
 		return
 	}
-	if at, ok := c.script.Next(c.events, after); ok {
+	if at, ok := c.script.NextChange(c.events, after); ok {
 		e.alarms.push(alarm{at: at, id: id})
 	}
 }
 
 // Load implements [engine.Engine].
 func (e *Engine) Load(_ context.Context, loaded engine.Container) (engine.Status, error) {
-	script, err := scriptOf(loaded.Request)
+	script, err := parseScript(loaded.Request)
 	if err != nil {
 		return engine.Status{}, err
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	now := asOf(loaded.Events, e.clock.Steady())
-	status := script.At(loaded.Events, now)
+	now := notBeforeEvents(loaded.Events, e.clock.Steady())
+	status := script.StatusAt(loaded.Events, now)
 	c := &container{script: &script, events: loaded.Events, state: status.State}
 	e.containers[loaded.ID] = c
-	e.arm(loaded.ID, c, now)
-	e.stir()
+	e.setAlarm(loaded.ID, c, now)
+	e.wakeRun()
 	return status, nil
 }
 
-// scriptOf is what a container that is created so does.
-func scriptOf(req *proto.CreateContainerRequest) (Script, error) {
+// parseScript returns the script of a container request.
+func parseScript(req *proto.CreateContainerRequest) (Script, error) {
 	script, err := Parse(req.Script)
 	if err != nil {
 		return Script{}, fmt.Errorf("container %q: %w", req.Name, err)
@@ -160,16 +158,16 @@ func scriptOf(req *proto.CreateContainerRequest) (Script, error) {
 
 // Start implements [engine.Engine].
 func (e *Engine) Start(_ context.Context, id string, at time.Time) error {
-	if !e.happen(id, func(events *engine.Events) *time.Time { return &events.Start }, at) {
+	if !e.recordEvent(id, func(events *engine.Events) *time.Time { return &events.Start }, at) {
 		return notLoaded(id)
 	}
 	return nil
 }
 
-// Signal implements [engine.Engine]. To a script SIGKILL is SIGKILL, and every other
-// signal the stop signal.
+// Signal implements [engine.Engine]. For a script, every signal other than SIGKILL is the stop
+// signal.
 func (e *Engine) Signal(_ context.Context, id, signal string, at time.Time) error {
-	e.happen(id, func(events *engine.Events) *time.Time {
+	e.recordEvent(id, func(events *engine.Events) *time.Time {
 		if signal == engine.SIGKILL {
 			return &events.Kill
 		}
@@ -178,9 +176,9 @@ func (e *Engine) Signal(_ context.Context, id, signal string, at time.Time) erro
 	return nil
 }
 
-// happen records an event, unless it is on record already. It reports whether the
-// container is loaded.
-func (e *Engine) happen(id string, event func(*engine.Events) *time.Time, at time.Time) bool {
+// recordEvent sets an event's time unless it is set already. It reports whether the container is
+// loaded.
+func (e *Engine) recordEvent(id string, event func(*engine.Events) *time.Time, at time.Time) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	c, ok := e.containers[id]
@@ -190,22 +188,21 @@ func (e *Engine) happen(id string, event func(*engine.Events) *time.Time, at tim
 	if when := event(&c.events); when.IsZero() {
 		*when = at
 		e.alarms.push(alarm{at: at, id: id})
-		e.stir()
+		e.wakeRun()
 	}
 	return true
 }
 
-// stir wakes Run up, because an alarm was set.
-func (e *Engine) stir() {
+// wakeRun wakes Run after an alarm was queued.
+func (e *Engine) wakeRun() {
 	select {
 	case e.wake <- struct{}{}:
 	default:
 	}
 }
 
-// Logs implements [engine.Engine]. What a scripted container has written follows from
-// its script too, so that nothing is kept: a line when it starts, when it gets the stop
-// signal and when it exits.
+// Logs implements [engine.Engine]. The lines follow from the script and the events, so nothing is
+// stored: one line each for the start, the stop signal and the exit.
 func (e *Engine) Logs(_ context.Context, req *proto.ContainerLogsRequest) ([]byte, error) {
 	e.mu.Lock()
 	c, ok := e.containers[req.ContainerId]
@@ -213,7 +210,7 @@ func (e *Engine) Logs(_ context.Context, req *proto.ContainerLogsRequest) ([]byt
 		e.mu.Unlock()
 		return nil, notLoaded(req.ContainerId)
 	}
-	lines := c.script.lines(c.events, e.clock.Steady())
+	lines := c.script.logLines(c.events, e.clock.Steady())
 	e.mu.Unlock()
 
 	since := time.Unix(0, req.SinceUnixNano)

@@ -19,8 +19,8 @@ func TestConformance(t *testing.T) {
 	enginetest.Run(t, func(*testing.T) engine.Engine { return simengine.New(clock.Clock{}) })
 }
 
-// running starts an engine that counts what it reports.
-func start(t *testing.T) (e *simengine.Engine, reports func() map[string][]engine.Status) {
+// startEngine starts an engine and collects its reports.
+func startEngine(t *testing.T) (e *simengine.Engine, reports func() map[string][]engine.Status) {
 	t.Helper()
 	e = simengine.New(clock.Clock{})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -51,11 +51,11 @@ func load(t *testing.T, e *simengine.Engine, id, script string, events engine.Ev
 	return status
 }
 
-// Ten thousand containers, each with an end of its own, end at the instants at which
-// their scripts say, with one goroutine.
+// TestManyContainers: ten thousand containers with different ends end at their times, with one
+// goroutine.
 func TestManyContainers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e, reports := start(t)
+		e, reports := startEngine(t)
 		began := time.Now()
 		const many = 10_000
 		before := runtime.NumGoroutine()
@@ -67,7 +67,7 @@ func TestManyContainers(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		const others = 10 // such as the collector's, which come and go
+		const others = 10 // for example the garbage collector's
 		if after := runtime.NumGoroutine(); after > before+others {
 			t.Errorf("%d goroutines, %d before the containers", after, before)
 		}
@@ -86,10 +86,11 @@ func TestManyContainers(t *testing.T) {
 	})
 }
 
-// A later event brings an end forward; the alarm that was set for it before does nothing.
+// TestEventsBringTheEndForward: a later event can bring the end forward; the outdated alarm does
+// nothing.
 func TestEventsBringTheEndForward(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e, reports := start(t)
+		e, reports := startEngine(t)
 		load(t, e, "a", "exits 0 after 1h, on TERM exits 9 after 1m", engine.Events{})
 		began := time.Now()
 		_ = e.Start(t.Context(), "a", began)
@@ -105,11 +106,11 @@ func TestEventsBringTheEndForward(t *testing.T) {
 	})
 }
 
-// Whatever the name of the stop signal, it is the stop signal; but SIGKILL is SIGKILL,
-// and stays so after a restart.
+// TestStopSignals: a stop signal of any name works; SIGKILL as stop signal kills, also after a
+// restart.
 func TestStopSignals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e, reports := start(t)
+		e, reports := startEngine(t)
 		began := time.Now()
 		for id, row := range map[string]struct {
 			signal, script string
@@ -139,10 +140,10 @@ func TestStopSignals(t *testing.T) {
 	})
 }
 
-// A removed container is not reported any more.
+// TestRemovedIsSilent: a removed container is not reported any more.
 func TestRemovedIsSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e, reports := start(t)
+		e, reports := startEngine(t)
 		load(t, e, "a", "exits 0 after 1m", engine.Events{})
 		_ = e.Start(t.Context(), "a", time.Now())
 		time.Sleep(time.Second)
@@ -154,7 +155,7 @@ func TestRemovedIsSilent(t *testing.T) {
 	})
 }
 
-// A clock that was set back does not undo what is on record.
+// TestClockSetBack: setting the clock back does not undo recorded events.
 func TestClockSetBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		later := time.Now().Add(time.Hour)

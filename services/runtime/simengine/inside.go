@@ -11,9 +11,9 @@ import (
 	"github.com/podfall/podfall/services/runtime/engine"
 )
 
-// Exec implements [engine.Engine]: a command ends as the script says, and writes nothing.
+// Exec implements [engine.Engine]. The command ends as the script says and writes nothing.
 func (e *Engine) Exec(ctx context.Context, req *proto.ExecSyncRequest) (*proto.ExecSyncResponse, error) {
-	script, _, err := e.look(req.ContainerId)
+	script, _, err := e.lookup(req.ContainerId)
 	if err != nil {
 		return nil, err
 	}
@@ -30,10 +30,10 @@ func (e *Engine) Exec(ctx context.Context, req *proto.ExecSyncRequest) (*proto.E
 	return &proto.ExecSyncResponse{ExitCode: script.Exec.Code}, nil
 }
 
-// Stream implements [engine.Engine]: a command that nobody talks with ends as the script
-// says, if it says how. There is no process for anything else.
+// Stream implements [engine.Engine]. A command without stdin or terminal ends as the script says,
+// if the script has an exec clause. Everything else fails, because there is no process.
 func (e *Engine) Stream(ctx context.Context, req *proto.ContainerStreamRequest, client remote.Conn) error {
-	script, _, err := e.look(req.ContainerId)
+	script, _, err := e.lookup(req.ContainerId)
 	switch {
 	case err != nil:
 		return err
@@ -51,7 +51,7 @@ func (e *Engine) Stream(ctx context.Context, req *proto.ContainerStreamRequest, 
 			if err != nil {
 				return err
 			}
-			return remote.Finish(ctx, client, proto.ExitStatus(answer.GetExitCode()))
+			return remote.SendStatus(ctx, client, proto.ExitStatus(answer.GetExitCode()))
 		},
 		func(ctx context.Context) error {
 			select {
@@ -65,9 +65,10 @@ func (e *Engine) Stream(ctx context.Context, req *proto.ContainerStreamRequest, 
 
 var errNoAnswer = errors.New("connect: connection refused")
 
-// Reach implements [engine.Engine]: a container answers well, or not at all.
+// Reach implements [engine.Engine]. A container either answers with success or refuses the
+// connection.
 func (e *Engine) Reach(_ context.Context, req *proto.ReachRequest) (*proto.ReachResponse, error) {
-	script, events, err := e.look(req.ContainerId)
+	script, events, err := e.lookup(req.ContainerId)
 	if err != nil {
 		return nil, err
 	}
@@ -84,8 +85,8 @@ func (e *Engine) Reach(_ context.Context, req *proto.ReachRequest) (*proto.Reach
 	return answer, nil
 }
 
-// look is a container's script and what has happened to it.
-func (e *Engine) look(id string) (*Script, engine.Events, error) {
+// lookup returns a container's script and events.
+func (e *Engine) lookup(id string) (*Script, engine.Events, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	c, ok := e.containers[id]

@@ -11,7 +11,7 @@ import (
 	"github.com/podfall/podfall/services/runtime/engine"
 )
 
-// A container's script says when it answers, and how commands in it end.
+// TestInside checks a script's network answers and the results of its commands.
 func TestInside(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := New(clock.Clock{})

@@ -28,7 +28,7 @@ import (
 // What a script does not say of the stop signal is as in the default script:
 // on TERM exits 0 after 1s.
 
-// ClauseError names the clause of a script that cannot be understood or obeyed.
+// ClauseError names the script clause that is invalid.
 type ClauseError struct {
 	Clause string
 	Reason string
@@ -37,20 +37,20 @@ type ClauseError struct {
 // Error implements error.
 func (e *ClauseError) Error() string { return fmt.Sprintf("script clause %q: %s", e.Clause, e.Reason) }
 
-// longest is the longest duration in a script.
-const longest = 100 * 365 * 24 * time.Hour
+// maxDuration is the longest duration allowed in a script.
+const maxDuration = 100 * 365 * 24 * time.Hour
 
-// Parse reads a script: clauses separated by commas, in any order, each at most once.
-// Empty text is the default script. Its errors are [ClauseError]s.
+// Parse parses a script: clauses separated by commas, in any order, each at most once. Empty text
+// is the default script. Errors are [ClauseError]s.
 func Parse(text string) (Script, error) {
-	p := parser{script: Default(), said: map[string]string{}}
+	p := parser{script: Default(), seen: map[string]string{}}
 	if strings.TrimSpace(text) == "" {
 		return p.script, nil
 	}
 	for clause := range strings.SplitSeq(text, ",") {
 		p.clause = strings.TrimSpace(clause)
 		p.words = strings.Fields(p.clause)
-		if reason := p.read(); reason != "" {
+		if reason := p.readClause(); reason != "" {
 			return Script{}, &ClauseError{Clause: p.clause, Reason: reason}
 		}
 	}
@@ -60,66 +60,67 @@ func Parse(text string) (Script, error) {
 type parser struct {
 	script Script
 	clause string
-	words  []string // of clause, that are still to be read
-	said   map[string]string
+	words  []string // words of clause that are still unread
+	// clause by subject
+	seen map[string]string
 }
 
-// read reads one clause into the script. The reason why it cannot is empty when it can.
-func (p *parser) read() (reason string) {
+// readClause reads one clause into the script. It returns why the clause is invalid, or "".
+func (p *parser) readClause() (reason string) {
 	switch {
 	case len(p.words) == 0:
 		return "it is empty"
-	case p.take("on", "TERM", "exits"):
+	case p.accept("on", "TERM", "exits"):
 		p.script.OnTerm = &Exit{}
-		return p.once("TERM", p.exit(p.script.OnTerm))
-	case p.take("ignores", "TERM"):
+		return p.rejectDuplicate("TERM", p.readExit(p.script.OnTerm))
+	case p.accept("ignores", "TERM"):
 		p.script.OnTerm = nil
-		return p.once("TERM", p.end())
-	case p.take("exits"):
-		p.script.Own = &Exit{}
-		return p.once("its own end", p.exit(p.script.Own))
-	case p.take("OOM"):
-		p.script.Own = &Exit{Code: engine.ExitKilled, Reason: engine.ReasonOOMKilled}
-		return p.once("its own end", p.duration("after", &p.script.Own.After))
-	case p.take("starts"):
-		return p.once("its start", p.duration("after", &p.script.StartAfter))
-	case p.take("fails", "to", "start"):
+		return p.rejectDuplicate("TERM", p.expectEnd())
+	case p.accept("exits"):
+		p.script.OwnExit = &Exit{}
+		return p.rejectDuplicate("its own end", p.readExit(p.script.OwnExit))
+	case p.accept("OOM"):
+		p.script.OwnExit = &Exit{Code: engine.ExitKilled, Reason: engine.ReasonOOMKilled}
+		return p.rejectDuplicate("its own end", p.readDuration("after", &p.script.OwnExit.After))
+	case p.accept("starts"):
+		return p.rejectDuplicate("its start", p.readDuration("after", &p.script.StartAfter))
+	case p.accept("fails", "to", "start"):
 		p.script.FailsToStart = true
-		return p.once("the end of its start", p.end())
-	case p.take("survives", "KILL"):
+		return p.rejectDuplicate("the end of its start", p.expectEnd())
+	case p.accept("survives", "KILL"):
 		p.script.SurvivesKill = true
 		if len(p.words) == 0 {
-			return p.once("KILL", "")
+			return p.rejectDuplicate("KILL", "")
 		}
-		return p.once("KILL", p.positive("for", &p.script.KillTakes))
-	case p.take("stop", "hangs"):
+		return p.rejectDuplicate("KILL", p.readPositive("for", &p.script.KillTakes))
+	case p.accept("stop", "hangs"):
 		p.script.StopHangs = true
-		return p.once("stop", p.end())
+		return p.rejectDuplicate("stop", p.expectEnd())
 	}
-	return p.inside()
+	return p.readTaskClause()
 }
 
-// inside reads a clause about what is asked of the container while it runs.
-func (p *parser) inside() (reason string) {
+// readTaskClause reads a clause about exec or network answers of the running container.
+func (p *parser) readTaskClause() (reason string) {
 	switch {
-	case p.take("exec", "exits"):
+	case p.accept("exec", "exits"):
 		p.script.Exec = &Exit{}
-		return p.once("exec", p.exit(p.script.Exec))
-	case p.take("exec", "hangs"):
+		return p.rejectDuplicate("exec", p.readExit(p.script.Exec))
+	case p.accept("exec", "hangs"):
 		p.script.ExecHangs = true
-		return p.once("exec", p.end())
-	case p.take("answers"):
-		return p.once("when it answers", p.duration("after", &p.script.AnswersAfter))
-	case p.take("stops", "answering"):
-		return p.once("when it stops answering", p.positive("after", &p.script.AnswersUntil))
+		return p.rejectDuplicate("exec", p.expectEnd())
+	case p.accept("answers"):
+		return p.rejectDuplicate("when it answers", p.readDuration("after", &p.script.AnswersAfter))
+	case p.accept("stops", "answering"):
+		return p.rejectDuplicate("when it stops answering", p.readPositive("after", &p.script.AnswersUntil))
 	}
 	return "want on TERM exits N after D, ignores TERM, exits N after D, OOM after D, starts after D, " +
 		"fails to start, survives KILL for D, stop hangs, exec exits N after D, exec hangs, answers after D, " +
 		"or stops answering after D"
 }
 
-// take reads the words if they come next.
-func (p *parser) take(words ...string) bool {
+// accept consumes the words if they come next.
+func (p *parser) accept(words ...string) bool {
 	if len(p.words) < len(words) {
 		return false
 	}
@@ -132,20 +133,21 @@ func (p *parser) take(words ...string) bool {
 	return true
 }
 
-// once passes on reason, and otherwise refuses a second clause about the same thing.
-func (p *parser) once(about, reason string) string {
+// rejectDuplicate returns reason if it is set, and otherwise rejects a second clause about the same
+// subject.
+func (p *parser) rejectDuplicate(about, reason string) string {
 	if reason != "" {
 		return reason
 	}
-	if other, ok := p.said[about]; ok {
+	if other, ok := p.seen[about]; ok {
 		return fmt.Sprintf("%q has already said something about %s", other, about)
 	}
-	p.said[about] = p.clause
+	p.seen[about] = p.clause
 	return ""
 }
 
-// exit reads "N [after D]".
-func (p *parser) exit(exit *Exit) (reason string) {
+// readExit reads "N [after D]".
+func (p *parser) readExit(exit *Exit) (reason string) {
 	if len(p.words) == 0 {
 		return "want an exit code"
 	}
@@ -158,41 +160,41 @@ func (p *parser) exit(exit *Exit) (reason string) {
 	if len(p.words) == 0 {
 		return ""
 	}
-	return p.duration("after", &exit.After)
+	return p.readDuration("after", &exit.After)
 }
 
-// duration reads "<word> D", the last of its clause.
-func (p *parser) duration(word string, d *time.Duration) (reason string) {
-	if !p.take(word) || len(p.words) == 0 {
+// readDuration reads "<word> D", which ends the clause.
+func (p *parser) readDuration(word string, d *time.Duration) (reason string) {
+	if !p.accept(word) || len(p.words) == 0 {
 		return fmt.Sprintf("want %s and a duration", word)
 	}
 	read, err := time.ParseDuration(p.words[0])
-	if err != nil || read < 0 || read > longest {
-		return fmt.Sprintf("duration %q: want one from 0s to %v, such as 1m30s", p.words[0], longest)
+	if err != nil || read < 0 || read > maxDuration {
+		return fmt.Sprintf("duration %q: want one from 0s to %v, such as 1m30s", p.words[0], maxDuration)
 	}
 	*d = read
 	p.words = p.words[1:]
-	return p.end()
+	return p.expectEnd()
 }
 
-// positive reads a duration as duration does, and refuses none at all.
-func (p *parser) positive(word string, into *time.Duration) (reason string) {
-	reason = p.duration(word, into)
+// readPositive reads a duration and rejects 0s.
+func (p *parser) readPositive(word string, into *time.Duration) (reason string) {
+	reason = p.readDuration(word, into)
 	if reason == "" && *into == 0 {
 		return "duration \"0s\": want a longer one"
 	}
 	return reason
 }
 
-// end refuses words that nobody has read.
-func (p *parser) end() (reason string) {
+// expectEnd rejects trailing words.
+func (p *parser) expectEnd() (reason string) {
 	if len(p.words) > 0 {
 		return fmt.Sprintf("%q is one word too many", p.words[0])
 	}
 	return ""
 }
 
-// String is the script as text that [Parse] reads.
+// String returns the script as text for [Parse].
 func (s Script) String() string {
 	var clauses []string
 	if s.OnTerm == nil {
@@ -200,10 +202,10 @@ func (s Script) String() string {
 	} else {
 		clauses = append(clauses, fmt.Sprintf("on TERM exits %d after %v", s.OnTerm.Code, s.OnTerm.After))
 	}
-	if s.Own != nil && s.Own.Reason == engine.ReasonOOMKilled {
-		clauses = append(clauses, fmt.Sprintf("OOM after %v", s.Own.After))
-	} else if s.Own != nil {
-		clauses = append(clauses, fmt.Sprintf("exits %d after %v", s.Own.Code, s.Own.After))
+	if s.OwnExit != nil && s.OwnExit.Reason == engine.ReasonOOMKilled {
+		clauses = append(clauses, fmt.Sprintf("OOM after %v", s.OwnExit.After))
+	} else if s.OwnExit != nil {
+		clauses = append(clauses, fmt.Sprintf("exits %d after %v", s.OwnExit.Code, s.OwnExit.After))
 	}
 	if s.StartAfter > 0 {
 		clauses = append(clauses, fmt.Sprintf("starts after %v", s.StartAfter))

@@ -25,9 +25,9 @@ func TestParse(t *testing.T) {
 		"on TERM exits 255":               {OnTerm: exit(255, 0, "Error")},
 		"ignores TERM":                    {},
 		"  ignores   TERM  ":              {},
-		"exits 0 after 2s":                {OnTerm: usual, Own: exit(0, 2*time.Second, "Completed")},
-		"exits 1":                         {OnTerm: usual, Own: exit(1, 0, "Error")},
-		"OOM after 5s":                    {OnTerm: usual, Own: exit(137, 5*time.Second, "OOMKilled")},
+		"exits 0 after 2s":                {OnTerm: usual, OwnExit: exit(0, 2*time.Second, "Completed")},
+		"exits 1":                         {OnTerm: usual, OwnExit: exit(1, 0, "Error")},
+		"OOM after 5s":                    {OnTerm: usual, OwnExit: exit(137, 5*time.Second, "OOMKilled")},
 		"starts after 20s":                {OnTerm: usual, StartAfter: 20 * time.Second},
 		"fails to start":                  {OnTerm: usual, FailsToStart: true},
 		"starts after 1s, fails to start": {OnTerm: usual, StartAfter: time.Second, FailsToStart: true},
@@ -35,7 +35,7 @@ func TestParse(t *testing.T) {
 		"survives KILL for 5m":            {OnTerm: usual, SurvivesKill: true, KillTakes: 5 * time.Minute},
 		"stop hangs":                      {OnTerm: usual, StopHangs: true},
 		"ignores TERM,survives KILL,exits 3 after 1h,starts after 1ms,stop hangs": {
-			SurvivesKill: true, Own: exit(3, time.Hour, "Error"), StartAfter: time.Millisecond, StopHangs: true,
+			SurvivesKill: true, OwnExit: exit(3, time.Hour, "Error"), StartAfter: time.Millisecond, StopHangs: true,
 		},
 	} {
 		got, err := simengine.Parse(text)
@@ -52,7 +52,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// Each error names the clause that is wrong, and says what is.
+// TestParseErrors: each error names the invalid clause and the reason.
 func TestParseErrors(t *testing.T) {
 	for text, want := range map[string]struct{ clause, reason string }{
 		",":                                    {"", "it is empty"},
@@ -92,8 +92,7 @@ func TestParseErrors(t *testing.T) {
 	}
 }
 
-// Whatever is parsed prints as a script that means the same, and whatever is not is
-// refused by a clause that stands in it.
+// FuzzParse: accepted scripts round-trip through String, and errors quote a clause of the text.
 func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		script, err := simengine.Parse(text)

@@ -34,8 +34,8 @@ func events(start, stop, kill float64) engine.Events {
 	return e
 }
 
-// A container is started at 0, stopped and killed when the row says; it must be RUNNING
-// until just before the row's end and EXITED from then on.
+// TestScriptEnds starts a container at 0, and stops and kills it at the row's times. It must be
+// RUNNING until just before the row's end and EXITED from then on.
 func TestScriptEnds(t *testing.T) {
 	for name, row := range map[string]struct {
 		script     string
@@ -67,25 +67,25 @@ func TestScriptEnds(t *testing.T) {
 			script := parse(t, row.script)
 			e := events(0, row.stop, row.kill)
 			if row.end == never {
-				if got := script.At(e, at(1e6)); got.State != running {
+				if got := script.StatusAt(e, at(1e6)); got.State != running {
 					t.Errorf("in the end it is %v, want RUNNING", got.State)
 				}
 				return
 			}
-			before, after := script.At(e, at(row.end)), script.At(e, at(1e6))
+			before, after := script.StatusAt(e, at(row.end)), script.StatusAt(e, at(1e6))
 			if after != before || after.State != exited || after.ExitCode != row.code || after.Reason != row.reason ||
 				!after.FinishedAt.Equal(at(row.end)) {
 				t.Errorf("it is %+v at its end and %+v later, want EXITED %d %s at %v", before, after, row.code, row.reason, at(row.end))
 			}
 			last := max(row.end, row.stop, row.kill)
-			if got := script.At(e, at(last-1e-9)); last == row.end && row.stop < last && row.kill < last && got.State == exited {
+			if got := script.StatusAt(e, at(last-1e-9)); last == row.end && row.stop < last && row.kill < last && got.State == exited {
 				t.Errorf("a nanosecond before its end it is %+v", got)
 			}
 		})
 	}
 }
 
-// A start that fails never ran: EXITED 128, without an instant of start (CRI-11).
+// TestScriptStartErrors: a failed start never ran: EXITED 128, without a start time (CRI-11).
 func TestScriptStartErrors(t *testing.T) {
 	for name, row := range map[string]struct {
 		script string
@@ -102,7 +102,7 @@ func TestScriptStartErrors(t *testing.T) {
 		"killed in the first instants": {"starts after 5s", 0, 0},
 	} {
 		script := parse(t, row.script)
-		got := script.At(events(0, never, row.kill), at(1e6))
+		got := script.StatusAt(events(0, never, row.kill), at(1e6))
 		if got.State != exited || got.ExitCode != 128 || got.Reason != "StartError" || !got.StartedAt.IsZero() ||
 			!got.FinishedAt.Equal(at(row.end)) {
 			t.Errorf("%s: %+v, want StartError at %v", name, got, at(row.end))
@@ -119,12 +119,12 @@ func parse(t *testing.T, text string) simengine.Script {
 	return script
 }
 
-// What is on record has happened, also when the clock was set back since.
+// TestScriptWithClockSetBack: recorded events have happened, even if the clock was set back since.
 func TestScriptWithClockSetBack(t *testing.T) {
-	if got := parse(t, "").At(events(100, never, never), at(50)); got.State != running {
+	if got := parse(t, "").StatusAt(events(100, never, never), at(50)); got.State != running {
 		t.Errorf("started, it is %v", got.State)
 	}
-	if got := parse(t, "").At(events(100, never, 110), at(50)); got.State != exited {
+	if got := parse(t, "").StatusAt(events(100, never, 110), at(50)); got.State != exited {
 		t.Errorf("killed, it is %v", got.State)
 	}
 }
@@ -144,13 +144,12 @@ func anyScript(t *rapid.T) simengine.Script {
 		script.OnTerm = exit(int32(rapid.IntRange(0, 255).Draw(t, "TERM code")), after.Draw(t, "TERM after"), "TERM")
 	}
 	if rapid.Bool().Draw(t, "ends by itself") {
-		script.Own = exit(int32(rapid.IntRange(0, 255).Draw(t, "own code")), after.Draw(t, "own after"), "own")
+		script.OwnExit = exit(int32(rapid.IntRange(0, 255).Draw(t, "own code")), after.Draw(t, "own after"), "own")
 	}
 	return script
 }
 
-// Events happen in the order of time, and the state only moves forward: through them,
-// and through time.
+// TestScriptIsMonotone: events happen in time order, and the state only moves forward.
 func TestScriptIsMonotone(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		script := anyScript(t)
@@ -161,38 +160,38 @@ func TestScriptIsMonotone(t *testing.T) {
 			now = now.Add(time.Duration(rapid.IntRange(0, 20).Draw(t, "seconds")) * time.Second)
 			switch rapid.IntRange(0, 5).Draw(t, "event") {
 			case 0:
-				happens(&e.Start, now)
+				setEvent(&e.Start, now)
 			case 1: // only what runs is signaled
 				if last.State == running {
-					happens(&e.Stop, now)
+					setEvent(&e.Stop, now)
 				}
 			case 2:
 				if last.State != exited && !e.Start.IsZero() {
-					happens(&e.Kill, now)
+					setEvent(&e.Kill, now)
 				}
 			}
-			status := script.At(e, now)
-			check(t, moment{script, e, now}, last, status)
+			status := script.StatusAt(e, now)
+			checkStatus(t, moment{script, e, now}, last, status)
 			last = status
 		}
 	})
 }
 
-func happens(event *time.Time, now time.Time) {
+func setEvent(event *time.Time, now time.Time) {
 	if event.IsZero() {
 		*event = now
 	}
 }
 
-// moment is what a status follows from.
+// moment is the input of one status.
 type moment struct {
 	script simengine.Script
 	events engine.Events
 	now    time.Time
 }
 
-// check holds one status, and the one before it, against what must be true of every one.
-func check(t *rapid.T, m moment, last, status engine.Status) {
+// checkStatus compares one status and its predecessor with what holds for every status.
+func checkStatus(t *rapid.T, m moment, last, status engine.Status) {
 	e, now := m.events, m.now
 	switch {
 	case status.State < last.State:
@@ -212,8 +211,7 @@ func check(t *rapid.T, m moment, last, status engine.Status) {
 	}
 }
 
-// Next tells every change: nothing happens between now and the instant that it names,
-// and something may then.
+// TestScriptNext: NextChange returns every change: the status is constant until the returned time.
 func TestScriptNext(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		script := anyScript(t)
@@ -225,19 +223,19 @@ func TestScriptNext(t *testing.T) {
 			e.Kill = at(float64(kill))
 		}
 		now := at(float64(rapid.IntRange(120, 240).Draw(t, "now"))) // after all events
-		next, ok := script.Next(e, now)
-		before := script.At(e, now)
+		next, ok := script.NextChange(e, now)
+		before := script.StatusAt(e, now)
 		last := at(1e6)
 		if ok {
 			last = next.Add(-1)
 			if !next.After(now) {
 				t.Fatalf("next is %v, now is %v", next, now)
 			}
-			if script.At(e, next).State <= before.State {
+			if script.StatusAt(e, next).State <= before.State {
 				t.Fatalf("nothing changes at %v", next)
 			}
 		}
-		if got := script.At(e, last); got.State != before.State {
+		if got := script.StatusAt(e, last); got.State != before.State {
 			t.Fatalf("it is %+v at %v and %+v at %v, and Next did not say so", before, now, got, last)
 		}
 	})

@@ -14,19 +14,19 @@ import (
 
 var damagedCount = flag.Int("damaged", 1000, "damaged files that TestDamagedFiles opens")
 
-// Whatever is wrong with a file: it is refused and the damage is named, or all that was
-// committed is there.
+// TestDamagedFiles: a damaged file is refused with the damage named, or everything committed is
+// there.
 func TestDamagedFiles(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "runtime.db")
-	s, _, end := open(t, store.Config{Path: path})
+	s, _, end := openStore(t, store.Config{Path: path})
 	want := fill(t, s)
 	earlier := must[[]byte](t)(os.ReadFile(path))
 	end()
-	s, _, end = open(t, store.Config{Path: path})
+	s, _, end = openStore(t, store.Config{Path: path})
 	for range 20 {
 		commit(t, s, note("signal", "c2"))
 	}
-	history := whats(t, s)
+	history := historyText(t, s)
 	end()
 	sound := must[[]byte](t)(os.ReadFile(path))
 	path = filepath.Join(t.TempDir(), "damaged.db")
@@ -46,7 +46,7 @@ func TestDamagedFiles(t *testing.T) {
 			refused++
 			continue
 		}
-		kept(t, s, contents, want, history)
+		wantStore(t, s, contents, want, history)
 		if t.Failed() {
 			t.Fatalf("file %d: %s", i, what)
 		}

@@ -1,4 +1,4 @@
 package store
 
-// Break takes the file away from under the store.
+// Break closes the file under the store.
 func (s *Store) Break() error { return s.db.Close() }

@@ -17,10 +17,10 @@ import (
 	"github.com/podfall/podfall/services/runtime/store/storetest"
 )
 
-// A disk that is full fails those who wait, with its reason, and nothing of theirs is
-// kept. What was given for later is kept, and so is what comes once there is space.
+// TestFullDisk: a full disk fails the waiting commits with its reason, and keeps nothing of them.
+// Later's changes are kept, and so are commits once there is space.
 func TestFullDisk(t *testing.T) {
-	if !storetest.Alone(t) {
+	if !storetest.InOwnProcess(t) {
 		return
 	}
 	for name, limit := range map[string]uint64{"not a page": 0, "no data": 2 * 4096, "no growth": 32 << 10} {
@@ -29,7 +29,7 @@ func TestFullDisk(t *testing.T) {
 				path := filepath.Join(t.TempDir(), "runtime.db")
 				s, _, end := openSynced(t, store.Config{Path: path})
 				want := fill(t, s)
-				before := whats(t, s)
+				before := historyText(t, s)
 				free := storetest.FullDisk(t, limit)
 				s.Later(note("exit", "later"))
 				var failed *store.CommitError
@@ -46,11 +46,11 @@ func TestFullDisk(t *testing.T) {
 				time.Sleep(time.Second)
 				synctest.Wait()
 				commit(t, s, note("create", "after"))
-				if got := strings.TrimPrefix(whats(t, s), before); got != ", 7 exit later, 8 create after" {
+				if got := strings.TrimPrefix(historyText(t, s), before); got != ", 7 exit later, 8 create after" {
 					t.Errorf("it has also %q", got)
 				}
 				end()
-				_, contents, end := open(t, store.Config{Path: path})
+				_, contents, end := openStore(t, store.Config{Path: path})
 				wantContents(t, want, contents)
 				end()
 			})
@@ -58,7 +58,8 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// When the file cannot even be asked what it holds, Run ends, and nothing more is taken.
+// TestBrokenFile: if the file's content cannot be determined, Run returns, and no more changes are
+// accepted.
 func TestBrokenFile(t *testing.T) {
 	s, _, err := store.Open(store.Config{Path: filepath.Join(t.TempDir(), "runtime.db"), NoSync: true})
 	if err != nil {

@@ -10,12 +10,12 @@ import (
 	"github.com/podfall/podfall/services/runtime/store"
 )
 
-// FuzzOpen changes a store's file at a place, to anything: it is refused and the damage
-// named, or all that it serves is as it was.
+// FuzzOpen changes a store's file. It is refused with the damage named, or its content is
+// unchanged.
 func FuzzOpen(f *testing.F) {
 	path := filepath.Join(f.TempDir(), "runtime.db")
-	s, _, end := open(f, store.Config{Path: path})
-	want, history := fill(f, s), whats(f, s)
+	s, _, end := openStore(f, store.Config{Path: path})
+	want, history := fill(f, s), historyText(f, s)
 	end()
 	sound := must[[]byte](f)(os.ReadFile(path))
 	pages := uint64(0)
@@ -39,6 +39,6 @@ func FuzzOpen(f *testing.F) {
 			}
 			return
 		}
-		kept(t, s, contents, want, history)
+		wantStore(t, s, contents, want, history)
 	})
 }

@@ -21,11 +21,11 @@ var imageCount = flag.Int("images", 1000, "different power-cut images that TestP
 
 const cutEnv = "RUNTIME_STORE_TEST_CUT" // path of the child of TestPowerCuts
 
-// The power goes at any moment of a store's life, its creation included: what was
-// committed is there, the step under way is there or not, and nothing else.
+// TestPowerCuts cuts the power at any moment of a store's use, including its creation. Committed
+// changes exist, the current step's changes exist or not, and nothing else does.
 func TestPowerCuts(t *testing.T) {
 	if path := os.Getenv(cutEnv); path != "" {
-		liveUntilTheCut(t, path)
+		runUntilCut(t, path)
 		return
 	}
 	dir, drawn, different := t.TempDir(), 0, 0
@@ -43,7 +43,7 @@ func TestPowerCuts(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Logf("recording %d: %d system calls, %d writes, %d syncs", recording, log.Len(), log.Writes(), log.Syncs())
-		said := log.Said()
+		said := log.Output()
 		said = said[:len(said)-1] // which is what package testing says
 		seed, seen := maphash.MakeSeed(), map[image]bool{}
 		for i := 0; i < each && different < *imageCount; i++ {
@@ -53,7 +53,7 @@ func TestPowerCuts(t *testing.T) {
 				moment = rng.IntN(min(25, log.Len())) // while it is opened, or made
 			}
 			disk := log.Cut(moment, rng.IntN)
-			it := image{disk.Hash(seed), min(log.SaidBy(moment), len(said))}
+			it := image{disk.Hash(seed), min(log.OutputBefore(moment), len(said))}
 			drawn++
 			if seen[it] {
 				continue
@@ -72,15 +72,15 @@ func TestPowerCuts(t *testing.T) {
 	t.Logf("figures: %d different images, of %d drawn", different, drawn)
 }
 
-// image is a disk, by its hash, and how many steps had been said: one that is drawn again
-// has been judged.
+// image is the hash of a disk and the number of steps announced before it. Repeated images are
+// checked once.
 type image struct {
 	disk uint64
 	past int
 }
 
-// checkCut opens a store after a power cut, when so many of the steps had been said: it holds
-// what it had after the last of them, or after the next.
+// checkCut opens a store after a power cut with `past` steps announced. It must hold the state
+// after the last announced step or the one after.
 func checkCut(t *testing.T, dir string, said []string, past int) {
 	t.Helper()
 	s, contents, err := store.Open(store.Config{Path: filepath.Join(dir, "runtime.db"), NoSync: true})
@@ -89,7 +89,7 @@ func checkCut(t *testing.T, dir string, said []string, past int) {
 		return
 	}
 	before, after := said[max(past-1, 0)], said[min(past, len(said)-1)]
-	if got := state(t, s, contents); got != before && got != after {
+	if got := storeState(t, s, contents); got != before && got != after {
 		t.Errorf("%swas committed, then\n%swas under way; there is\n%s", before, after, got)
 	}
 	if err := s.Close(); err != nil {
@@ -97,19 +97,18 @@ func checkCut(t *testing.T, dir string, said []string, past int) {
 	}
 }
 
-// state is what a store has on record, as a line.
-func state(t *testing.T, s *store.Store, contents *store.Contents) string {
+// storeState returns a store's content as a line.
+func storeState(t *testing.T, s *store.Store, contents *store.Contents) string {
 	t.Helper()
 	text, err := json.Marshal(contents)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return fmt.Sprintf("%s %s\n", text, whats(t, s))
+	return fmt.Sprintf("%s %s\n", text, historyText(t, s))
 }
 
-// liveUntilTheCut takes thirty steps, and says after each what is on record: as the next
-// start finds it, in a copy.
-func liveUntilTheCut(t *testing.T, path string) {
+// runUntilCut runs thirty steps and prints after each what a restart would find, read from a copy.
+func runUntilCut(t *testing.T, path string) {
 	s, _, end := openSynced(t, store.Config{Path: path})
 	say := func() {
 		copied := filepath.Join(t.TempDir(), "copy.db")
@@ -120,7 +119,7 @@ func liveUntilTheCut(t *testing.T, path string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		line := state(t, other, contents)
+		line := storeState(t, other, contents)
 		if err := other.Close(); err != nil {
 			t.Fatal(err)
 		}

@@ -15,14 +15,14 @@ import (
 	"github.com/podfall/podfall/internal/boltfile"
 )
 
-// ErrLocked is what Open answers while another process has the file open.
+// ErrLocked is returned by Open while another process has the file open.
 var ErrLocked = errors.New("another runtime has the store open")
 
-// DamageError says that the file does not hold what was written to it. It is refused as
-// a whole; nothing was changed.
+// DamageError reports a file with unexpected content. The file is refused as a whole and left
+// unchanged.
 type DamageError = boltfile.DamageError
 
-// FormatError says that the file was written by another version of podfall.
+// FormatError reports a file that another version of podfall has written.
 type FormatError struct {
 	Path          string
 	Found, Wanted uint64
@@ -33,19 +33,19 @@ func (e *FormatError) Error() string {
 	return fmt.Sprintf("%s has format version %d; this podfall wants version %d", e.Path, e.Found, e.Wanted)
 }
 
-// CommitError says that the disk did not take a commit. From Commit it means that nothing
-// of it was acknowledged, and that it may be tried again unless Run has returned too:
-// then what was in it may or may not be there after a restart.
+// CommitError reports that the disk refused a commit. From Commit it means that nothing was
+// acknowledged and that the caller may retry, unless Run has returned too. Then the changes may or
+// may not exist after a restart.
 type CommitError struct{ Err error }
 
-// Error says that it was the runtime's store.
+// Error implements error.
 func (e *CommitError) Error() string { return fmt.Sprintf("commit to the runtime's store: %v", e.Err) }
 
-// Unwrap is the disk's error.
+// Unwrap returns the disk's error.
 func (e *CommitError) Unwrap() error { return e.Err }
 
-// Open opens the store at cfg.Path, or makes a new one, and returns what it has on
-// record. The file's structure and every record are verified before any of it is used.
+// Open opens or creates the store at cfg.Path and returns its records. It verifies the file's
+// structure and every record before any of it is used.
 func Open(cfg Config) (*Store, *Contents, error) {
 	if cfg.History == 0 {
 		cfg.History = defaultHistory
@@ -62,16 +62,16 @@ func Open(cfg Config) (*Store, *Contents, error) {
 	return s, contents, nil
 }
 
-// openFile makes the file if need be, and opens it once it is known to be whole: bbolt
-// trusts what it finds.
+// openFile creates the file if it is missing, checks its structure, and opens it. The check comes
+// first because bbolt does not verify what it reads.
 func openFile(cfg Config) (*bbolt.DB, error) {
 	if _, err := os.Stat(cfg.Path); errors.Is(err, fs.ErrNotExist) {
-		if err := create(cfg); err != nil {
+		if err := createFile(cfg); err != nil {
 			return nil, fmt.Errorf("make %s: %w", cfg.Path, err)
 		}
 	}
-	reading := options(cfg)
-	reading.ReadOnly = true // which takes the lock, and looks at the first two pages only
+	reading := boltOptions(cfg)
+	reading.ReadOnly = true // takes the lock and reads only the first two pages
 	db, err := bbolt.Open(cfg.Path, 0o600, reading)
 	if errors.Is(err, bbolterrors.ErrTimeout) {
 		return nil, openError(cfg.Path, err)
@@ -88,23 +88,23 @@ func openFile(cfg Config) (*bbolt.DB, error) {
 	if err := db.Close(); err != nil {
 		return nil, openError(cfg.Path, err)
 	}
-	if db, err = bbolt.Open(cfg.Path, 0o600, options(cfg)); err != nil {
+	if db, err = bbolt.Open(cfg.Path, 0o600, boltOptions(cfg)); err != nil {
 		return nil, openError(cfg.Path, err)
 	}
 	return db, nil
 }
 
-func options(cfg Config) *bbolt.Options {
+func boltOptions(cfg Config) *bbolt.Options {
 	return &bbolt.Options{
 		Timeout: lockWait,
 		NoSync:  cfg.NoSync, NoGrowSync: cfg.NoSync,
-		// Free pages are found at the start instead of written with each commit.
+		// Free pages are found at open instead of written with each commit.
 		NoFreelistSync: true, FreelistType: bbolt.FreelistMapType,
 		NoStatistics: true,
 	}
 }
 
-// openError says in our words why bbolt cannot open the file.
+// openError translates bbolt's open errors.
 func openError(path string, err error) error {
 	switch {
 	case errors.Is(err, bbolterrors.ErrTimeout):
@@ -117,14 +117,14 @@ func openError(path string, err error) error {
 	}
 }
 
-// create makes an empty store beside the path and moves it there when it is whole, so
-// that a crash on the way leaves none.
-func create(cfg Config) error {
+// createFile creates an empty store next to the path and renames it when complete, so that a crash
+// leaves no partial store.
+func createFile(cfg Config) error {
 	draft := cfg.Path + ".new"
 	if err := os.Remove(draft); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	db, err := bbolt.Open(draft, 0o600, options(cfg))
+	db, err := bbolt.Open(draft, 0o600, boltOptions(cfg))
 	if err != nil {
 		return err
 	}
@@ -135,7 +135,7 @@ func create(cfg Config) error {
 			}
 		}
 		meta := tx.Bucket([]byte(bucketMeta))
-		format, whole := put(bucketMeta, keyFormat, binary.BigEndian.AppendUint64(nil, formatVersion)), whole(tx.ID(), 0)
+		format, whole := put(bucketMeta, keyFormat, binary.BigEndian.AppendUint64(nil, formatVersion)), putTally(tx.ID(), 0)
 		return errors.Join(meta.Put([]byte(format.key), format.value), meta.Put([]byte(whole.key), whole.value))
 	})
 	if err := errors.Join(err, db.Close()); err != nil {
@@ -154,7 +154,7 @@ func create(cfg Config) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// verify reads every record, and sees that they are all there.
+// verify reads every record and checks that none is missing.
 func verify(tx *bbolt.Tx, path string, contents *Contents) error {
 	var all tally
 	for _, name := range buckets() {
@@ -168,8 +168,8 @@ func verify(tx *bbolt.Tx, path string, contents *Contents) error {
 			}
 		}
 		if err := bucket.ForEach(func(key, value []byte) error {
-			if err := contents.read(name, string(key), value); err != nil {
-				return &DamageError{Path: path, Record: name + " " + printable(name, key), What: err.Error()}
+			if err := contents.readRecord(name, string(key), value); err != nil {
+				return &DamageError{Path: path, Record: name + " " + formatKey(name, key), What: err.Error()}
 			}
 			if name != bucketMeta {
 				all.add(value)
@@ -179,9 +179,9 @@ func verify(tx *bbolt.Tx, path string, contents *Contents) error {
 			return err
 		}
 	}
-	transaction, want, err := readWhole(tx.Bucket([]byte(bucketMeta)).Get([]byte(keyWhole)))
+	transaction, want, err := readTally(tx.Bucket([]byte(bucketMeta)).Get([]byte(keyTally)))
 	if err == nil && (transaction != tx.ID() || want != all) {
-		err = errWhole
+		err = errTally
 	}
 	if err != nil {
 		return &DamageError{Path: path, Record: "the file", What: err.Error()}
@@ -203,8 +203,8 @@ func verifyFormat(meta *bbolt.Bucket, path string) error {
 	return nil
 }
 
-// printable is a key as a person reads it.
-func printable(bucket string, key []byte) string {
+// formatKey returns a key for messages.
+func formatKey(bucket string, key []byte) string {
 	if bucket == bucketHistory && len(key) == 8 {
 		return fmt.Sprint(binary.BigEndian.Uint64(key))
 	}

@@ -50,7 +50,7 @@ const (
 	bucketHistory    = "history"
 
 	keyFormat = "format"
-	keyWhole  = "whole"
+	keyTally  = "whole"
 
 	eventStart = "start"
 	eventStop  = "stop"
@@ -70,20 +70,20 @@ var (
 	errChecksum = errors.New("checksum mismatch")
 	errShape    = errors.New("not of the form its bucket wants")
 	errOrphan   = errors.New("belongs to nothing")
-	errWhole    = errors.New("records are missing, or old")
+	errTally    = errors.New("records are missing, or old")
 )
 
-// Container is a container as it is on record.
+// Container is a recorded container.
 type Container struct {
 	ID      string
 	Created time.Time
 	Request *proto.CreateContainerRequest
 	Events  engine.Events
-	// Exit is set once it is on record that the container has exited.
+	// Exit is nil until the exit is on record.
 	Exit *Exit
 }
 
-// Exit is how a container ended.
+// Exit records how a container ended.
 type Exit struct {
 	Started  int64  `json:"started,omitempty"`
 	Finished int64  `json:"finished"`
@@ -92,12 +92,11 @@ type Exit struct {
 	Message  string `json:"message,omitempty"`
 }
 
-// Entry is one line of the history: something that was done to a container, or that it
-// did.
+// Entry is one history entry: an action on a container, or its exit.
 type Entry struct {
-	// Sequence numbers the entries of a store without gaps, from 1.
+	// Sequence numbers the entries of a store from 1, without gaps.
 	Sequence uint64 `json:"-"`
-	// At is when, in ns since 1970 on the cluster's clock.
+	// At is the cluster time in ns since 1970.
 	At int64 `json:"at"`
 	// Boot is the runtime's incarnation.
 	Boot string `json:"boot,omitempty"`
@@ -107,12 +106,12 @@ type Entry struct {
 	Name      string `json:"name,omitempty"`
 	Pod       string `json:"pod,omitempty"`
 	UID       string `json:"uid,omitempty"`
-	// Signal goes with signal, Code with exit.
+	// Signal belongs to signal, Code to exit.
 	Signal string `json:"signal,omitempty"`
 	Code   int32  `json:"code,omitempty"`
 }
 
-// What an Entry says has happened.
+// Values of Entry.What.
 const (
 	Created  = "create"
 	Started  = "start"
@@ -121,20 +120,20 @@ const (
 	Removed  = "remove"
 )
 
-// Op is one change of the store, ready to be written.
+// Op is one change to be written to the store.
 type Op struct {
 	bucket string
 	key    string
-	// value is nil for a removal, which takes the key and all that begin with it and a
+	// value is nil for a removal, which deletes the key and all keys that begin with it and a
 	// separator.
 	value []byte
-	// note makes the key the history's next sequence.
+	// note sets the key to the history's next sequence.
 	note bool
-	// lazy means that nobody waits for it.
+	// lazy means that no commit waits for it.
 	lazy bool
 }
 
-// PutSandbox writes a sandbox's record, new or in place of the old.
+// PutSandbox creates or replaces a sandbox's record.
 func PutSandbox(sandbox *proto.Sandbox) (Op, error) {
 	body, err := protobuf.Marshal(sandbox)
 	if err != nil {
@@ -153,27 +152,27 @@ func PutContainer(c Container) (Op, error) {
 	return put(bucketContainers, c.ID, body), nil
 }
 
-// PutStart writes when a container's start was asked for.
+// PutStart records when a container's start was requested.
 func PutStart(id string, at time.Time) Op { return putTime(id, eventStart, at) }
 
-// PutStop writes when a container was sent its stop signal.
+// PutStop records when the stop signal was sent.
 func PutStop(id string, at time.Time) Op { return putTime(id, eventStop, at) }
 
-// PutKill writes when a container was first sent SIGKILL.
+// PutKill records when SIGKILL was first sent.
 func PutKill(id string, at time.Time) Op { return putTime(id, eventKill, at) }
 
-// PutExit writes how a container has ended.
+// PutExit records how a container ended.
 func PutExit(id string, exit Exit) Op {
-	return put(bucketEvents, id+separator+eventExit, encode(exit))
+	return put(bucketEvents, id+separator+eventExit, encodeJSON(exit))
 }
 
-// Note adds an entry to the history, whose sequence the store sets.
+// Note appends an entry to the history; the store sets its sequence.
 func Note(entry Entry) Op {
-	return Op{bucket: bucketHistory, value: append(make([]byte, sumSize), encode(entry)...), note: true}
+	return Op{bucket: bucketHistory, value: append(make([]byte, sumSize), encodeJSON(entry)...), note: true}
 }
 
-// encode writes what has only plain fields, which always works.
-func encode(plain any) []byte {
+// encodeJSON encodes a value with plain fields, which cannot fail.
+func encodeJSON(plain any) []byte {
 	body, _ := json.Marshal(plain)
 	return body
 }
@@ -201,7 +200,7 @@ func seal(bucket, key string, value []byte) {
 	binary.BigEndian.PutUint32(value, checksum(bucket, key, value[sumSize:]))
 }
 
-// unseal verifies what seal wrote, and returns what is behind it.
+// unseal verifies the checksum and returns the body.
 func unseal(bucket, key string, value []byte) ([]byte, error) {
 	if len(value) < sumSize {
 		return nil, errShape
@@ -218,27 +217,27 @@ func checksum(bucket, key string, body []byte) uint32 {
 	return crc32.Update(sum, table, body)
 }
 
-// tally is the sum of all records' checksums. It is kept up to date with each change.
+// tally is the sum of all records' checksums. Each change updates it.
 type tally uint64
 
 func (t *tally) add(value []byte) { *t += tally(binary.BigEndian.Uint32(value)) }
 
-// drop takes out a record that is removed, or replaced; nil is none.
+// drop subtracts a removed or replaced record; nil is none.
 func (t *tally) drop(value []byte) {
 	if value != nil {
 		*t -= tally(binary.BigEndian.Uint32(value))
 	}
 }
 
-// whole is the record of a transaction's tally.
-func whole(transaction int, t tally) Op {
+// putTally records a transaction's id and tally.
+func putTally(transaction int, t tally) Op {
 	body := binary.BigEndian.AppendUint64(nil, uint64(transaction))
-	return put(bucketMeta, keyWhole, binary.BigEndian.AppendUint64(body, uint64(t)))
+	return put(bucketMeta, keyTally, binary.BigEndian.AppendUint64(body, uint64(t)))
 }
 
-// readWhole is what whole has written.
-func readWhole(value []byte) (transaction int, t tally, err error) {
-	body, err := unseal(bucketMeta, keyWhole, value)
+// readTally decodes a putTally record.
+func readTally(value []byte) (transaction int, t tally, err error) {
+	body, err := unseal(bucketMeta, keyTally, value)
 	if err == nil && len(body) != 16 {
 		err = errShape
 	}
@@ -252,7 +251,7 @@ func historyKey(sequence uint64) string {
 	return string(binary.BigEndian.AppendUint64(nil, sequence))
 }
 
-// Contents is all that a store has on record but its history.
+// Contents holds all records of a store except the history.
 type Contents struct {
 	Sandboxes  []*proto.Sandbox
 	Containers []*Container
@@ -260,8 +259,8 @@ type Contents struct {
 	byID map[string]*Container
 }
 
-// read adds one record to the contents. Containers come before events.
-func (c *Contents) read(bucket, key string, value []byte) error {
+// readRecord adds one record. Containers must come before events.
+func (c *Contents) readRecord(bucket, key string, value []byte) error {
 	body, err := unseal(bucket, key, value)
 	if err != nil {
 		return err
@@ -290,7 +289,7 @@ func (c *Contents) readContainer(id string, body []byte) error {
 	if len(body) < 8 || protobuf.Unmarshal(body[8:], &req) != nil {
 		return errShape
 	}
-	container := &Container{ID: id, Created: instant(body), Request: &req}
+	container := &Container{ID: id, Created: decodeTime(body), Request: &req}
 	c.Containers = append(c.Containers, container)
 	c.byID[id] = container
 	return nil
@@ -314,11 +313,11 @@ func (c *Contents) readEvent(key string, body []byte) error {
 	}
 	switch event {
 	case eventStart:
-		container.Events.Start = instant(body)
+		container.Events.Start = decodeTime(body)
 	case eventStop:
-		container.Events.Stop = instant(body)
+		container.Events.Stop = decodeTime(body)
 	case eventKill:
-		container.Events.Kill = instant(body)
+		container.Events.Kill = decodeTime(body)
 	default:
 		return errShape
 	}
@@ -334,4 +333,4 @@ func readEntry(key string, body []byte) (Entry, error) {
 	return entry, nil
 }
 
-func instant(body []byte) time.Time { return time.Unix(0, int64(binary.BigEndian.Uint64(body))) }
+func decodeTime(body []byte) time.Time { return time.Unix(0, int64(binary.BigEndian.Uint64(body))) }

@@ -1,28 +1,25 @@
-// Package store keeps what a runtime must know after a kill -9: its sandboxes, its
-// containers, what was done to them and when. It is the runtime's only user of bbolt,
-// and knows nothing of what the records mean; schema.go draws them.
+// Package store keeps what a runtime must know after kill -9: its sandboxes, its containers, and
+// what was done to them and when. It is the runtime's only user of bbolt. It does not interpret the
+// records; schema.go shows the file format.
 //
 // # Order
 //
-// Changes take effect in the order in which Commit and Later were called. Those of one
-// call take effect together or, in a crash, not at all.
+// Changes are applied in the order of the Commit and Later calls. The changes of one call are
+// applied together or, after a crash, not at all.
 //
 // # Blocking
 //
-// Commit waits for the disk; whatever has queued while the disk was busy goes into the
-// next transaction together, so that an fsync is shared by all who wait for it. Later
-// waits for nothing: its changes go with the next commit, or after a second. A caller
-// who gives up does not cut a commit short.
+// Commit waits for the disk. All changes queued while the disk was busy go into one transaction, so
+// concurrent callers share an fsync. Later does not block: its changes go with the next commit, or
+// after a second. A caller that gives up does not interrupt a commit.
 //
 // # Errors
 //
-// When the disk refuses a transaction, because it is full for instance, everyone who
-// waits gets a *CommitError, and nothing of it is on disk; what Later gave is tried again,
-// and so may the callers. Where the file does not show that nothing has changed, Run
-// returns the error and no further change is taken: the process is meant to end. Open
-// verifies
-// every record, and refuses a file with a *DamageError that names the record, or a
-// *FormatError when another version wrote it.
+// If the disk refuses a transaction, for example because it is full, every waiting caller gets a
+// *CommitError and nothing is written. Later's changes are retried, and callers may retry theirs.
+// If the file may have changed, Run returns the error and accepts no more changes: the process
+// should exit. Open verifies every record. It refuses a damaged file with a *DamageError that names
+// the record, and a file of another version with a *FormatError.
 package store
 
 import (
@@ -41,26 +38,26 @@ import (
 	"github.com/podfall/podfall/internal/clock"
 )
 
-// Config says where a store is and how it writes.
+// Config configures a store.
 type Config struct {
-	// Path of the file. Its folder must exist.
+	// Path of the file. Its directory must exist.
 	Path string
-	// History is how many entries of the history are kept; 0 means 65,536.
+	// History is the number of history entries to keep; 0 means 65,536.
 	History int
-	// NoSync leaves out every fsync. For tests: what was committed survives a kill, but
-	// not a power cut.
+	// NoSync skips every fsync; for tests. Committed changes then outlive a kill but not a power
+	// cut.
 	NoSync bool
 }
 
 const (
 	defaultHistory = 1 << 16
-	// lazily is how long what Later was given may wait, on the wall.
-	lazily = time.Second
-	// lockWait is how long Open waits for another process to let the file go.
+	// lazyDelay bounds how long a Later change waits, in wall time.
+	lazyDelay = time.Second
+	// lockWait bounds how long Open waits for another process to close the file.
 	lockWait = time.Second
 )
 
-// Store is an open store. Call Run, and Close when Run has returned.
+// Store is an open store. Call Run, and Close once Run has returned.
 type Store struct {
 	db      *bbolt.DB
 	history int
@@ -70,16 +67,15 @@ type Store struct {
 	mu      sync.Mutex
 	queue   []Op
 	waiting []chan error
-	err     error // set once no more is taken
+	err     error // set once no more changes are accepted
 }
 
-// ErrStopped is the answer to a change after Run has returned.
+// ErrStopped is returned for changes after Run has returned.
 var ErrStopped = errors.New("the runtime's store has stopped")
 
-// Run writes what Commit and Later are given, until ctx ends and everything that was
-// given before is on disk.
+// Run writes the changes of Commit and Later until ctx ends and everything queued is on disk.
 func (s *Store) Run(ctx context.Context) error {
-	timer := clock.Clock{}.Timer(lazily)
+	timer := clock.Clock{}.Timer(lazyDelay)
 	timer.Stop()
 	defer timer.Stop()
 	for {
@@ -87,28 +83,28 @@ func (s *Store) Run(ctx context.Context) error {
 		case <-s.urgent:
 		case <-timer.C:
 		case <-s.lazy:
-			timer.Reset(lazily)
+			timer.Reset(lazyDelay)
 			continue
 		case <-ctx.Done():
-			return s.end()
+			return s.flushAndStop()
 		}
-		if err := s.write(); err != nil {
+		if err := s.writeQueue(); err != nil {
 			return err
 		}
 	}
 }
 
-// end writes what is left and takes no more.
-func (s *Store) end() error {
-	err := s.write()
-	s.refuse(ErrStopped)
+// flushAndStop writes the queued changes and accepts no more.
+func (s *Store) flushAndStop() error {
+	err := s.writeQueue()
+	s.stopWith(ErrStopped)
 	if err != nil {
 		return err
 	}
 	return nil
 }
 
-// Commit returns when the changes are on disk.
+// Commit returns once the changes are on disk.
 func (s *Store) Commit(ops ...Op) error {
 	done := make(chan error, 1)
 	s.mu.Lock()
@@ -123,8 +119,8 @@ func (s *Store) Commit(ops ...Op) error {
 	return <-done
 }
 
-// Later gives changes that may be lost in a crash: what can be told again from other
-// records, or is only of interest. Once the store has stopped it does nothing.
+// Later queues changes that may be lost in a crash: changes that other records can reproduce, or
+// that are only informational. It does nothing once the store has stopped.
 func (s *Store) Later(ops ...Op) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -145,15 +141,15 @@ func notify(c chan struct{}) {
 	}
 }
 
-// write puts all that has queued on disk and tells those who wait. The error is one after
-// which nobody knows what the file holds.
-func (s *Store) write() error {
+// writeQueue writes all queued changes and answers the waiting commits. It returns an error only if
+// the file's content is unknown.
+func (s *Store) writeQueue() error {
 	s.mu.Lock()
 	ops, waiting := s.queue, s.waiting
 	s.queue, s.waiting = nil, nil
 	s.mu.Unlock()
 	if len(ops) == 0 {
-		release(waiting, nil)
+		answer(waiting, nil)
 		return nil
 	}
 	var transaction int
@@ -162,13 +158,13 @@ func (s *Store) write() error {
 		return s.apply(tx, ops)
 	})
 	if err == nil {
-		release(waiting, nil)
+		answer(waiting, nil)
 		return nil
 	}
 	failed := &CommitError{Err: err}
-	defer release(waiting, failed)
-	if !s.undone(transaction) {
-		s.refuse(failed)
+	defer answer(waiting, failed)
+	if !s.rolledBack(transaction) {
+		s.stopWith(failed)
 		return failed
 	}
 	s.mu.Lock()
@@ -181,11 +177,10 @@ func (s *Store) write() error {
 	return nil
 }
 
-// undone reports whether nothing of a transaction that has failed is in the file. One
-// that fails before its last write, that of the page which makes it valid, leaves
-// nothing behind but pages that are free. When that page was written and the disk does
-// not say that it keeps it, the file may go either way.
-func (s *Store) undone(transaction int) bool {
+// rolledBack reports whether a failed transaction left nothing in the file. A transaction that
+// fails before writing its meta page, which makes it valid, leaves only free pages. If the meta
+// page was written but not confirmed by the disk, the result is unknown.
+func (s *Store) rolledBack(transaction int) bool {
 	valid := transaction
 	err := s.db.View(func(tx *bbolt.Tx) error {
 		valid = tx.ID()
@@ -194,17 +189,17 @@ func (s *Store) undone(transaction int) bool {
 	return err == nil && valid < transaction
 }
 
-// refuse takes no more changes, and fails those that have queued.
-func (s *Store) refuse(err error) {
+// stopWith fails the queued commits and rejects all further changes with err.
+func (s *Store) stopWith(err error) {
 	s.mu.Lock()
 	waiting := s.waiting
 	s.err, s.queue, s.waiting = err, nil, nil
 	s.mu.Unlock()
-	release(waiting, err)
+	answer(waiting, err)
 }
 
-// release tells everyone who waits; each has room for one answer.
-func release(waiting []chan error, err error) {
+// answer sends err to every waiting commit; each channel has room for one answer.
+func answer(waiting []chan error, err error) {
 	for _, done := range waiting {
 		done <- err
 	}
@@ -212,7 +207,7 @@ func release(waiting []chan error, err error) {
 
 func (s *Store) apply(tx *bbolt.Tx, ops []Op) error {
 	meta := tx.Bucket([]byte(bucketMeta))
-	_, all, err := readWhole(meta.Get([]byte(keyWhole)))
+	_, all, err := readTally(meta.Get([]byte(keyTally)))
 	if err != nil {
 		return fmt.Errorf("read %s: %w", bucketMeta, err)
 	}
@@ -221,10 +216,10 @@ func (s *Store) apply(tx *bbolt.Tx, ops []Op) error {
 		var err error
 		switch {
 		case op.note:
-			err = s.note(bucket, op.value, &all)
+			err = s.appendHistory(bucket, op.value, &all)
 		case op.value == nil:
-			err = remove(bucket, op.key, &all)
-		case op.bucket == bucketEvents && orphan(tx, op.key):
+			err = removeKey(bucket, op.key, &all)
+		case op.bucket == bucketEvents && isOrphan(tx, op.key):
 		default:
 			all.drop(bucket.Get([]byte(op.key)))
 			all.add(op.value)
@@ -234,20 +229,20 @@ func (s *Store) apply(tx *bbolt.Tx, ops []Op) error {
 			return fmt.Errorf("write %s: %w", op.bucket, err)
 		}
 	}
-	if err := s.trim(tx.Bucket([]byte(bucketHistory)), &all); err != nil {
+	if err := s.trimHistory(tx.Bucket([]byte(bucketHistory)), &all); err != nil {
 		return fmt.Errorf("write %s: %w", bucketHistory, err)
 	}
-	return meta.Put([]byte(keyWhole), whole(tx.ID(), all).value)
+	return meta.Put([]byte(keyTally), putTally(tx.ID(), all).value)
 }
 
-// orphan reports whether the container of an event is gone.
-func orphan(tx *bbolt.Tx, event string) bool {
+// isOrphan reports whether the container of an event was removed.
+func isOrphan(tx *bbolt.Tx, event string) bool {
 	id, _, _ := strings.Cut(event, separator)
 	return tx.Bucket([]byte(bucketContainers)).Get([]byte(id)) == nil
 }
 
-// note appends an entry to the history.
-func (s *Store) note(history *bbolt.Bucket, value []byte, all *tally) error {
+// appendHistory appends an entry to the history.
+func (s *Store) appendHistory(history *bbolt.Bucket, value []byte, all *tally) error {
 	sequence, err := history.NextSequence()
 	if err != nil {
 		return err
@@ -258,8 +253,8 @@ func (s *Store) note(history *bbolt.Bucket, value []byte, all *tally) error {
 	return history.Put([]byte(key), value)
 }
 
-// trim forgets the oldest entries beyond those that are kept.
-func (s *Store) trim(history *bbolt.Bucket, all *tally) error {
+// trimHistory deletes the oldest entries beyond the limit.
+func (s *Store) trimHistory(history *bbolt.Bucket, all *tally) error {
 	cursor := history.Cursor()
 	for key, value := cursor.First(); key != nil; key, value = cursor.First() {
 		if binary.BigEndian.Uint64(key)+uint64(s.history) > history.Sequence() {
@@ -273,8 +268,8 @@ func (s *Store) trim(history *bbolt.Bucket, all *tally) error {
 	return nil
 }
 
-// remove deletes the key and those that begin with it and a separator.
-func remove(bucket *bbolt.Bucket, key string, all *tally) error {
+// removeKey deletes the key, and all keys that begin with it and a separator.
+func removeKey(bucket *bbolt.Bucket, key string, all *tally) error {
 	cursor := bucket.Cursor()
 	prefix := []byte(key + separator)
 	for k, value := cursor.Seek([]byte(key)); k != nil; k, value = cursor.Seek([]byte(key)) {
@@ -289,7 +284,7 @@ func remove(bucket *bbolt.Bucket, key string, all *tally) error {
 	return nil
 }
 
-// History returns entries after the given sequence, oldest first, at most limit.
+// History returns at most limit entries after the given sequence, oldest first.
 func (s *Store) History(after uint64, limit int) ([]Entry, error) {
 	var entries []Entry
 	err := s.db.View(func(tx *bbolt.Tx) error {
@@ -313,9 +308,9 @@ func (s *Store) History(after uint64, limit int) ([]Entry, error) {
 	return entries, nil
 }
 
-// Close lets the file go.
+// Close closes the file.
 func (s *Store) Close() error {
-	s.refuse(ErrStopped)
+	s.stopWith(ErrStopped)
 	if err := s.db.Close(); err != nil {
 		return fmt.Errorf("close the runtime's store: %w", err)
 	}

@@ -23,15 +23,15 @@ import (
 	"github.com/podfall/podfall/services/runtime/store"
 )
 
-// open opens the store at path, without fsyncs, and runs it until the returned function
-// is called.
-func open(t testing.TB, cfg store.Config) (*store.Store, *store.Contents, func()) {
+// openStore opens the store at path without fsync, and runs it until the returned function is
+// called.
+func openStore(t testing.TB, cfg store.Config) (*store.Store, *store.Contents, func()) {
 	t.Helper()
 	cfg.NoSync = true
 	return openSynced(t, cfg)
 }
 
-// openSynced is open as cfg has it.
+// openSynced opens the store exactly as cfg says.
 func openSynced(t testing.TB, cfg store.Config) (*store.Store, *store.Contents, func()) {
 	t.Helper()
 	s, contents, err := store.Open(cfg)
@@ -62,8 +62,7 @@ func must[T any](t testing.TB) func(T, error) T {
 	}
 }
 
-// fill writes two sandboxes and three containers with events, and is what of them is
-// left.
+// fill writes two sandboxes and three containers with events, and returns the expected contents.
 func fill(t testing.TB, s *store.Store) *store.Contents {
 	t.Helper()
 	var want store.Contents
@@ -113,13 +112,13 @@ func diff(want, got *store.Contents) string {
 	return cmp.Diff(want, got, protocmp.Transform(), cmpopts.IgnoreUnexported(store.Contents{}), cmpopts.EquateEmpty())
 }
 
-// kept checks that an opened store has what it should, and closes it.
-func kept(t testing.TB, s *store.Store, contents, want *store.Contents, history string) {
+// wantStore checks what an opened store holds, and closes it.
+func wantStore(t testing.TB, s *store.Store, contents, want *store.Contents, history string) {
 	t.Helper()
 	if diff := diff(want, contents); diff != "" {
 		t.Errorf("contents (-want +got):\n%s", diff)
 	}
-	if got := whats(t, s); got != history {
+	if got := historyText(t, s); got != history {
 		t.Errorf("history %q, want %q", got, history)
 	}
 	if err := s.Close(); err != nil {
@@ -127,7 +126,7 @@ func kept(t testing.TB, s *store.Store, contents, want *store.Contents, history 
 	}
 }
 
-func whats(t testing.TB, s *store.Store) string {
+func historyText(t testing.TB, s *store.Store) string {
 	t.Helper()
 	var text []string
 	for _, entry := range must[[]store.Entry](t)(s.History(0, 1000)) {
@@ -136,16 +135,16 @@ func whats(t testing.TB, s *store.Store) string {
 	return strings.Join(text, ", ")
 }
 
-// Everything that was committed is there after the file was opened again.
-func TestSurvives(t *testing.T) {
+// TestReopen checks that everything committed is there after reopening the file.
+func TestReopen(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "runtime.db")
-	s, contents, end := open(t, store.Config{Path: path})
+	s, contents, end := openStore(t, store.Config{Path: path})
 	wantContents(t, &store.Contents{}, contents)
 	want := fill(t, s)
 	end()
-	s, contents, end = open(t, store.Config{Path: path})
+	s, contents, end = openStore(t, store.Config{Path: path})
 	wantContents(t, want, contents)
-	if got, want := whats(t, s), "1 create c0, 2 create c1, 3 create c2, 4 signal c2, 5 signal c2, 6 exit c2"; got != want {
+	if got, want := historyText(t, s), "1 create c0, 2 create c1, 3 create c2, 4 signal c2, 5 signal c2, 6 exit c2"; got != want {
 		t.Errorf("history %q, want %q", got, want)
 	}
 	after := must[[]store.Entry](t)(s.History(4, 1))
@@ -155,11 +154,10 @@ func TestSurvives(t *testing.T) {
 	end()
 }
 
-// Removing a container removes its events, and only its own; an event that comes after
-// that is left out.
+// TestRemove: removing a container removes only its own events; a later event is dropped.
 func TestRemove(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "runtime.db")
-	s, _, end := open(t, store.Config{Path: path})
+	s, _, end := openStore(t, store.Config{Path: path})
 	want := fill(t, s)
 	commit(t, s, must[store.Op](t)(store.PutContainer(store.Container{ID: "c", Request: &proto.CreateContainerRequest{}})),
 		store.PutStart("c", at(1)))
@@ -170,12 +168,12 @@ func TestRemove(t *testing.T) {
 	commit(t, s, store.PutStop("c2", at(50)), store.PutExit("c2", store.Exit{}))
 	end()
 	want.Containers, want.Sandboxes = want.Containers[:2], want.Sandboxes[1:]
-	_, contents, end := open(t, store.Config{Path: path})
+	_, contents, end := openStore(t, store.Config{Path: path})
 	wantContents(t, want, contents)
 	end()
 }
 
-// Later's changes are on disk a second later, with the next commit, or at the end.
+// TestLater: Later's changes are on disk after a second, with the next commit, or at the end.
 func TestLater(t *testing.T) {
 	for name, flush := range map[string]func(*store.Store) error{
 		"after a second":       func(*store.Store) error { time.Sleep(time.Second); synctest.Wait(); return nil },
@@ -185,21 +183,21 @@ func TestLater(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				path := filepath.Join(t.TempDir(), "runtime.db")
-				s, _, end := open(t, store.Config{Path: path})
+				s, _, end := openStore(t, store.Config{Path: path})
 				s.Later(note("exit", "c"))
 				synctest.Wait()
-				if got := whats(t, s); got != "" {
+				if got := historyText(t, s); got != "" {
 					t.Errorf("on disk already: %s", got)
 				}
 				if err := flush(s); err != nil {
 					t.Error(err)
 				}
-				if got := whats(t, s); name != "at the end" && !strings.HasPrefix(got, "1 exit c") {
+				if got := historyText(t, s); name != "at the end" && !strings.HasPrefix(got, "1 exit c") {
 					t.Errorf("on disk: %s", got)
 				}
 				end()
-				s, _, end = open(t, store.Config{Path: path})
-				if got := whats(t, s); !strings.HasPrefix(got, "1 exit c") {
+				s, _, end = openStore(t, store.Config{Path: path})
+				if got := historyText(t, s); !strings.HasPrefix(got, "1 exit c") {
 					t.Errorf("after a restart: %s", got)
 				}
 				end()
@@ -208,29 +206,29 @@ func TestLater(t *testing.T) {
 	}
 }
 
-// The history keeps the latest entries, and their numbers.
+// TestHistoryIsBounded: the history keeps the latest entries and their numbers.
 func TestHistoryIsBounded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "runtime.db")
-	s, _, end := open(t, store.Config{Path: path, History: 3})
+	s, _, end := openStore(t, store.Config{Path: path, History: 3})
 	for i := range 10 {
 		commit(t, s, note("create", fmt.Sprint(i)))
 	}
-	if got, want := whats(t, s), "8 create 7, 9 create 8, 10 create 9"; got != want {
+	if got, want := historyText(t, s), "8 create 7, 9 create 8, 10 create 9"; got != want {
 		t.Errorf("history %q, want %q", got, want)
 	}
 	end()
-	s, _, end = open(t, store.Config{Path: path, History: 2})
+	s, _, end = openStore(t, store.Config{Path: path, History: 2})
 	commit(t, s, note("create", "10"))
-	if got, want := whats(t, s), "10 create 9, 11 create 10"; got != want {
+	if got, want := historyText(t, s), "10 create 9, 11 create 10"; got != want {
 		t.Errorf("history %q, want %q", got, want)
 	}
 	end()
 }
 
-// Many commits at the same time are all there.
+// TestConcurrentCommits: concurrent commits are all there.
 func TestConcurrentCommits(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "runtime.db")
-	s, _, end := open(t, store.Config{Path: path})
+	s, _, end := openStore(t, store.Config{Path: path})
 	done := make(chan error, 500)
 	for i := range 500 {
 		go func() {
@@ -244,16 +242,16 @@ func TestConcurrentCommits(t *testing.T) {
 		}
 	}
 	end()
-	_, contents, end := open(t, store.Config{Path: path})
+	_, contents, end := openStore(t, store.Config{Path: path})
 	if len(contents.Sandboxes) != 500 {
 		t.Errorf("%d sandboxes, want 500", len(contents.Sandboxes))
 	}
 	end()
 }
 
-// Once Run has returned nothing is taken, and nobody waits for ever.
+// TestStopped: once Run has returned, changes are rejected and no call blocks.
 func TestStopped(t *testing.T) {
-	s, _, end := open(t, store.Config{Path: filepath.Join(t.TempDir(), "runtime.db")})
+	s, _, end := openStore(t, store.Config{Path: filepath.Join(t.TempDir(), "runtime.db")})
 	end()
 	if err := s.Commit(note("create", "c")); !errors.Is(err, store.ErrStopped) {
 		t.Errorf("commit: %v, want ErrStopped", err)
@@ -261,18 +259,18 @@ func TestStopped(t *testing.T) {
 	s.Later(note("create", "c"))
 }
 
-// Two runtimes cannot have one store.
+// TestLocked: two runtimes cannot open one store.
 func TestLocked(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "runtime.db")
-	_, _, end := open(t, store.Config{Path: path})
+	_, _, end := openStore(t, store.Config{Path: path})
 	defer end()
 	if _, _, err := store.Open(store.Config{Path: path}); !errors.Is(err, store.ErrLocked) {
 		t.Errorf("open: %v, want ErrLocked", err)
 	}
 }
 
-// edit changes one bucket of a closed store.
-func edit(t *testing.T, path, bucket string, change func(*bbolt.Bucket) error) {
+// editBucket changes one bucket of a closed store.
+func editBucket(t *testing.T, path, bucket string, change func(*bbolt.Bucket) error) {
 	t.Helper()
 	db := must[*bbolt.DB](t)(bbolt.Open(path, 0o600, &bbolt.Options{NoFreelistSync: true}))
 	if err := db.Update(func(tx *bbolt.Tx) error { return change(tx.Bucket([]byte(bucket))) }); err != nil {
@@ -283,12 +281,12 @@ func edit(t *testing.T, path, bucket string, change func(*bbolt.Bucket) error) {
 	}
 }
 
-// A store of another version is refused, and says which versions.
+// TestOtherVersion: a store of another version is refused, and the error names both versions.
 func TestOtherVersion(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "runtime.db")
-	_, _, end := open(t, store.Config{Path: path})
+	_, _, end := openStore(t, store.Config{Path: path})
 	end()
-	edit(t, path, "meta", func(meta *bbolt.Bucket) error {
+	editBucket(t, path, "meta", func(meta *bbolt.Bucket) error {
 		body := binary.BigEndian.AppendUint64(nil, 7)
 		sum := crc32.Checksum(append([]byte("meta\x00format\x00"), body...), crc32.MakeTable(crc32.Castagnoli))
 		return meta.Put([]byte("format"), append(binary.BigEndian.AppendUint32(nil, sum), body...))
@@ -300,7 +298,7 @@ func TestOtherVersion(t *testing.T) {
 	}
 }
 
-// A damaged record is named, and nothing of the file is used.
+// TestDamagedRecords: a damaged record is named, and the whole file is refused.
 func TestDamagedRecords(t *testing.T) {
 	for _, row := range []struct{ bucket, key, want string }{
 		{"sandboxes", "box1", "sandboxes box1: checksum mismatch"},
@@ -310,10 +308,10 @@ func TestDamagedRecords(t *testing.T) {
 		{"meta", "format", "meta format: checksum mismatch"},
 	} {
 		path := filepath.Join(t.TempDir(), "runtime.db")
-		s, _, end := open(t, store.Config{Path: path})
+		s, _, end := openStore(t, store.Config{Path: path})
 		fill(t, s)
 		end()
-		edit(t, path, row.bucket, func(b *bbolt.Bucket) error {
+		editBucket(t, path, row.bucket, func(b *bbolt.Bucket) error {
 			value := append([]byte(nil), b.Get([]byte(row.key))...)
 			value[len(value)-1] ^= 1
 			return b.Put([]byte(row.key), value)
@@ -326,32 +324,32 @@ func TestDamagedRecords(t *testing.T) {
 	}
 }
 
-// A record in another's place is noticed, and so is one that is missing.
+// TestMisplacedRecords: a record in another's place, or a missing one, is noticed.
 func TestMisplacedRecords(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "runtime.db")
-	s, _, end := open(t, store.Config{Path: path})
+	s, _, end := openStore(t, store.Config{Path: path})
 	fill(t, s)
 	end()
-	edit(t, path, "events", func(events *bbolt.Bucket) error {
+	editBucket(t, path, "events", func(events *bbolt.Bucket) error {
 		return events.Put([]byte("c1\x00stop"), append([]byte(nil), events.Get([]byte("c2\x00stop"))...))
 	})
 	var damage *store.DamageError
 	if _, _, err := store.Open(store.Config{Path: path}); !errors.As(err, &damage) {
 		t.Errorf("a copied event: %v, want a DamageError", err)
 	}
-	edit(t, path, "events", func(events *bbolt.Bucket) error { return events.Delete([]byte("c1\x00stop")) })
-	edit(t, path, "containers", func(containers *bbolt.Bucket) error { return containers.Delete([]byte("c2")) })
+	editBucket(t, path, "events", func(events *bbolt.Bucket) error { return events.Delete([]byte("c1\x00stop")) })
+	editBucket(t, path, "containers", func(containers *bbolt.Bucket) error { return containers.Delete([]byte("c2")) })
 	_, _, err := store.Open(store.Config{Path: path})
 	if !errors.As(err, &damage) || !strings.Contains(err.Error(), "events c2 exit: belongs to nothing") {
 		t.Errorf("events without their container: %v, want a DamageError", err)
 	}
 }
 
-// Whichever byte of the file is changed: it is refused, or all that was committed is
-// there.
+// TestAnyByteDamaged: whichever byte of the file is changed, it is refused, or everything committed
+// is there.
 func TestAnyByteDamaged(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "runtime.db")
-	s, _, end := open(t, store.Config{Path: path})
+	s, _, end := openStore(t, store.Config{Path: path})
 	want := fill(t, s)
 	end()
 	sound := must[[]byte](t)(os.ReadFile(path))
@@ -383,10 +381,10 @@ func TestAnyByteDamaged(t *testing.T) {
 	}
 }
 
-// A file that ends too early, or never was a store, is refused.
+// TestNotAStore: a truncated file, or one that never was a store, is refused.
 func TestNotAStore(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "runtime.db")
-	s, _, end := open(t, store.Config{Path: path})
+	s, _, end := openStore(t, store.Config{Path: path})
 	fill(t, s)
 	end()
 	sound := must[[]byte](t)(os.ReadFile(path))

@@ -1,8 +1,7 @@
-// Package enginetest is what every engine must do, as a suite of tests: each engine's
-// own tests call [Run].
+// Package enginetest is the conformance suite for engines: each engine's own tests call [Run].
 //
-// A case describes its container twice: as a script, for an engine that runs scripts,
-// and as a shell command, for one that runs programs. Both must behave the same.
+// A case describes its container twice: as a script, for an engine that runs scripts, and as a
+// shell command, for one that runs programs. Both must behave the same.
 package enginetest
 
 import (
@@ -17,7 +16,7 @@ import (
 	"github.com/podfall/podfall/services/runtime/engine"
 )
 
-// behaviour is one container, described for both sorts of engine.
+// behaviour describes one container for both kinds of engine.
 type behaviour struct {
 	script  string
 	command string
@@ -29,7 +28,7 @@ func exits(code int) behaviour {
 	return behaviour{script: fmt.Sprintf("exits %d", code), command: fmt.Sprintf("exit %d", code)}
 }
 
-func heedsTerm(code int) behaviour {
+func exitsOnTerm(code int) behaviour {
 	return behaviour{
 		script:  fmt.Sprintf("on TERM exits %d", code),
 		command: fmt.Sprintf("trap 'exit %d' TERM; echo ready; while :; do read -r line || sleep 1; done", code),
@@ -40,7 +39,7 @@ func ignoresTerm() behaviour {
 	return behaviour{script: "ignores TERM", command: "trap '' TERM; echo ready; while :; do sleep 1; done"}
 }
 
-func takesTooMuch() behaviour {
+func exceedsMemory() behaviour {
 	return behaviour{
 		script: "OOM after 100ms", memory: 32 << 20,
 		command: "x=$(head -c 60000000 /dev/zero | tr '\\0' x); sleep 1000",
@@ -55,9 +54,9 @@ const (
 	exited  = proto.ContainerState_CONTAINER_STATE_EXITED
 )
 
-// Run runs the suite, each test on an engine of its own that build makes.
+// Run runs the suite. build makes a new engine for each test.
 func Run(t *testing.T, build func(t *testing.T) engine.Engine) {
-	for name, test := range map[string]func(*testing.T, *stage){
+	for name, test := range map[string]func(*testing.T, *harness){
 		"a loaded container is CREATED":              loadedIsCreated,
 		"a started container runs":                   startedRuns,
 		"a container exits by itself":                exitsByItself,
@@ -69,18 +68,18 @@ func Run(t *testing.T, build func(t *testing.T) engine.Engine) {
 		"signals to what has exited do no harm":      signalsAfterExit,
 		"signals to what was removed do no harm":     signalsAfterRemove,
 		"removing is idempotent and ends everything": removing,
-		"one container's end is no other's":          apart,
+		"one container's end is no other's":          independent,
 		"exec runs in a running container":           exec,
 		"what is not loaded is not reached":          reach,
 		"logs are kept until the container goes":     logs,
 		"Run ends with its context":                  runEnds,
 	} {
-		t.Run(name, func(t *testing.T) { test(t, newStage(t, build(t))) })
+		t.Run(name, func(t *testing.T) { test(t, newHarness(t, build(t))) })
 	}
 }
 
-// stage is an engine at work, and what it has reported.
-type stage struct {
+// harness runs an engine and collects its reports.
+type harness struct {
 	engine.Engine
 
 	t    *testing.T
@@ -91,9 +90,9 @@ type stage struct {
 	reports map[string][]engine.Status
 }
 
-func newStage(t *testing.T, e engine.Engine) *stage {
+func newHarness(t *testing.T, e engine.Engine) *harness {
 	ctx, cancel := context.WithCancel(t.Context())
-	s := &stage{Engine: e, t: t, news: make(chan struct{}, 1), reports: map[string][]engine.Status{}}
+	s := &harness{Engine: e, t: t, news: make(chan struct{}, 1), reports: map[string][]engine.Status{}}
 	var running sync.WaitGroup
 	running.Go(func() {
 		if err := e.Run(ctx, s.report); err != nil {
@@ -108,7 +107,7 @@ func newStage(t *testing.T, e engine.Engine) *stage {
 	return s
 }
 
-func (s *stage) report(id string, status engine.Status) {
+func (s *harness) report(id string, status engine.Status) {
 	s.mu.Lock()
 	s.reports[id] = append(s.reports[id], status)
 	s.mu.Unlock()
@@ -118,8 +117,8 @@ func (s *stage) report(id string, status engine.Status) {
 	}
 }
 
-// last is the last report about a container, and how many there were.
-func (s *stage) last(id string) (engine.Status, int) {
+// lastReport returns the last report about a container and the number of its reports.
+func (s *harness) lastReport(id string) (engine.Status, int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	reports := s.reports[id]
@@ -129,12 +128,12 @@ func (s *stage) last(id string) (engine.Status, int) {
 	return reports[len(reports)-1], len(reports)
 }
 
-// await returns the first report about the container that is in the state or past it.
-func (s *stage) await(id string, state proto.ContainerState) engine.Status {
+// await returns the first report in which the container has reached the state.
+func (s *harness) await(id string, state proto.ContainerState) engine.Status {
 	s.t.Helper()
 	for {
-		if status, n := s.last(id); n > 0 && status.State >= state {
-			s.ordered(id)
+		if status, n := s.lastReport(id); n > 0 && status.State >= state {
+			s.checkOrder(id)
 			return status
 		}
 		select {
@@ -145,8 +144,8 @@ func (s *stage) await(id string, state proto.ContainerState) engine.Status {
 	}
 }
 
-// ordered checks that the container's reports only move forward.
-func (s *stage) ordered(id string) {
+// checkOrder checks that the container's reported states only move forward.
+func (s *harness) checkOrder(id string) {
 	s.t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -160,7 +159,7 @@ func (s *stage) ordered(id string) {
 }
 
 // load loads a container.
-func (s *stage) load(id string, b behaviour) {
+func (s *harness) load(id string, b behaviour) {
 	s.t.Helper()
 	command := []string{"/bin/sh", "-c", b.command}
 	if b.command == "" {
@@ -178,9 +177,9 @@ func (s *stage) load(id string, b behaviour) {
 	}
 }
 
-// run loads and starts a container, and waits for it to run and to have said so: a
-// program that has just begun has not set its traps yet.
-func (s *stage) run(id string, b behaviour) engine.Status {
+// runReady loads and starts a container, and waits until it runs and has printed "ready". Before
+// that, a program may not have set its traps yet.
+func (s *harness) runReady(id string, b behaviour) engine.Status {
 	s.t.Helper()
 	s.load(id, b)
 	s.start(id)
@@ -199,22 +198,22 @@ func (s *stage) run(id string, b behaviour) engine.Status {
 	}
 }
 
-func (s *stage) start(id string) {
+func (s *harness) start(id string) {
 	s.t.Helper()
 	if err := s.Start(s.t.Context(), id, clock.Clock{}.Now()); err != nil {
 		s.t.Fatal("start:", err)
 	}
 }
 
-func (s *stage) signal(id, name string) {
+func (s *harness) signal(id, name string) {
 	s.t.Helper()
 	if err := s.Signal(s.t.Context(), id, name, clock.Clock{}.Now()); err != nil {
 		s.t.Error("signal:", err)
 	}
 }
 
-// wantExit checks how a container has ended.
-func (s *stage) wantExit(status engine.Status, code int32, reason string) {
+// wantExit checks how a container ended.
+func (s *harness) wantExit(status engine.Status, code int32, reason string) {
 	s.t.Helper()
 	if status.State != exited || status.ExitCode != code || status.Reason != reason {
 		s.t.Errorf("it is %+v, want EXITED %d %s", status, code, reason)
@@ -224,18 +223,18 @@ func (s *stage) wantExit(status engine.Status, code int32, reason string) {
 	}
 }
 
-func loadedIsCreated(_ *testing.T, s *stage) { s.load("a", heedsTerm(0)) }
+func loadedIsCreated(_ *testing.T, s *harness) { s.load("a", exitsOnTerm(0)) }
 
-func startedRuns(t *testing.T, s *stage) {
+func startedRuns(t *testing.T, s *harness) {
 	before := clock.Clock{}.Now()
-	status := s.run("a", ignoresTerm())
+	status := s.runReady("a", ignoresTerm())
 	if status.State != running || status.StartedAt.Before(before.Add(-time.Second)) || !status.FinishedAt.IsZero() {
 		t.Errorf("it is %+v", status)
 	}
 	s.Remove(t.Context(), "a")
 }
 
-func exitsByItself(_ *testing.T, s *stage) {
+func exitsByItself(_ *testing.T, s *harness) {
 	for code, reason := range map[int]string{0: engine.ReasonCompleted, 1: engine.ReasonError, 255: engine.ReasonError} {
 		id := fmt.Sprint("exits", code)
 		s.load(id, exits(code))
@@ -244,7 +243,7 @@ func exitsByItself(_ *testing.T, s *stage) {
 	}
 }
 
-func startFails(t *testing.T, s *stage) {
+func startFails(t *testing.T, s *harness) {
 	s.load("a", failsToStart())
 	s.start("a")
 	status := s.await("a", running)
@@ -254,65 +253,65 @@ func startFails(t *testing.T, s *stage) {
 	}
 }
 
-func termEnds(_ *testing.T, s *stage) {
-	s.run("a", heedsTerm(0))
+func termEnds(_ *testing.T, s *harness) {
+	s.runReady("a", exitsOnTerm(0))
 	s.signal("a", engine.SIGTERM)
 	s.wantExit(s.await("a", exited), 0, engine.ReasonCompleted)
-	s.run("b", heedsTerm(7))
+	s.runReady("b", exitsOnTerm(7))
 	s.signal("b", engine.SIGTERM)
 	s.wantExit(s.await("b", exited), 7, engine.ReasonError)
 }
 
-func termIgnored(t *testing.T, s *stage) {
-	s.run("a", ignoresTerm())
+func termIgnored(t *testing.T, s *harness) {
+	s.runReady("a", ignoresTerm())
 	s.signal("a", engine.SIGTERM)
 	// Another container, started and ended after that, shows that nothing is under way.
 	s.load("b", exits(0))
 	s.start("b")
 	s.await("b", exited)
-	if status, _ := s.last("a"); status.State != running {
+	if status, _ := s.lastReport("a"); status.State != running {
 		t.Errorf("it is %+v", status)
 	}
 	s.signal("a", engine.SIGKILL)
 	s.wantExit(s.await("a", exited), engine.ExitKilled, engine.ReasonError)
 }
 
-func killEnds(_ *testing.T, s *stage) {
-	s.run("a", heedsTerm(0))
+func killEnds(_ *testing.T, s *harness) {
+	s.runReady("a", exitsOnTerm(0))
 	s.signal("a", engine.SIGKILL)
 	s.wantExit(s.await("a", exited), engine.ExitKilled, engine.ReasonError)
 }
 
-func outOfMemory(_ *testing.T, s *stage) {
-	s.load("a", takesTooMuch())
+func outOfMemory(_ *testing.T, s *harness) {
+	s.load("a", exceedsMemory())
 	s.start("a")
 	s.wantExit(s.await("a", exited), engine.ExitKilled, engine.ReasonOOMKilled)
 }
 
-func signalsAfterExit(t *testing.T, s *stage) {
+func signalsAfterExit(t *testing.T, s *harness) {
 	s.load("a", exits(3))
 	s.start("a")
 	s.await("a", exited)
-	_, reports := s.last("a")
+	_, reports := s.lastReport("a")
 	s.signal("a", engine.SIGTERM)
 	s.signal("a", engine.SIGKILL)
 	s.load("b", exits(0))
 	s.start("b")
 	s.await("b", exited)
-	if status, n := s.last("a"); n != reports || status.ExitCode != 3 {
+	if status, n := s.lastReport("a"); n != reports || status.ExitCode != 3 {
 		t.Errorf("it is %+v after %d reports, there were %d", status, n, reports)
 	}
 }
 
-func signalsAfterRemove(t *testing.T, s *stage) {
-	s.run("a", heedsTerm(0))
+func signalsAfterRemove(t *testing.T, s *harness) {
+	s.runReady("a", exitsOnTerm(0))
 	s.Remove(t.Context(), "a")
 	s.signal("a", engine.SIGTERM)
 	s.signal("a", engine.SIGKILL)
 }
 
-func removing(t *testing.T, s *stage) {
-	s.run("a", ignoresTerm())
+func removing(t *testing.T, s *harness) {
+	s.runReady("a", ignoresTerm())
 	s.signal("a", engine.SIGKILL)
 	s.await("a", exited)
 	for range 3 {
@@ -324,20 +323,20 @@ func removing(t *testing.T, s *stage) {
 	}
 }
 
-func apart(t *testing.T, s *stage) {
-	s.run("a", heedsTerm(0))
-	s.run("b", heedsTerm(0))
+func independent(t *testing.T, s *harness) {
+	s.runReady("a", exitsOnTerm(0))
+	s.runReady("b", exitsOnTerm(0))
 	s.signal("a", engine.SIGTERM)
 	s.await("a", exited)
-	if status, _ := s.last("b"); status.State != running {
+	if status, _ := s.lastReport("b"); status.State != running {
 		t.Errorf("the other is %+v", status)
 	}
 	s.signal("b", engine.SIGKILL)
 	s.await("b", exited)
 }
 
-func exec(t *testing.T, s *stage) {
-	s.run("a", ignoresTerm())
+func exec(t *testing.T, s *harness) {
+	s.runReady("a", ignoresTerm())
 	answer, err := s.Exec(t.Context(), &proto.ExecSyncRequest{ContainerId: "a", Command: []string{"/bin/sh", "-c", "exit 0"}})
 	if err != nil || answer.ExitCode != 0 {
 		t.Errorf("exec: %v, %v", answer, err)
@@ -349,14 +348,14 @@ func exec(t *testing.T, s *stage) {
 	}
 }
 
-func reach(t *testing.T, s *stage) {
+func reach(t *testing.T, s *harness) {
 	if _, err := s.Reach(t.Context(), &proto.ReachRequest{ContainerId: "never was", Scheme: "tcp", Port: 1}); err == nil {
 		t.Error("a container that never was answers")
 	}
 }
 
-func logs(t *testing.T, s *stage) {
-	s.run("a", heedsTerm(0))
+func logs(t *testing.T, s *harness) {
+	s.runReady("a", exitsOnTerm(0))
 	s.signal("a", engine.SIGTERM)
 	s.await("a", exited)
 	log, err := s.Logs(t.Context(), &proto.ContainerLogsRequest{ContainerId: "a"})
@@ -369,7 +368,7 @@ func logs(t *testing.T, s *stage) {
 	}
 }
 
-func runEnds(_ *testing.T, s *stage) {
-	s.load("a", heedsTerm(0))
+func runEnds(_ *testing.T, s *harness) {
+	s.load("a", exitsOnTerm(0))
 	s.end()
 }

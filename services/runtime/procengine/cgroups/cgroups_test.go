@@ -15,24 +15,25 @@ func TestWhereItIs(t *testing.T) {
 		"30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n40 b\n": "/sys/fs/cgroup",
 		"": "",
 	} {
-		if got := Mount(info); got != want {
+		if got := MountPoint(info); got != want {
 			t.Errorf("%q: mounted on %q, want %q", info, got, want)
 		}
 	}
-	if got := Own("9:name=systemd:/a\n4:memory:/b\n0::/user.slice/x\n"); got != "/user.slice/x" {
+	if got := OwnCgroup("9:name=systemd:/a\n4:memory:/b\n0::/user.slice/x\n"); got != "/user.slice/x" {
 		t.Errorf("own cgroup %q", got)
 	}
 }
 
 func TestWeight(t *testing.T) {
 	for shares, want := range map[int64]int64{0: 1, 2: 1, 1024: 39, 262144: 10000, 1 << 40: 10000} {
-		if got := weight(shares); got != want {
+		if got := cpuWeight(shares); got != want {
 			t.Errorf("%d shares weigh %d, want %d", shares, got, want)
 		}
 	}
 }
 
-// The name of a pod's cgroup comes with a request: it leads nowhere but below the tree.
+// TestT10PathStaysInTheTree is T10: the pod's cgroup name comes from a request, and cannot lead out
+// of the tree.
 func TestT10PathStaysInTheTree(t *testing.T) {
 	tree := &Tree{dir: "/cg/podfall"}
 	for parent, want := range map[string]string{
@@ -44,12 +45,12 @@ func TestT10PathStaysInTheTree(t *testing.T) {
 	}
 }
 
-// The files that a kernel would make stand in a plain directory here.
+// TestBounds uses plain directories with the files that a kernel would create.
 func TestBounds(t *testing.T) {
 	dir := t.TempDir()
 	tree := &Tree{dir: dir, controllers: map[Controller]bool{CPU: true, Memory: true, PIDs: true}}
 	path := tree.Path("/kubepods/burstable/pod1", "id")
-	err := tree.Make(path, &proto.LinuxContainerResources{CpuPeriod: 100000, CpuQuota: 50000, CpuShares: 1024, MemoryLimitInBytes: 64 << 20})
+	err := tree.Create(path, &proto.LinuxContainerResources{CpuPeriod: 100000, CpuQuota: 50000, CpuShares: 1024, MemoryLimitInBytes: 64 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +62,7 @@ func TestBounds(t *testing.T) {
 		}
 	}
 	var none *Tree
-	if none.Path("/a", "b") != "" || none.Make("", nil) != nil || none.Has(Memory) || none.String() != "none" {
+	if none.Path("/a", "b") != "" || none.Create("", nil) != nil || none.HasController(Memory) || none.String() != "none" {
 		t.Error("no tree does something")
 	}
 	none.Remove("/a")

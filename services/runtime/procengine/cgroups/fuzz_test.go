@@ -6,12 +6,11 @@ import (
 	"testing"
 )
 
-// FuzzMount: the mount is found among whatever other mounts there are, under the name that
-// it has, which the kernel writes in octal numbers where it would end a field; and so is the
-// process's own cgroup.
+// FuzzMount: the mount is found among any other mounts, and its path is unescaped from the kernel's
+// octal codes. The process's own cgroup is found too.
 func FuzzMount(f *testing.F) {
 	f.Fuzz(func(t *testing.T, before, path, after string) {
-		if Mount(before+"\n") != "" || Own(before+"\n") != "" || !strings.HasPrefix(path, "/") {
+		if MountPoint(before+"\n") != "" || OwnCgroup(before+"\n") != "" || !strings.HasPrefix(path, "/") {
 			return
 		}
 		written := ""
@@ -26,13 +25,13 @@ func FuzzMount(f *testing.F) {
 			return
 		}
 		info := fmt.Sprintf("%s\n30 23 0:26 / %s rw,nosuid shared:4 - cgroup2 cgroup2 rw\n%s", before, written, after)
-		if got := Mount(info); got != path {
+		if got := MountPoint(info); got != path {
 			t.Errorf("%q: %q, want %q", info, got, path)
 		}
 		if strings.Contains(path, "\n") {
 			return
 		}
-		if got := Own(before + "\n0::" + path + "\n" + after); got != path {
+		if got := OwnCgroup(before + "\n0::" + path + "\n" + after); got != path {
 			t.Errorf("own cgroup %q, want %q", got, path)
 		}
 	})

@@ -11,17 +11,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Run does what the plan says and does not return, because the process is the program
-// then, if there is one. It returns an error, and has reported it, when that could not be done.
+// Run carries out the plan and executes the program, so it does not return on success, unless the
+// plan has no program. On failure it reports the error on [DescriptorReport] and returns it.
 func Run() error {
-	// What belongs to a thread has to be done on the one that executes the program.
+	// Per-thread attributes must be set on the thread that executes the program.
 	runtime.LockOSThread()
-	syscall.Umask(0o022) // as in a container: the shim's keeps files to itself
+	syscall.Umask(0o022) // as in a container; the shim's own umask is stricter
 	report := os.NewFile(DescriptorReport, "report")
 	unix.CloseOnExec(DescriptorPlan)
 	unix.CloseOnExec(DescriptorReport)
 	unix.CloseOnExec(DescriptorMountNamespace)
-	err := run()
+	err := runPlan()
 	if err == nil {
 		return nil
 	}
@@ -31,26 +31,26 @@ func Run() error {
 	return err
 }
 
-func run() error {
+func runPlan() error {
 	var plan Plan
 	if err := json.NewDecoder(os.NewFile(DescriptorPlan, "plan")).Decode(&plan); err != nil {
 		return fmt.Errorf("read the plan: %w", err)
 	}
-	if err := plan.see(); err != nil {
+	if err := plan.enterView(); err != nil {
 		return err
 	}
 	if len(plan.Mounts) > 0 && !plan.First && !plan.Join {
-		places, err := plan.handOver()
+		places, err := plan.passVolumes()
 		if err != nil {
 			return err
 		}
 		plan.Env = append(plan.Env, places)
 	}
-	// As root still: the directory may lie in one that the program's user cannot enter.
+	// Before dropping root: the program's user may not be able to enter a parent of the directory.
 	if err := os.Chdir(plan.Dir); err != nil {
 		return err
 	}
-	if err := plan.giveUp(); err != nil {
+	if err := plan.dropPrivileges(); err != nil {
 		return err
 	}
 	if plan.Program == "" {
@@ -59,8 +59,8 @@ func run() error {
 	return fmt.Errorf("exec: %w", &os.PathError{Op: "execute", Path: plan.Program, Err: syscall.Exec(plan.Program, plan.Args, plan.Env)})
 }
 
-// see gives the process its view of the file system.
-func (p Plan) see() error {
+// enterView gives the process its view of the file system.
+func (p Plan) enterView() error {
 	switch {
 	case p.Join:
 		// A thread that shares its working directory with others cannot change the namespace.
@@ -71,15 +71,14 @@ func (p Plan) see() error {
 			return fmt.Errorf("join the mount namespace: %w", err)
 		}
 	case p.First:
-		return p.mount()
+		return p.buildView()
 	}
 	return nil
 }
 
-// giveUp takes from the process what the program is not to have: other users' rights,
-// also those of a program with the setuid bit, and capabilities, also those in a user
-// namespace.
-func (p Plan) giveUp() error {
+// dropPrivileges removes what the program must not have: other users' rights, setuid rights, and
+// capabilities, also those in a user namespace.
+func (p Plan) dropPrivileges() error {
 	if p.Processes > 0 {
 		limit := syscall.Rlimit{Cur: p.Processes, Max: p.Processes}
 		if err := syscall.Setrlimit(unix.RLIMIT_NPROC, &limit); err != nil {
@@ -104,16 +103,16 @@ func (p Plan) giveUp() error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("give up setuid: %w", err)
 	}
-	// A change of user has undone this.
+	// The change of user has cleared this.
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(syscall.SIGKILL), 0, 0, 0); err != nil {
 		return fmt.Errorf("tie the program to its shim: %w", err)
 	}
-	return p.heldStill()
+	return p.checkShimAlive()
 }
 
-// heldStill is an error when the shim has died before the process was tied to it: then
-// nobody reads the report.
-func (p Plan) heldStill() error {
+// checkShimAlive fails if the shim died before the process was tied to it. Then nothing reads the
+// report.
+func (p Plan) checkShimAlive() error {
 	fds := []unix.PollFd{{Fd: DescriptorReport}}
 	if _, err := unix.Poll(fds, 0); err != nil {
 		return err
@@ -124,11 +123,11 @@ func (p Plan) heldStill() error {
 	return nil
 }
 
-// lastCapability is beyond every capability that a kernel knows.
+// lastCapability is greater than every capability of the kernel.
 const lastCapability = 63
 
-// dropCapabilities sees to it that executing a program gives no capability to anybody,
-// root included. Where the process has not got the right to say so, it has none to lose.
+// dropCapabilities ensures that executing a program grants no capability to any user, root
+// included. A process without the right to drop capabilities has none to lose.
 func dropCapabilities() error {
 	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
 		return err
@@ -136,7 +135,7 @@ func dropCapabilities() error {
 	for capability := range uintptr(lastCapability) {
 		err := unix.Prctl(unix.PR_CAPBSET_DROP, capability, 0, 0, 0)
 		switch {
-		case errors.Is(err, unix.EINVAL): // this kernel knows fewer
+		case errors.Is(err, unix.EINVAL): // the kernel has no more capabilities
 			return nil
 		case errors.Is(err, unix.EPERM):
 			return nil

@@ -12,10 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mount makes the process's own view: its own processes in /proc, and what its container
-// has mounted. Nothing of it is seen outside of the namespace, and nothing outside is
-// written to, except that a volume gets the directory on which another is mounted in it.
-func (p Plan) mount() error {
+// buildView creates the process's own view: its own processes in /proc, and its container's mounts.
+// None of it is visible outside of the namespace. Nothing outside is written, except that a volume
+// gets the directory on which another volume is mounted.
+func (p Plan) buildView() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("keep mounts to the namespace: %w", err)
 	}
@@ -26,8 +26,8 @@ func (p Plan) mount() error {
 	mounts := slices.Clone(p.Mounts)
 	slices.SortStableFunc(mounts, func(a, b Mount) int { return strings.Compare(a.Container, b.Container) })
 	sources := make([]*os.File, len(mounts))
-	for i, mount := range mounts { // before anything covers it
-		source, err := mount.source()
+	for i, mount := range mounts { // before any mount covers it
+		source, err := mount.cloneTree()
 		if err != nil {
 			return fmt.Errorf("mount %s: %w", mount.Container, err)
 		}
@@ -35,17 +35,17 @@ func (p Plan) mount() error {
 		sources[i] = source
 	}
 	for i, mount := range mounts {
-		if err := v.bind(sources[i], mount); err != nil {
+		if err := v.bindMount(sources[i], mount); err != nil {
 			return fmt.Errorf("mount %s: %w", mount.Container, err)
 		}
 	}
 	return nil
 }
 
-// source is a copy of what is to be mounted that is mounted nowhere yet, in which neither
-// setuid programs nor devices work.
-func (m Mount) source() (*os.File, error) {
-	original, err := openat2(m.Host, unix.RESOLVE_NO_SYMLINKS)
+// cloneTree returns a detached copy of the mount's source. Setuid programs and devices do not work
+// in it.
+func (m Mount) cloneTree() (*os.File, error) {
+	original, err := openPath(m.Host, unix.RESOLVE_NO_SYMLINKS)
 	if err != nil {
 		return nil, err
 	}
@@ -62,8 +62,8 @@ func (m Mount) source() (*os.File, error) {
 	return os.NewFile(uintptr(tree), m.Host), err
 }
 
-// openat2 is a descriptor that only says where something is.
-func openat2(path string, resolve uint64) (*os.File, error) {
+// openPath returns an O_PATH descriptor of a path.
+func openPath(path string, resolve uint64) (*os.File, error) {
 	fd, err := unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: resolve})
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: path, Err: err}
@@ -71,53 +71,53 @@ func openat2(path string, resolve uint64) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// link is a path of what a descriptor says.
-func link(file *os.File) string { return fmt.Sprintf("/proc/self/fd/%d", file.Fd()) }
+// fdPath returns the /proc path of a descriptor.
+func fdPath(file *os.File) string { return fmt.Sprintf("/proc/self/fd/%d", file.Fd()) }
 
-// view is a file system that is being put together.
+// view is a file system under construction.
 type view struct {
 	plan Plan
-	// mounted are the mounts that are in place, replaced the directories that are ours.
+	// mounted holds the mounts in place, replaced the directories covered by a tmpfs.
 	mounted  []Mount
 	replaced map[string]bool
 }
 
-// bind mounts a source where its mount says. A descriptor holds that place, so that
-// nobody who writes to a volume meanwhile can make another one of it.
-func (v *view) bind(source *os.File, mount Mount) error {
-	info, err := os.Stat(link(source))
+// bindMount mounts a source at its mount point. A descriptor holds the mount point, so that a
+// process that writes to a volume cannot replace it meanwhile.
+func (v *view) bindMount(source *os.File, mount Mount) error {
+	info, err := os.Stat(fdPath(source))
 	if err != nil {
 		return err
 	}
 	target := filepath.Clean(mount.Container)
 	if _, err := os.Stat(target); errors.Is(err, fs.ErrNotExist) {
-		err = v.provide(target, info)
+		err = v.makeMountPoint(target, info)
 		if err != nil {
 			return err
 		}
 	}
-	at, err := openat2(target, 0)
+	at, err := openPath(target, 0)
 	if err != nil {
 		return err
 	}
 	defer at.Close()
-	place, err := os.Readlink(link(at))
+	place, err := os.Readlink(fdPath(at))
 	if err != nil {
 		return err
 	}
-	if protected := v.plan.hides(place); protected != "" {
+	if protected := v.plan.protectedAt(place); protected != "" {
 		return fmt.Errorf("%w: it would hide %s", ErrProtected, protected)
 	}
 	v.mounted = append(v.mounted, mount)
 	return unix.MoveMount(int(source.Fd()), "", int(at.Fd()), "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
 }
 
-// ErrProtected refuses a mount.
+// ErrProtected is the error of a mount over a protected path.
 var ErrProtected = errors.New("nothing may be mounted there")
 
-// hides is which of the protected paths a mount at a path would hide, or reach into; empty
-// when none.
-func (p Plan) hides(path string) string {
+// protectedAt returns a protected path that a mount at path would hide or reach into; empty if
+// there is none.
+func (p Plan) protectedAt(path string) string {
 	for _, protected := range p.Protected {
 		below, err := filepath.Rel(protected, path)
 		if err == nil && filepath.IsLocal(below) {
@@ -131,13 +131,13 @@ func (p Plan) hides(path string) string {
 	return ""
 }
 
-// provide makes the mount point of a mount: in the volume that covers its path, or else in
-// a directory of this namespace alone, which takes the place of the machine's.
-func (v *view) provide(target string, like fs.FileInfo) error {
+// makeMountPoint creates a mount point. It lies in the volume that covers its path, or else in a
+// tmpfs of this namespace that replaces the machine's directory.
+func (v *view) makeMountPoint(target string, like fs.FileInfo) error {
 	for _, volume := range slices.Backward(v.mounted) {
 		inside, err := filepath.Rel(filepath.Clean(volume.Container), target)
 		if err == nil && filepath.IsLocal(inside) {
-			return create(volume.Container, inside, like)
+			return createEntry(volume.Container, inside, like)
 		}
 	}
 	parent := filepath.Dir(target)
@@ -148,7 +148,7 @@ func (v *view) provide(target string, like fs.FileInfo) error {
 		parent = filepath.Dir(parent)
 	}
 	if !v.replaced[parent] {
-		if err := v.replace(parent); err != nil {
+		if err := v.coverWithTmpfs(parent); err != nil {
 			return fmt.Errorf("replace %s: %w", parent, err)
 		}
 		v.replaced[parent] = true
@@ -157,11 +157,12 @@ func (v *view) provide(target string, like fs.FileInfo) error {
 	if err != nil {
 		return err
 	}
-	return create(parent, inside, like)
+	return createEntry(parent, inside, like)
 }
 
-// create makes a directory or an empty file, like what is to be mounted on it, below a directory, and leaves it by no link.
-func create(dir, inside string, like fs.FileInfo) error {
+// createEntry creates a directory or an empty file below dir, of the same kind as the mount's
+// source. It follows no link out of dir.
+func createEntry(dir, inside string, like fs.FileInfo) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return err
@@ -180,10 +181,10 @@ func create(dir, inside string, like fs.FileInfo) error {
 	return file.Close()
 }
 
-// replace covers a directory with one in memory that shows the same, to which entries can
-// be added. The root of all cannot be covered; another one takes its place.
-func (v *view) replace(dir string) error {
-	original, err := openat2(dir, 0)
+// coverWithTmpfs covers a directory with a tmpfs that shows the same entries, to which entries can
+// be added. The root directory cannot be covered; a new root replaces it.
+func (v *view) coverWithTmpfs(dir string) error {
+	original, err := openPath(dir, 0)
 	if err != nil {
 		return err
 	}
@@ -202,23 +203,23 @@ func (v *view) replace(dir string) error {
 	if err := os.Chmod(cover, info.Mode()&(fs.ModePerm|fs.ModeSticky)); err != nil {
 		return err
 	}
-	entries, err := os.ReadDir(link(original))
+	entries, err := os.ReadDir(fdPath(original))
 	if err != nil {
 		return err
 	}
 	for _, entry := range entries {
-		if err := show(filepath.Join(link(original), entry.Name()), filepath.Join(cover, entry.Name()), entry); err != nil {
+		if err := bindEntry(filepath.Join(fdPath(original), entry.Name()), filepath.Join(cover, entry.Name()), entry); err != nil {
 			return err
 		}
 	}
 	if dir != "/" {
 		return nil
 	}
-	return enter(cover)
+	return pivotRoot(cover)
 }
 
-// show makes an entry of a directory visible in another one.
-func show(from, to string, entry fs.DirEntry) error {
+// bindEntry shows a directory entry in another directory.
+func bindEntry(from, to string, entry fs.DirEntry) error {
 	switch {
 	case entry.Type() == fs.ModeSymlink:
 		target, err := os.Readlink(from)
@@ -240,8 +241,8 @@ func show(from, to string, entry fs.DirEntry) error {
 	return unix.Mount(from, to, "", unix.MS_BIND|unix.MS_REC, "")
 }
 
-// enter makes a directory the root, and lets the former one go.
-func enter(root string) error {
+// pivotRoot makes a directory the root and detaches the old root.
+func pivotRoot(root string) error {
 	if err := os.Chdir(root); err != nil {
 		return err
 	}

@@ -1,19 +1,18 @@
-// Package launch is what the process of a program does before it becomes the program:
-// it makes its own view of the machine, gives up every right that the program is not to
-// have, and executes it. No code of Go can run between fork and exec, and so this is an
-// execution of its own: the shim starts the same binary as `podfall launch`, and that
-// ends as the program, with the same number.
+// Package launch is what a process does before it executes the program: it sets up its own view of
+// the machine, drops every right that the program must not have, and executes the program. No Go
+// code can run between fork and exec. So the shim starts the same binary as `podfall launch`, which
+// then becomes the program with the same PID.
 //
-//	plan.go     what is to be done, as the shim says it
-//	launch.go   the order in which it is done
+//	plan.go     the shim's instructions
+//	launch.go   the order of the steps
 //	mounts.go   the view of the file system
-//	handover.go what stands in for it where there is none
+//	handover.go the substitute for a mount namespace
 //
 // # Descriptors
 //
-// 0, 1 and 2 are the program's own. On Plan stands the plan, and on Report goes what went
-// wrong; that closes itself when the program is executed. On MountNamespace is the mount
-// namespace to join, if the plan says so. The program gets none of the three.
+// 0, 1 and 2 are the program's own. The plan is read from DescriptorPlan. Errors are written to
+// DescriptorReport, which closes when the program is executed. DescriptorMountNamespace is the
+// mount namespace to join, if the plan says so. The program gets none of the three.
 package launch
 
 import (
@@ -33,52 +32,51 @@ const (
 	DescriptorMountNamespace
 )
 
-// Plan is what the process is to become.
+// Plan says what the process becomes.
 type Plan struct {
-	// Program is the absolute path of what is executed, Args its arguments, its own name
-	// first, and Env all of its environment, as NAME=value. An empty Program is no program:
-	// the process ends when it has done all else.
+	// Program is the absolute path of the program. Args are its arguments, starting with its own
+	// name. Env is its whole environment, as NAME=value. If Program is empty, the process exits
+	// after all other steps.
 	Program string   `json:"program"`
 	Args    []string `json:"args"`
 	Env     []string `json:"env"`
-	// Dir is where it starts.
+	// Dir is the working directory.
 	Dir string `json:"dir"`
-	// First means that the process is the first of a PID and a mount namespace of its own.
+	// First means that the process is the first of its own PID and mount namespaces.
 	First bool `json:"first,omitempty"`
-	// Join means that the process is to see the files that another one sees, whose mount
-	// namespace is on [DescriptorMountNamespace].
+	// Join means that the process joins the mount namespace on [DescriptorMountNamespace].
 	Join bool `json:"join,omitempty"`
-	// Mounts are what is mounted in the mount namespace of a First process. A process that
-	// neither is one nor joins one gets them as descriptors, and [MountsVariable] besides.
+	// Mounts are mounted in the mount namespace of a First process. A process that is neither First
+	// nor joins a namespace gets them as descriptors, and [MountsVariable].
 	Mounts []Mount `json:"mounts,omitempty"`
-	// Protected are the paths that no mount may hide, or lie in.
+	// Protected are the paths that no mount may hide or be inside of.
 	Protected []string `json:"protected,omitempty"`
-	// Root is an empty directory on which the view of the file system can be put together.
+	// Root is an empty directory for building the view of the file system.
 	Root string `json:"root,omitempty"`
-	// User is who the program runs as; nil keeps the user of the shim.
+	// User is the program's user; nil keeps the shim's user.
 	User *User `json:"user,omitempty"`
-	// Processes is how many processes the program's user may have; 0 sets no limit. It
-	// makes sense where nobody else is that user.
+	// Processes limits the number of the user's processes; 0 sets no limit. It is useful only if no
+	// other program runs as that user.
 	Processes uint64 `json:"processes,omitempty"`
 	// Terminal means that descriptor 0 is the program's controlling terminal.
 	Terminal bool `json:"terminal,omitempty"`
 }
 
-// User is a user of the machine and the only group that it is in.
+// User is a user of the machine and its only group.
 type User struct {
 	UID int `json:"uid"`
 	GID int `json:"gid"`
 }
 
-// Mount shows a file or a directory of the machine at another path.
+// Mount shows a file or directory of the machine at another path.
 type Mount struct {
-	// Host and Container are absolute paths; Host has no symbolic link in it.
+	// Host and Container are absolute paths. Host contains no symbolic link.
 	Host      string `json:"host"`
 	Container string `json:"container"`
 	ReadOnly  bool   `json:"readOnly,omitempty"`
 }
 
-// File is the plan in memory, ready to be read as [DescriptorPlan].
+// File returns the plan as an in-memory file for [DescriptorPlan].
 func (p Plan) File() (*os.File, error) {
 	fd, err := unix.MemfdCreate("plan", unix.MFD_CLOEXEC)
 	if err != nil {

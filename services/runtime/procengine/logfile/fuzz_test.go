@@ -10,8 +10,8 @@ import (
 	"github.com/podfall/podfall/services/runtime/procengine/logfile"
 )
 
-// FuzzRead: whatever is in the files of a log, it can be read, and what comes has no more
-// lines, and was taken from no more bytes, than was asked for; each has its time.
+// FuzzRead: any log files can be read. The result has at most the requested lines and bytes, each
+// line with its time.
 func FuzzRead(f *testing.F) {
 	f.Fuzz(func(t *testing.T, older, newer []byte, since, tail int64, most int) {
 		dir := open(t)
@@ -20,7 +20,7 @@ func FuzzRead(f *testing.F) {
 				t.Fatal(err)
 			}
 		}
-		query := logfile.Query{Tail: tail, Most: most, Timestamps: true}
+		query := logfile.Query{Tail: tail, MaxBytes: most, Timestamps: true}
 		if since != 0 {
 			query.Since = time.Unix(since, 0)
 		}
@@ -46,8 +46,8 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// FuzzCopy: what a program writes is what is read, as far back as the files' sizes reach,
-// and they are no larger than they may be.
+// FuzzCopy: Read returns what Copy has written, as far back as the files reach, and the files keep
+// to their size limit.
 func FuzzCopy(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte, size uint16, files uint8) {
 		dir := open(t)

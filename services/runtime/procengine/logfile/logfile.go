@@ -1,10 +1,10 @@
-// Package logfile keeps what a container writes, in the format of the Container Runtime
-// Interface: a line each with its time, its stream, and whether it is whole.
+// Package logfile stores a container's output in the log format of the Container Runtime Interface:
+// each line has its time, its stream, and whether it is complete.
 //
 //	2026-01-02T15:04:05.999999999Z stdout F hello
 //
-// A log is a directory: current.log is written, 1.log is the one before it, and so on.
-// The oldest goes when there are too many, so that no program can fill the disk.
+// A log is a directory: current.log is being written, 1.log is the one before it, and so on. The
+// oldest file is deleted if there are too many, so that no program can fill the disk.
 package logfile
 
 import (
@@ -19,11 +19,11 @@ import (
 	"time"
 )
 
-// The limits of a log, as the kubelet's containerLogMaxSize and containerLogMaxFiles.
+// The limits of a log, like the kubelet's containerLogMaxSize and containerLogMaxFiles.
 const (
 	maxSize  = 10 << 20
 	maxFiles = 5
-	// maxLine is how long a line may be before it is written in parts.
+	// maxLine is the length at which a line is split into parts.
 	maxLine = 16 << 10
 
 	current = "current.log"
@@ -33,11 +33,11 @@ const (
 type Limits struct {
 	// Size of one file in bytes.
 	Size int64
-	// Files, the current one included.
+	// Files, including the current one.
 	Files int
 }
 
-// Log is a log that is written. Its writers may be used concurrently.
+// Log is a log open for writing. Its methods are safe for concurrent use.
 type Log struct {
 	dir    *os.Root
 	limits Limits
@@ -46,7 +46,7 @@ type Log struct {
 	mu   sync.Mutex
 	file *os.File
 	size int64
-	last time.Time // of the last record
+	last time.Time // time of the last record
 }
 
 // Open continues the log in dir, which must exist.
@@ -58,10 +58,10 @@ func Open(dir *os.Root, limits Limits, now func() time.Time) (*Log, error) {
 		limits.Files = maxFiles
 	}
 	l := &Log{dir: dir, limits: limits, now: now}
-	return l, l.open()
+	return l, l.openCurrent()
 }
 
-func (l *Log) open() error {
+func (l *Log) openCurrent() error {
 	file, err := l.dir.OpenFile(current, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return fmt.Errorf("log: %w", err)
@@ -74,41 +74,41 @@ func (l *Log) open() error {
 	return nil
 }
 
-// Close closes the log; its writers then fail.
+// Close closes the log; later writes fail.
 func (l *Log) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.file.Close()
 }
 
-// Copy writes everything that from gives as one stream, "stdout" or "stderr", until
-// from ends. A disk that takes no more loses lines and does not stop the program.
+// Copy writes the stream "stdout" or "stderr" from its reader until end of file. If the disk is
+// full, lines are lost and the program continues.
 func (l *Log) Copy(stream string, from io.Reader) {
 	var rest []byte
 	chunk := make([]byte, maxLine)
 	for {
 		n, err := from.Read(chunk)
 		rest = append(rest, chunk[:n]...)
-		rest = l.lines(stream, rest)
+		rest = l.writeLines(stream, rest)
 		if err != nil {
 			break
 		}
 	}
 	if len(rest) > 0 {
-		l.write(stream, "F", rest)
+		l.writeRecord(stream, "F", rest)
 	}
 }
 
-// lines writes the whole lines that text begins with, and returns what follows them.
-func (l *Log) lines(stream string, text []byte) []byte {
+// writeLines writes the complete lines at the beginning of text, and returns the rest.
+func (l *Log) writeLines(stream string, text []byte) []byte {
 	for {
 		line, after, whole := bytes.Cut(text, []byte("\n"))
 		switch {
 		case whole && len(line) <= maxLine:
-			l.write(stream, "F", line)
+			l.writeRecord(stream, "F", line)
 			text = after
 		case len(text) > maxLine:
-			l.write(stream, "P", text[:maxLine])
+			l.writeRecord(stream, "P", text[:maxLine])
 			text = text[maxLine:]
 		default:
 			return bytes.Clone(text)
@@ -116,10 +116,10 @@ func (l *Log) lines(stream string, text []byte) []byte {
 	}
 }
 
-func (l *Log) write(stream, tag string, line []byte) {
+func (l *Log) writeRecord(stream, tag string, line []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	record := fmt.Appendf(nil, "%s %s %s ", l.stamp().Format(time.RFC3339Nano), stream, tag)
+	record := fmt.Appendf(nil, "%s %s %s ", l.nextTime().Format(time.RFC3339Nano), stream, tag)
 	record = append(append(record, line...), '\n')
 	if l.size > 0 && l.size+int64(len(record)) > l.limits.Size {
 		l.rotate()
@@ -128,9 +128,9 @@ func (l *Log) write(stream, tag string, line []byte) {
 	l.size += int64(n)
 }
 
-// stamp is the time of a new record: later than that of the one before, whatever becomes of
-// the clock, so that a reader can go on where it was.
-func (l *Log) stamp() time.Time {
+// nextTime returns the time of a new record. It is later than the previous record's even if the
+// clock is set back, so that a reader can continue after a given time.
+func (l *Log) nextTime() time.Time {
 	now := l.now().UTC()
 	if !now.After(l.last) {
 		now = l.last.Add(1)
@@ -139,38 +139,38 @@ func (l *Log) stamp() time.Time {
 	return now
 }
 
-// rotate begins a new file. Where that fails the old one goes on, and no older one is lost
-// by trying again.
+// rotate starts a new file. If that fails, the old file continues, and retrying loses no older
+// file.
 func (l *Log) rotate() {
-	for i := l.gap(); i > 0; i-- {
+	for i := l.rotateTo(); i > 0; i-- {
 		from := current
 		if i > 1 {
-			from = name(i - 1)
+			from = fileName(i - 1)
 		}
-		if l.dir.Rename(from, name(i)) != nil {
+		if l.dir.Rename(from, fileName(i)) != nil {
 			return
 		}
 	}
 	if l.limits.Files == 1 {
-		_ = l.dir.Remove(current) // open then continues it
+		_ = l.dir.Remove(current) // openCurrent then creates it again
 	}
 	old := l.file
-	if l.open() == nil {
+	if l.openCurrent() == nil {
 		_ = old.Close()
 	} else if l.limits.Files > 1 {
-		_ = l.dir.Rename(name(1), current) // it still is the one that is written
+		_ = l.dir.Rename(fileName(1), current) // the old file is still in use
 	}
 }
 
-// gap is the number up to which files have to be moved: the first that is free, because
-// an earlier rotation has failed or there have been few, or that of the oldest, which goes.
-func (l *Log) gap() int {
+// rotateTo returns the highest number of the renames: the first free number, which an earlier
+// failed rotation or a short log leaves, or the number of the oldest file, which is overwritten.
+func (l *Log) rotateTo() int {
 	for i := 1; i < l.limits.Files-1; i++ {
-		if _, err := l.dir.Lstat(name(i)); errors.Is(err, fs.ErrNotExist) {
+		if _, err := l.dir.Lstat(fileName(i)); errors.Is(err, fs.ErrNotExist) {
 			return i
 		}
 	}
 	return l.limits.Files - 1
 }
 
-func name(i int) string { return strconv.Itoa(i) + ".log" }
+func fileName(i int) string { return strconv.Itoa(i) + ".log" }

@@ -63,7 +63,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// However much a program writes, its log keeps to its limits, and its last lines.
+// TestRotation: however much a program writes, its log keeps to its limits, and has the last lines.
 func TestRotation(t *testing.T) {
 	for _, files := range []int{1, 2, 5} {
 		dir := open(t)
@@ -94,8 +94,8 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// A program that closes its output, or one whose disk is full, loses lines and nothing
-// else.
+// TestRecordsThatWereCutOff: a program that closes its output, or a full disk, loses lines and
+// nothing else.
 func TestRecordsThatWereCutOff(t *testing.T) {
 	dir := open(t)
 	write(t, dir, logfile.Limits{}, "one\n")
@@ -114,7 +114,7 @@ func TestRecordsThatWereCutOff(t *testing.T) {
 	}
 }
 
-// TestReadTheEndAlone: a log of many files is not read as a whole when its end will do.
+// TestReadTheEndAlone: only the end of a long log is read if that suffices.
 func TestReadTheEndAlone(t *testing.T) {
 	dir, err := os.OpenRoot(t.TempDir())
 	if err != nil {
@@ -135,7 +135,7 @@ func TestReadTheEndAlone(t *testing.T) {
 	for most, want := range map[int]string{
 		0: "a\nb\nc\nd\ne\nf\n", size: "f\n", 2*size - 1: "f\n", 2 * size: "e\nf\n", 3 * size: "d\ne\nf\n", 100 * size: "a\nb\nc\nd\ne\nf\n", 1: "",
 	} {
-		got, err := logfile.Read(dir, logfile.Query{Most: most})
+		got, err := logfile.Read(dir, logfile.Query{MaxBytes: most})
 		if err != nil || string(got) != want {
 			t.Errorf("the last %d bytes: %q, %v; want %q", most, got, err, want)
 		}

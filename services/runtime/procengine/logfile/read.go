@@ -12,30 +12,30 @@ import (
 
 // Query selects lines of a log.
 type Query struct {
-	// Tail is how many lines from the end; 0 means all.
+	// Tail is the number of lines from the end; 0 means all.
 	Tail int64
-	// Since leaves out what is older; zero means nothing is.
+	// Since omits older lines; zero omits none.
 	Since time.Time
-	// Timestamps puts each line's time in front of it.
+	// Timestamps prefixes each line with its time.
 	Timestamps bool
-	// Most is how many bytes of the log are looked at, from its end, or from Since on when
-	// there is no Tail; 0 means all.
-	Most int
+	// MaxBytes bounds the bytes of the log that are read: from its end, or from Since on if there
+	// is no Tail; 0 means all.
+	MaxBytes int
 }
 
-// Read is the log in dir, oldest line first, both streams in the order in which they
-// were written. A log that nothing was written to is empty.
+// Read returns the selected lines of the log in dir, oldest first, both streams in the order of
+// writing. A missing log is empty.
 func Read(dir *os.Root, query Query) ([]byte, error) {
 	if !query.Since.IsZero() && query.Tail == 0 {
-		records, err := query.since(dir)
-		return query.apply(records), err
+		records, err := query.readSince(dir)
+		return query.format(records), err
 	}
 	var parts [][]byte // the newest first
 	size := 0
-	for i := 0; i <= maxRead && (query.Most <= 0 || size < query.Most); i++ {
+	for i := 0; i <= maxNumber && (query.MaxBytes <= 0 || size < query.MaxBytes); i++ {
 		file := current
 		if i > 0 {
-			file = name(i)
+			file = fileName(i)
 		}
 		part, err := dir.ReadFile(file)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -44,32 +44,32 @@ func Read(dir *os.Root, query Query) ([]byte, error) {
 		parts, size = append(parts, part), size+len(part)
 	}
 	slices.Reverse(parts)
-	return query.apply(query.last(slices.Concat(parts...))), nil
+	return query.format(query.lastBytes(slices.Concat(parts...))), nil
 }
 
-// last is the end of records that may be looked at, in whole ones.
-func (q Query) last(records []byte) []byte {
-	if q.Most <= 0 || len(records) <= q.Most {
+// lastBytes returns the last MaxBytes of records, without a partial record.
+func (q Query) lastBytes(records []byte) []byte {
+	if q.MaxBytes <= 0 || len(records) <= q.MaxBytes {
 		return records
 	}
-	_, records, _ = bytes.Cut(records[len(records)-q.Most-1:], []byte("\n"))
+	_, records, _ = bytes.Cut(records[len(records)-q.MaxBytes-1:], []byte("\n"))
 	return records
 }
 
-// maxRead is the number of the oldest file that can be there.
-const maxRead = 99
+// maxNumber is the highest number that a log file can have.
+const maxNumber = 99
 
-// line is one record of a log, taken apart.
+// record is one parsed record of a log.
 type line struct {
 	stamp, text []byte
 	at          time.Time
 	whole       bool
 }
 
-func (q Query) apply(records []byte) []byte {
+func (q Query) format(records []byte) []byte {
 	var chosen []line
 	for record := range bytes.Lines(records) {
-		parsed, ok := parse(record)
+		parsed, ok := parseRecord(record)
 		if !ok {
 			continue // cut off by a full disk
 		}
@@ -79,7 +79,7 @@ func (q Query) apply(records []byte) []byte {
 		chosen = append(chosen, parsed)
 	}
 	if q.Tail > 0 {
-		chosen = chosen[fromEnd(chosen, q.Tail):]
+		chosen = chosen[tailStart(chosen, q.Tail):]
 	}
 	var text bytes.Buffer
 	begins := true
@@ -97,8 +97,8 @@ func (q Query) apply(records []byte) []byte {
 	return text.Bytes()
 }
 
-// fromEnd is the index at which the last n whole lines begin.
-func fromEnd(lines []line, n int64) int {
+// tailStart returns the index of the first of the last n complete lines.
+func tailStart(lines []line, n int64) int {
 	for i, l := range slices.Backward(lines) {
 		if l.whole {
 			if n == 0 {
@@ -110,9 +110,9 @@ func fromEnd(lines []line, n int64) int {
 	return 0
 }
 
-// parse takes a record apart. One without a time is none: who follows a log would be given
-// it again and again.
-func parse(record []byte) (line, bool) {
+// parseRecord parses a record. A record without a valid time is rejected, because a follower would
+// get it again and again.
+func parseRecord(record []byte) (line, bool) {
 	record, ended := bytes.CutSuffix(record, []byte("\n"))
 	stamp, rest, ok1 := bytes.Cut(record, []byte(" "))
 	_, rest, ok2 := bytes.Cut(rest, []byte(" "))

@@ -12,18 +12,17 @@ import (
 	"time"
 )
 
-// since reads the records that are not older than the query's Since, and perhaps a few
-// before them. Records stand in the order of their times, so that of a long log only the
-// end is read.
-func (q Query) since(dir *os.Root) ([]byte, error) {
+// readSince reads the records since q.Since, and perhaps a few older ones. Records are in the order
+// of their times, so only the end of a long log is read.
+func (q Query) readSince(dir *os.Root) ([]byte, error) {
 	var files []*os.File // the newest first
 	defer func() {
 		for _, file := range files {
 			_ = file.Close()
 		}
 	}()
-	for i := 0; i <= maxRead; i++ {
-		file, err := openOther(dir, i, files)
+	for i := 0; i <= maxNumber; i++ {
+		file, err := openNumbered(dir, i, files)
 		if err != nil {
 			return nil, fmt.Errorf("log: %w", err)
 		}
@@ -39,10 +38,10 @@ func (q Query) since(dir *os.Root) ([]byte, error) {
 	var records []byte
 	for _, file := range files {
 		room := math.MaxInt
-		if q.Most > 0 {
-			room = q.Most - len(records)
+		if q.MaxBytes > 0 {
+			room = q.MaxBytes - len(records)
 		}
-		part, err := io.ReadAll(io.LimitReader(io.NewSectionReader(file, seek(file, q.Since), math.MaxInt64-1), int64(room)))
+		part, err := io.ReadAll(io.LimitReader(io.NewSectionReader(file, findSince(file, q.Since), math.MaxInt64-1), int64(room)))
 		if err != nil {
 			return nil, fmt.Errorf("log: %w", err)
 		}
@@ -51,12 +50,12 @@ func (q Query) since(dir *os.Root) ([]byte, error) {
 	return records[:bytes.LastIndexByte(records, '\n')+1], nil
 }
 
-// openOther opens a file of the log; nil when there is none, or when a rotation has just
-// given the number to one that is open already.
-func openOther(dir *os.Root, number int, opened []*os.File) (*os.File, error) {
+// openNumbered opens a file of the log. It returns nil if there is none, or if a rotation has just
+// given the number to a file that is open already.
+func openNumbered(dir *os.Root, number int, opened []*os.File) (*os.File, error) {
 	called := current
 	if number > 0 {
-		called = name(number)
+		called = fileName(number)
 	}
 	file, err := dir.Open(called)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -77,18 +76,18 @@ func openOther(dir *os.Root, number int, opened []*os.File) (*os.File, error) {
 	return file, nil
 }
 
-// near is how close to the first record of interest a search ends, in bytes. It is more
-// than a record has.
-const near = 4 * maxLine
+// searchGap is the distance in bytes at which the binary search stops. It exceeds the size of a
+// record.
+const searchGap = 4 * maxLine
 
-// seek is where a record begins, such that all records before it are older than since.
-func seek(file *os.File, since time.Time) int64 {
+// findSince returns the offset of a record such that all earlier records are older than since.
+func findSince(file *os.File, since time.Time) int64 {
 	info, err := file.Stat()
 	if err != nil {
 		return 0
 	}
 	low, high := int64(0), info.Size()
-	for high-low > near {
+	for high-low > searchGap {
 		middle := low + (high-low)/2
 		begins, at := recordAt(file, middle)
 		if at.IsZero() || begins >= high || !at.Before(since) {
@@ -100,7 +99,7 @@ func seek(file *os.File, since time.Time) int64 {
 	return low
 }
 
-// recordAt is where the first record at or after an offset begins, and its time; zero when
+// recordAt returns the offset and the time of the first record at or after an offset; zeros if
 // there is none.
 func recordAt(file io.ReaderAt, offset int64) (begins int64, at time.Time) {
 	begins = max(offset-1, 0)

@@ -10,8 +10,8 @@ import (
 	"github.com/podfall/podfall/services/runtime/procengine/logfile"
 )
 
-// A reader that goes on from its last line gets every line once, whatever is rotated away
-// behind it and however little it may read at a time.
+// TestSince: a reader that continues after its last line gets every line once, whatever is rotated
+// meanwhile and however little it may read at a time.
 func TestSince(t *testing.T) {
 	dir := open(t)
 	var all strings.Builder
@@ -33,7 +33,7 @@ func TestSince(t *testing.T) {
 	}
 	at, read := first, 0
 	for {
-		got, err := logfile.Read(dir, logfile.Query{Since: at, Most: 100_000})
+		got, err := logfile.Read(dir, logfile.Query{Since: at, MaxBytes: 100_000})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -48,8 +48,8 @@ func TestSince(t *testing.T) {
 	}
 }
 
-// No two records have the same time, whatever the clock does.
-func TestStamps(t *testing.T) {
+// TestNextTime: record times are unique, whatever the clock does.
+func TestNextTime(t *testing.T) {
 	dir := open(t)
 	noon := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 	steps := []time.Duration{0, 0, -time.Hour, 0, time.Second}
@@ -73,7 +73,8 @@ func TestStamps(t *testing.T) {
 	}
 }
 
-// A rotation that was cut short left a gap: it is filled, and nothing older goes for it.
+// TestRotationAfterOneThatFailed: an interrupted rotation left a gap. The next one fills it, and
+// loses no older file.
 func TestRotationAfterOneThatFailed(t *testing.T) {
 	dir := open(t)
 	const record = "2026-01-02T03:04:05Z stdout F %s\n"

@@ -13,7 +13,7 @@ import (
 	"github.com/podfall/podfall/internal/clock"
 )
 
-// Prepare makes a container's directory and says what is to run in it.
+// Prepare creates a container's directory and writes its spec.
 func Prepare(dir string, spec Spec) error {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return err
@@ -26,10 +26,10 @@ func Prepare(dir string, spec Spec) error {
 	return writeJSON(root, fileSpec, spec)
 }
 
-// End is how the container in dir has ended. A container without a shim and without an
-// end on record gets one: Lost, if it was ever started. Nothing can be started in dir
-// after that. ErrClaimed means that its shim lives.
-func End(dir, marker string) (Status, error) {
+// ReadExit returns how the container in dir exited. If it has neither a shim nor a recorded exit,
+// ReadExit kills its remaining processes and records it as Lost. Nothing can be started in dir
+// after that. ErrClaimed means that the shim is running.
+func ReadExit(dir, marker string) (Status, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return Status{}, err
@@ -39,7 +39,7 @@ func End(dir, marker string) (Status, error) {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return status, err
 	}
-	lock, err := claim(root)
+	lock, err := lockDir(root)
 	if err != nil {
 		return Status{}, err
 	}
@@ -47,21 +47,21 @@ func End(dir, marker string) (Status, error) {
 	if status, err = readJSON[Status](root, fileExit); !errors.Is(err, fs.ErrNotExist) {
 		return status, err
 	}
-	if err := killLeft(marker); err != nil {
+	if err := killMarked(marker); err != nil {
 		return Status{}, err
 	}
 	status = Status{Exited: true, Lost: true, Code: 255, FinishedAt: clock.Clock{}.Now()}
 	return status, writeJSON(root, fileExit, status)
 }
 
-// Gone reports whether the container in dir has no shim, not even one that is about to end.
-func Gone(dir string) bool {
+// IsGone reports whether the container in dir has no shim, not even one that is about to exit.
+func IsGone(dir string) bool {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return true
 	}
 	defer root.Close()
-	lock, err := claim(root)
+	lock, err := lockDir(root)
 	if err != nil {
 		return false
 	}
@@ -69,8 +69,8 @@ func Gone(dir string) bool {
 	return true
 }
 
-// Logs is the directory of the container's log; fs.ErrNotExist when it never ran.
-func Logs(dir string) (*os.Root, error) {
+// OpenLogs opens the container's log directory; fs.ErrNotExist if the container never ran.
+func OpenLogs(dir string) (*os.Root, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, err
@@ -79,7 +79,7 @@ func Logs(dir string) (*os.Root, error) {
 	return root.OpenRoot(dirLog)
 }
 
-// Conn is a runtime's connection to a shim. Its methods may be called concurrently.
+// Conn is a runtime's connection to a shim. Its methods are safe for concurrent use.
 type Conn struct {
 	conn net.Conn
 	in   *json.Decoder
@@ -91,8 +91,8 @@ type Conn struct {
 	gone    bool
 }
 
-// Dial connects to the shim of the container in dir, and waits until it says what the
-// status is. A shim that could not start its program has gone: see End.
+// Dial connects to the shim of the container in dir, and waits for its first status. If the shim
+// could not start its program, it has exited: see ReadExit.
 func Dial(ctx context.Context, dir string) (*Conn, Status, error) {
 	at, err := os.Open(dir)
 	if err != nil {
@@ -114,8 +114,7 @@ func Dial(ctx context.Context, dir string) (*Conn, Status, error) {
 	return c, *first.Status, nil
 }
 
-// Run passes on every further status, until the shim goes or ctx ends. It closes the
-// connection.
+// Run reports every further status until the shim exits or ctx ends. It closes the connection.
 func (c *Conn) Run(ctx context.Context, report func(Status)) {
 	stop := context.AfterFunc(ctx, func() { _ = c.conn.Close() })
 	defer stop()
@@ -139,7 +138,7 @@ func (c *Conn) Run(ctx context.Context, report func(Status)) {
 	}
 }
 
-// hangUp ends every call that waits.
+// hangUp fails every waiting call.
 func (c *Conn) hangUp() {
 	_ = c.conn.Close()
 	c.mu.Lock()
@@ -153,16 +152,16 @@ func (c *Conn) hangUp() {
 
 var errGone = errors.New("the shim has gone")
 
-// Ask asks for a signal, and waits for nothing. A program that has ended, or a shim that
-// has gone, is no error: its end is told elsewhere.
-func (c *Conn) Ask(name string) { _ = c.send(message{Signal: name}, nil) }
+// RequestSignal asks for a signal and does not wait. Errors are dropped: the end of the program or
+// the shim is reported elsewhere.
+func (c *Conn) RequestSignal(name string) { _ = c.send(message{Signal: name}, nil) }
 
-// Signal asks for a signal, and waits until it has been sent, or cannot be any more. It
-// takes a [Conn.Run] that runs. An error is the context's.
+// Signal asks for a signal, and waits until it was sent or can no longer be sent. [Conn.Run] must
+// be running. The only error is the context's.
 func (c *Conn) Signal(ctx context.Context, name string) error {
 	answer := make(chan message, 1)
 	if c.send(message{Signal: name}, answer) != nil {
-		return nil //nolint:nilerr // it has gone
+		return nil //nolint:nilerr// it has exited
 	}
 	select {
 	case <-ctx.Done():
@@ -200,7 +199,7 @@ func (c *Conn) send(m message, answer chan message) error {
 	if answer != nil {
 		c.waiting[m.ID] = answer
 	}
-	_ = c.conn.SetWriteDeadline(clock.Clock{}.Now().Add(patience))
+	_ = c.conn.SetWriteDeadline(clock.Clock{}.Now().Add(writeTimeout))
 	if err := c.out.Encode(m); err != nil {
 		delete(c.waiting, m.ID)
 		return errors.Join(errGone, err)

@@ -15,51 +15,51 @@ import (
 )
 
 const (
-	// maxResult is how much of each stream of a command is kept.
+	// maxResult is how many bytes of each stream of a command are kept.
 	maxResult = 1 << 20
-	// drain is how long what a command has started may go on writing after its end.
-	drain = time.Second
+	// drainTime bounds how long processes started by a command may write after its end.
+	drainTime = time.Second
 )
 
-// command is one that runs beside the program.
+// command is a command that runs beside the program.
 type command struct {
 	process *os.Process
 	program string
 	out     stdio
-	// answer is nil for a command that somebody talks with.
+	// answer is nil for a command with a connected client.
 	answer  func(message)
 	copying sync.WaitGroup
 	stdout  bytes.Buffer
 	stderr  bytes.Buffer
 	ended   chan struct{}
 	code    int32 // set before ended is closed
-	// killed is set when the timeout has passed, by the shim's goroutine.
+	// killed is set by the shim's goroutine once the timeout has passed.
 	killed bool
 }
 
-// execute starts a command; its answer comes when it has ended.
-func (s *shim) execute(asked request) error {
+// startCommand starts a command. The answer is sent when the command has ended.
+func (s *shim) startCommand(asked request) error {
 	out, err := openStdio(false, false, nil)
 	if err != nil {
 		return err
 	}
-	process, err := s.launch(s.beside(asked.Exec.Program, asked.Exec.Args), out)
+	process, err := s.launchProcess(s.commandPlan(asked.Exec.Program, asked.Exec.Args), out)
 	if err != nil {
 		return err
 	}
 	c := &command{process: process, program: asked.Exec.Program, out: out, answer: asked.answer, ended: make(chan struct{})}
-	_ = s.signals.journal.write(Record{Exec: c.program}) // a witness that cannot write keeps no hook from running
+	_ = s.signals.journal.append(Record{Exec: c.program}) // a journal error must not stop a hook
 	s.commands[process.Pid] = c
-	c.copying.Go(func() { keep(&c.stdout, out.output[proto.ChannelStdout]) })
-	c.copying.Go(func() { keep(&c.stderr, out.output[proto.ChannelStderr]) })
+	c.copying.Go(func() { readLimited(&c.stdout, out.output[proto.ChannelStdout]) })
+	c.copying.Go(func() { readLimited(&c.stderr, out.output[proto.ChannelStderr]) })
 	if asked.Exec.Timeout > 0 {
-		s.output.Go(func() { s.expire(c, asked.Exec.Timeout) })
+		s.output.Go(func() { s.awaitTimeout(c, asked.Exec.Timeout) })
 	}
 	return nil
 }
 
-// expire asks the shim's goroutine to kill a command when its time is up.
-func (s *shim) expire(c *command, timeout time.Duration) {
+// awaitTimeout asks the shim's goroutine to kill a command after its timeout.
+func (s *shim) awaitTimeout(c *command, timeout time.Duration) {
 	timer := clock.Clock{}.Timer(timeout)
 	defer timer.Stop()
 	select {
@@ -73,8 +73,8 @@ func (s *shim) expire(c *command, timeout time.Duration) {
 	}
 }
 
-// commandEnded answers for a command; any other process was the program's business.
-func (s *shim) commandEnded(pid int, status unix.WaitStatus) {
+// finishCommand answers for a command. Other processes descend from the program and need no answer.
+func (s *shim) finishCommand(pid int, status unix.WaitStatus) {
 	c, ok := s.commands[pid]
 	if !ok {
 		return
@@ -82,12 +82,12 @@ func (s *shim) commandEnded(pid int, status unix.WaitStatus) {
 	delete(s.commands, pid)
 	c.code = exitCode(status)
 	close(c.ended)
-	_ = s.signals.journal.write(Record{Exec: c.program, Code: c.code, Done: true})
+	_ = s.signals.journal.append(Record{Exec: c.program, Code: c.code, Done: true})
 	if c.answer == nil {
 		return
 	}
 	s.output.Go(func() {
-		limit := clock.Clock{}.Now().Add(drain)
+		limit := clock.Clock{}.Now().Add(drainTime)
 		for _, from := range c.out.output {
 			_ = from.SetReadDeadline(limit)
 		}
@@ -99,39 +99,39 @@ func (s *shim) commandEnded(pid int, status unix.WaitStatus) {
 	})
 }
 
-// keep reads all, and keeps what there is room for.
-func keep(into *bytes.Buffer, from *os.File) {
+// readLimited reads to the end and keeps at most maxResult bytes.
+func readLimited(into *bytes.Buffer, from *os.File) {
 	_, err := io.Copy(into, io.LimitReader(from, maxResult))
 	if err == nil {
 		_, err = io.Copy(io.Discard, from)
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		left := rest(from)
+		left := readBuffered(from)
 		into.Write(left[:min(len(left), maxResult-into.Len())])
 	}
 }
 
 var errEnded = errors.New("the program has ended")
 
-// carryOut does what was asked, and answers. A command is answered when it has ended.
-func (s *shim) carryOut(asked request) {
+// handleRequest carries out a request and answers it. A command is answered when it has ended.
+func (s *shim) handleRequest(asked request) {
 	var err error
 	switch {
 	case asked.do != nil:
 		asked.do()
 		return
 	case asked.expired != nil:
-		err = s.expired(asked.expired)
+		err = s.killExpired(asked.expired)
 	case !s.status.FinishedAt.IsZero():
 		err = errEnded
 	case asked.Exec != nil:
-		if err = s.execute(asked); err == nil {
+		if err = s.startCommand(asked); err == nil {
 			return
 		}
 	case asked.Signal != "":
-		err = s.signal(asked.Signal)
+		err = s.signalProgram(asked.Signal)
 	default:
-		err = errNothing
+		err = errEmptyRequest
 	}
 	if err != nil {
 		asked.answer(message{Error: err.Error()})
@@ -140,10 +140,10 @@ func (s *shim) carryOut(asked request) {
 	asked.answer(message{})
 }
 
-var errNothing = errors.New("want a signal or a command")
+var errEmptyRequest = errors.New("want a signal or a command")
 
-// expired kills a command whose time is up, unless it has ended meanwhile.
-func (s *shim) expired(c *command) error {
+// killExpired kills a command after its timeout, unless it has ended meanwhile.
+func (s *shim) killExpired(c *command) error {
 	if s.commands[c.process.Pid] != c {
 		return nil
 	}

@@ -10,64 +10,63 @@ import (
 	"github.com/podfall/podfall/services/runtime/procengine/logfile"
 )
 
-// console is what the program reads and writes: its log has all of it, and those who are
-// attached hear it from then on.
+// console is the program's input and output. The log gets all output, and attached clients get it
+// from the time of attaching.
 type console struct {
 	log *logfile.Log
-	// input is what the program reads, terminal its terminal; nil for none.
+	// input is our end of the program's stdin, terminal our end of its terminal; nil for none.
 	input, terminal *os.File
 
-	mu       sync.Mutex
-	ended    bool
-	watchers map[*watcher]struct{}
-	telling  sync.WaitGroup
+	mu         sync.Mutex
+	ended      bool
+	watchers   map[*attachedClient]struct{}
+	forwarding sync.WaitGroup
 }
 
-// watcher is a client that is attached.
-type watcher struct {
-	peer  *peer
-	asked Stream
-	// frames are still to be told; it is closed when there will be no more.
+// attachedClient is a client attached to the program.
+type attachedClient struct {
+	peer    *peer
+	request Stream
+	// frames queues the output for the client. It is closed when there is no more.
 	frames chan []byte
-	// why is the end that the client is told; set before frames is closed.
-	why error
+	// err is sent to the client at the end; set before frames is closed.
+	err error
 }
 
-// backlog is how many frames a client may be behind what the program writes.
-const backlog = 1024
+// maxPendingFrames is how many frames a client may lag behind the program's output.
+const maxPendingFrames = 1024
 
-var errBehind = errors.New("this client reads too slowly; what the program writes is in its log")
+var errTooSlow = errors.New("this client reads too slowly; what the program writes is in its log")
 
-// begin takes over what the program reads and writes.
-func (c *console) begin(files stdio) {
-	c.input, c.terminal, c.watchers = files.input, files.terminal, map[*watcher]struct{}{}
+// attachStdio takes over the program's input and output.
+func (c *console) attachStdio(files stdio) {
+	c.input, c.terminal, c.watchers = files.input, files.terminal, map[*attachedClient]struct{}{}
 }
 
-// copy passes on what the program writes on one channel, until it ends.
-func (c *console) copy(channel proto.Channel, from *os.File) {
+// copyOutput forwards one channel of the program's output until it ends.
+func (c *console) copyOutput(channel proto.Channel, from *os.File) {
 	name := "stdout"
 	if channel == proto.ChannelStderr {
 		name = "stderr"
 	}
-	c.log.Copy(name, io.TeeReader(from, loudspeaker{c, channel}))
+	c.log.Copy(name, io.TeeReader(from, broadcaster{c, channel}))
 	_ = from.Close()
 }
 
-// loudspeaker tells those who are attached what is written on one channel.
-type loudspeaker struct {
+// broadcaster sends one channel's output to the attached clients.
+type broadcaster struct {
 	console *console
 	channel proto.Channel
 }
 
-// Write implements io.Writer. It waits for nobody: the program does not stop for those who
-// look at it.
-func (l loudspeaker) Write(text []byte) (int, error) {
+// Write implements io.Writer. It never blocks, so attached clients cannot stall the program.
+func (l broadcaster) Write(text []byte) (int, error) {
 	c := l.console
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var frame []byte
 	for w := range c.watchers {
-		if l.channel == proto.ChannelStdout && !w.asked.Stdout || l.channel == proto.ChannelStderr && !w.asked.Stderr {
+		if l.channel == proto.ChannelStdout && !w.request.Stdout || l.channel == proto.ChannelStderr && !w.request.Stderr {
 			continue
 		}
 		if frame == nil {
@@ -76,85 +75,85 @@ func (l loudspeaker) Write(text []byte) (int, error) {
 		select {
 		case w.frames <- frame:
 		default:
-			c.dismiss(w, errBehind)
+			c.detach(w, errTooSlow)
 		}
 	}
 	return len(text), nil
 }
 
-// join attaches a client; false when the program has ended.
-func (c *console) join(w *watcher) bool {
+// addClient attaches a client; false if the program has ended.
+func (c *console) addClient(w *attachedClient) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ended {
 		return false
 	}
 	c.watchers[w] = struct{}{}
-	c.telling.Go(w.tell)
+	c.forwarding.Go(w.forward)
 	return true
 }
 
-// leave detaches a client, if it still is attached.
-func (c *console) leave(w *watcher) {
+// removeClient detaches a client if it is still attached.
+func (c *console) removeClient(w *attachedClient) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.dismiss(w, nil)
+	c.detach(w, nil)
 }
 
-// dismiss is called under the lock.
-func (c *console) dismiss(w *watcher, why error) {
+// detach ends a client's stream with err. The caller holds the lock.
+func (c *console) detach(w *attachedClient, why error) {
 	if _, attached := c.watchers[w]; attached {
 		delete(c.watchers, w)
-		w.why = why
+		w.err = why
 		close(w.frames)
 	}
 }
 
-// end tells everyone that the program has ended, and waits until they have been told.
-func (c *console) end() {
+// finish ends all clients' streams and waits until the clients have been told.
+func (c *console) finish() {
 	c.mu.Lock()
 	c.ended = true
 	for w := range c.watchers {
-		c.dismiss(w, nil)
+		c.detach(w, nil)
 	}
 	c.mu.Unlock()
-	c.telling.Wait()
+	c.forwarding.Wait()
 	if c.input != nil {
 		_ = c.input.Close()
 	}
 }
 
-// tell passes on what the program writes, and then that it is over. An attachment has no
-// exit code: that is the container's to tell.
-func (w *watcher) tell() {
+// forward sends the output to the client, then the end of the stream. An attachment has no exit
+// code: the container's exit is reported elsewhere.
+func (w *attachedClient) forward() {
 	for frame := range w.frames {
-		if w.peer.frame(frame) != nil {
+		if w.peer.sendFrame(frame) != nil {
 			_ = w.peer.conn.Close()
-			for range w.frames { // until it is dismissed
+			for range w.frames { // until it is detached
 			}
 			return
 		}
 	}
-	if w.why != nil {
-		w.peer.send(message{Error: w.why.Error()})
+	if w.err != nil {
+		w.peer.send(message{Error: w.err.Error()})
 	} else {
-		_ = w.peer.frame(proto.StatusFrame(proto.ExitStatus(0))) // it may have left
+		_ = w.peer.sendFrame(proto.StatusFrame(proto.ExitStatus(0))) // it may have disconnected
 	}
 	_ = w.peer.conn.Close()
 }
 
-// attach lets a client hear the program, and speak to it if anybody can.
-func (s *shim) attach(t *talk, asked Stream) error {
-	w := &watcher{peer: t.peer, asked: asked, frames: make(chan []byte, backlog)}
-	if !s.console.join(w) {
+// attachClient connects a client to the program's output, and to its input if it has one.
+func (s *shim) attachClient(t *conversation, asked Stream) error {
+	w := &attachedClient{peer: t.peer, request: asked, frames: make(chan []byte, maxPendingFrames)}
+	if !s.console.addClient(w) {
 		return errEnded
 	}
 	if t.terminal = s.console.terminal; asked.Stdin {
 		t.input = s.console.input
 	}
 	t.shared = !s.spec.StdinOnce
-	t.listen()
-	s.console.leave(w)
-	t.endInput()
+	t.readClient()
+	s.console.removeClient(w)
+	t.closeInput()
 	return nil
 }

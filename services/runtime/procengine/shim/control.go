@@ -13,41 +13,41 @@ import (
 	"github.com/podfall/podfall/internal/daemon"
 )
 
-// patience is how long a runtime may take to take in one message.
-const patience = 5 * time.Second
+// writeTimeout bounds how long a peer may take to receive one message.
+const writeTimeout = 5 * time.Second
 
-// request is something asked on the control socket.
+// request is a request from the control socket or from another goroutine of the shim.
 type request struct {
 	message
 
-	// expired is set instead of a message: its timeout has passed.
+	// expired is a command with a passed timeout; then there is no message.
 	expired *command
-	// do is set instead of a message: something to be done in the shim's goroutine.
+	// do is a function to run in the shim's goroutine; then there is no message.
 	do func()
-	// answer sends the answer to whoever asked.
+	// answer sends the answer to the peer.
 	answer func(message)
 }
 
-// peer is a runtime that is connected.
+// peer is a connected runtime.
 type peer struct {
 	mu   sync.Mutex
 	conn net.Conn
 	out  *json.Encoder
 }
 
-// send writes one message. A peer that takes none in is cut off.
+// send writes one message. A peer that does not receive it in time is disconnected.
 func (p *peer) send(m message) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	_ = p.conn.SetWriteDeadline(clock.Clock{}.Now().Add(patience))
+	_ = p.conn.SetWriteDeadline(clock.Clock{}.Now().Add(writeTimeout))
 	if p.out.Encode(m) != nil {
 		_ = p.conn.Close()
 	}
 }
 
-// frame says something in a conversation, and waits until the client takes it in; once its
-// time is over, no longer.
-func (p *peer) frame(frame []byte) error {
+// sendFrame sends a frame of a conversation and waits until the client receives it. After the write
+// deadline it sends only what the connection takes at once.
+func (p *peer) sendFrame(frame []byte) error {
 	text, err := json.Marshal(message{Frame: frame})
 	if err != nil {
 		return err
@@ -57,12 +57,12 @@ func (p *peer) frame(frame []byte) error {
 	defer p.mu.Unlock()
 	n, err := p.conn.Write(text)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		err = push(p.conn, text[n:])
+		err = writeNow(p.conn, text[n:])
 	}
 	return err
 }
 
-// serve takes connections until ctx ends or the listener is closed, and waits for all.
+// serve accepts connections until ctx ends or the listener is closed, and waits for all of them.
 func (s *shim) serve(ctx context.Context, listener net.Listener) {
 	group := daemon.NewGroup(ctx)
 	for {
@@ -71,7 +71,7 @@ func (s *shim) serve(ctx context.Context, listener net.Listener) {
 			break
 		}
 		group.Go(func(ctx context.Context) error {
-			s.attend(ctx, conn)
+			s.servePeer(ctx, conn)
 			return nil
 		})
 	}
@@ -79,15 +79,15 @@ func (s *shim) serve(ctx context.Context, listener net.Listener) {
 	_ = group.Wait()
 }
 
-// attend passes on what one peer asks, until it goes or ctx ends.
-func (s *shim) attend(ctx context.Context, conn net.Conn) {
+// servePeer handles one peer's requests until it disconnects or ctx ends.
+func (s *shim) servePeer(ctx context.Context, conn net.Conn) {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
 	p := &peer{conn: conn, out: json.NewEncoder(conn)}
-	s.peers.join(p)
-	defer s.peers.leave(p)
+	s.peers.add(p)
+	defer s.peers.remove(p)
 	in := json.NewDecoder(conn)
 	for {
 		var m message
@@ -95,7 +95,7 @@ func (s *shim) attend(ctx context.Context, conn net.Conn) {
 			return
 		}
 		if m.Stream != nil {
-			s.converse(ctx, p, in, *m.Stream)
+			s.serveConversation(ctx, p, in, *m.Stream)
 			return
 		}
 		asked := request{message: m, answer: func(answer message) {
@@ -110,60 +110,60 @@ func (s *shim) attend(ctx context.Context, conn net.Conn) {
 	}
 }
 
-// audience are the peers, and what they know.
-type audience struct {
-	mu    sync.Mutex
-	conns map[*peer]struct{}
-	told  *Status
-	// talking are those in a conversation: they are told nothing else, so that nobody waits
-	// for them, however slowly they read.
-	talking map[*peer]struct{}
-	// last is when they are to have heard everything, once the program has ended.
-	last time.Time
+// peerSet holds the connected peers and the last status sent to them.
+type peerSet struct {
+	mu         sync.Mutex
+	conns      map[*peer]struct{}
+	lastStatus *Status
+	// conversing holds the peers in a conversation. They get no statuses, so a slow reader delays
+	// no one else.
+	conversing map[*peer]struct{}
+	// deadline ends all conversations once the program has ended.
+	deadline time.Time
 }
 
-// talk makes a peer one that is in a conversation.
-func (a *audience) talk(p *peer) {
+// startConversation marks a peer as being in a conversation.
+func (a *peerSet) startConversation(p *peer) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.conns, p)
-	a.talking[p] = struct{}{}
-	_ = p.conn.SetWriteDeadline(a.last)
+	a.conversing[p] = struct{}{}
+	_ = p.conn.SetWriteDeadline(a.deadline)
 }
 
-// hurry gives everyone who is in a conversation a moment to hear its end.
-func (a *audience) hurry() {
+// limitConversations gives every conversation a short time to finish.
+func (a *peerSet) limitConversations() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.last = clock.Clock{}.Now().Add(farewell)
-	for p := range a.talking {
-		_ = p.conn.SetWriteDeadline(a.last)
+	a.deadline = clock.Clock{}.Now().Add(farewellTimeout)
+	for p := range a.conversing {
+		_ = p.conn.SetWriteDeadline(a.deadline)
 	}
 }
 
-// join tells a new peer the status, and lets it hear of each change.
-func (a *audience) join(p *peer) {
+// add sends a new peer the current status and subscribes it to changes.
+func (a *peerSet) add(p *peer) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.conns[p] = struct{}{}
-	if a.told != nil {
-		p.send(message{Status: a.told})
+	if a.lastStatus != nil {
+		p.send(message{Status: a.lastStatus})
 	}
 }
 
-func (a *audience) leave(p *peer) {
+func (a *peerSet) remove(p *peer) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.conns, p)
-	delete(a.talking, p)
+	delete(a.conversing, p)
 	_ = p.conn.Close()
 }
 
-// tell tells every peer a new status.
-func (a *audience) tell(status Status) {
+// broadcast sends a new status to every peer.
+func (a *peerSet) broadcast(status Status) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.told = &status
+	a.lastStatus = &status
 	for p := range a.conns {
 		p.send(message{Status: &status})
 	}

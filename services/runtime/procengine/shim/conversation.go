@@ -13,8 +13,8 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// Conversation is a runtime's end of a conversation with a process; it is a remote.Conn.
-// Close it: the shim kills a command whose client has left.
+// Conversation is a runtime's end of a conversation with a process; it implements remote.Conn. The
+// caller must close it. The shim kills a command when its client disconnects.
 type Conversation struct {
 	conn    net.Conn
 	out     *json.Encoder
@@ -22,11 +22,11 @@ type Conversation struct {
 	done    chan struct{}
 	closing chan struct{}
 	reading sync.WaitGroup
-	// err is why it is done.
+	// err is the reason once done is closed.
 	err error
 }
 
-// Converse asks the shim of the container in dir for a conversation.
+// Converse starts a conversation with the shim of the container in dir.
 func Converse(ctx context.Context, dir string, asked Stream) (*Conversation, error) {
 	conn, _, err := Dial(ctx, dir)
 	if err != nil {
@@ -38,12 +38,12 @@ func Converse(ctx context.Context, dir string, asked Stream) (*Conversation, err
 	if err := c.out.Encode(message{Stream: &asked}); err != nil {
 		return nil, errors.Join(errGone, err, c.conn.Close())
 	}
-	c.reading.Go(func() { c.read(conn.in) })
+	c.reading.Go(func() { c.readFrames(conn.in) })
 	return c, nil
 }
 
-// read takes in what the shim says until it has no more to say.
-func (c *Conversation) read(in *json.Decoder) {
+// readFrames receives frames until the shim has sent the last.
+func (c *Conversation) readFrames(in *json.Decoder) {
 	defer close(c.done)
 	for {
 		var m message
@@ -56,7 +56,7 @@ func (c *Conversation) read(in *json.Decoder) {
 			c.err = errors.New(m.Error)
 			return
 		case len(m.Frame) == 0:
-			continue // the container's status, told to whoever connects
+			continue // the container's status, which every new connection gets
 		case proto.Channel(m.Frame[0]) == proto.ChannelError:
 			c.err = io.EOF // the last frame
 		}
@@ -68,7 +68,7 @@ func (c *Conversation) read(in *json.Decoder) {
 	}
 }
 
-// Send implements remote.Conn. While the process reads nothing it waits.
+// Send implements remote.Conn. It blocks while the process does not read.
 func (c *Conversation) Send(ctx context.Context, frame []byte) error {
 	stop := context.AfterFunc(ctx, func() { _ = c.conn.SetWriteDeadline(clock.Clock{}.Now()) })
 	defer stop()
@@ -90,9 +90,9 @@ func (c *Conversation) Receive(ctx context.Context) ([]byte, error) {
 // Done implements remote.Conn.
 func (c *Conversation) Done() <-chan struct{} { return c.done }
 
-// Close ends the conversation, and what was run for it.
+// Close ends the conversation and kills the command that was run for it.
 func (c *Conversation) Close() {
 	close(c.closing)
-	_ = c.conn.Close() // there is no more to say
+	_ = c.conn.Close() // nothing is left to send
 	c.reading.Wait()
 }

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// FuzzPrivatePages: a program's own pages are the difference of two numbers of its statm, or none,
-// and so many bytes still fit an int64; what is no statm is of no pages.
+// FuzzPrivatePages: private pages are the difference of two numbers of a statm file, or none, and
+// their bytes fit an int64. Invalid files give none.
 func FuzzPrivatePages(f *testing.F) {
 	f.Fuzz(func(t *testing.T, all, shared uint32, other []byte) {
 		text := fmt.Appendf(nil, "4294967295 %d %d 12 0 34 0\n", all, shared)
@@ -25,8 +25,7 @@ func FuzzPrivatePages(f *testing.F) {
 	})
 }
 
-// FuzzCatches: the signals that a process has handlers for are the bits of its mask, in
-// whichever line that is.
+// FuzzCatches: the handled signals are the bits of the SigCgt mask, on whichever line it is.
 func FuzzCatches(f *testing.F) {
 	f.Fuzz(func(t *testing.T, before string, mask uint64) {
 		if strings.Contains(before, "SigCgt:") {
@@ -35,11 +34,11 @@ func FuzzCatches(f *testing.F) {
 		status := fmt.Appendf(nil, "%s\nSigCgt:\t%016x\nCapInh:\t0000000000000000\n", before, mask)
 		caught := 0
 		for number := syscall.Signal(1); number <= 64; number++ {
-			if catches(status, number) {
+			if catchesSignal(status, number) {
 				caught++
 			}
-			if catches(status, number) != (mask>>(number-1)&1 == 1) {
-				t.Errorf("%q: signal %d: %v", status, number, catches(status, number))
+			if catchesSignal(status, number) != (mask>>(number-1)&1 == 1) {
+				t.Errorf("%q: signal %d: %v", status, number, catchesSignal(status, number))
 			}
 		}
 		if caught != bits.OnesCount64(mask) {
@@ -48,8 +47,7 @@ func FuzzCatches(f *testing.F) {
 	})
 }
 
-// FuzzMessage: what is said on a control socket, and what is in a container's files, is read
-// as the same when it is written again; a file that cannot be read is named.
+// FuzzMessage: messages and files round-trip. The error of an unreadable file names the file.
 func FuzzMessage(f *testing.F) {
 	root, err := os.OpenRoot(f.TempDir())
 	if err != nil {
@@ -57,9 +55,9 @@ func FuzzMessage(f *testing.F) {
 	}
 	f.Cleanup(func() { root.Close() })
 	f.Fuzz(func(t *testing.T, text []byte) {
-		same[message](t, text)
-		same[Spec](t, text)
-		same[Process](t, text)
+		checkRoundTrip[message](t, text)
+		checkRoundTrip[Spec](t, text)
+		checkRoundTrip[Process](t, text)
 		if err := root.WriteFile(fileExit, text, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -73,12 +71,12 @@ func FuzzMessage(f *testing.F) {
 		if data, err := json.Marshal(status); err != nil {
 			t.Errorf("%q: %v", data, err)
 		}
-		same[Status](t, text)
+		checkRoundTrip[Status](t, text)
 	})
 }
 
-// same reads text as a T, and the T that it writes.
-func same[T any](t *testing.T, text []byte) {
+// checkRoundTrip decodes text as a T, encodes the T, and compares.
+func checkRoundTrip[T any](t *testing.T, text []byte) {
 	t.Helper()
 	var value, again T
 	if json.Unmarshal(text, &value) != nil {

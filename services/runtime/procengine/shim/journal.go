@@ -11,45 +11,45 @@ import (
 	"github.com/podfall/podfall/internal/clock"
 )
 
-// Record is a line of the journal, in which a shim says what it does to its program: once
-// before it does it, and once when it has. It is the witness that a program's own account
-// can be held against.
+// Record is a line of the journal. A shim writes a record before it acts on its program, and
+// another one after. The journal is independent evidence against which a program's own output can
+// be checked.
 type Record struct {
 	Container string `json:"container"`
-	// Done is false before and true after.
+	// Done is false before the action and true after.
 	Done bool `json:"done"`
-	// Signal is what the program was sent, by name.
+	// Signal is the name of the signal that was sent.
 	Signal string `json:"signal,omitempty"`
-	// Exec is the program of a command that ran beside it, such as a hook; Code is how that
-	// has ended.
+	// Exec is the program of a command beside the container's program, for example a hook; Code is
+	// its exit code.
 	Exec string `json:"exec,omitempty"`
 	Code int32  `json:"code,omitempty"`
-	// Wall is the time on the wall, Mono that of CLOCK_MONOTONIC in ns, by which the records
-	// of one machine are in order.
+	// Wall is the wall time. Mono is CLOCK_MONOTONIC in ns, which orders all records of one
+	// machine.
 	Wall time.Time `json:"wall"`
 	Mono int64     `json:"mono"`
-	// Error is why it could not be done.
+	// Error says why the action failed.
 	Error string `json:"error,omitempty"`
 }
 
-// journal is the file that all shims of a runtime append to. A line is written as a whole
-// and is on disk when write returns.
+// journal is the file that all shims of a runtime append to. Each line is written as a whole, and
+// is on disk when append returns.
 type journal struct{ path, container string }
 
-// around writes a record before and after something is done.
-func (j journal) around(record Record, do func() error) error {
-	before := j.write(record)
+// recordAround runs do with a record before and after.
+func (j journal) recordAround(record Record, do func() error) error {
+	before := j.append(record)
 	err := do()
 	record.Done = true
 	if err != nil {
 		record.Error = err.Error()
 	}
-	// A signal that could not be written down was sent all the same: a full disk keeps no
+	// A signal that could not be recorded was sent all the same: a full disk keeps no
 	// program alive.
-	return errors.Join(err, before, j.write(record))
+	return errors.Join(err, before, j.append(record))
 }
 
-func (j journal) write(record Record) error {
+func (j journal) append(record Record) error {
 	if j.path == "" {
 		return nil
 	}

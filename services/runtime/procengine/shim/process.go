@@ -11,11 +11,11 @@ import (
 	"github.com/podfall/podfall/internal/clock"
 )
 
-// alive reports whether anything that the shim started is left.
-func (s *shim) alive() bool { return !s.status.Exited }
+// isAlive reports whether any process started by the shim is left.
+func (s *shim) isAlive() bool { return !s.status.Exited }
 
-// reap takes note of every process that has ended. Once the program has, what is left
-// of its descendants is killed, until there is none.
+// reap handles every process that has exited. Once the program has exited, its remaining
+// descendants are killed until there are none.
 func (s *shim) reap() {
 	for {
 		var status unix.WaitStatus
@@ -32,38 +32,38 @@ func (s *shim) reap() {
 			return
 		case pid == s.main.Pid:
 			s.status.Code, s.status.FinishedAt = exitCode(status), clock.Clock{}.Now()
-			s.endCgroup()
+			s.killCgroup()
 		default:
-			s.commandEnded(pid, status)
+			s.finishCommand(pid, status)
 		}
 	}
 }
 
-// kill ends a program that was started and is not to be, with all its descendants.
-func (s *shim) kill() {
+// killProgram kills a just started program with all its descendants.
+func (s *shim) killProgram() {
 	s.status.FinishedAt = clock.Clock{}.Now()
 	s.killChildren()
-	for s.reap(); s.alive(); s.reap() {
+	for s.reap(); s.isAlive(); s.reap() {
 		<-s.deaths
 	}
 	s.output.Wait()
 }
 
-// killChildren sends SIGKILL to every child. Theirs become ours when they die, and are
-// found when that is reaped. None of them is a stranger: only this goroutine reaps.
+// killChildren sends SIGKILL to every child. Their children become the shim's when they die, and
+// are found after the reaping. No PID can be reused meanwhile, because only this goroutine reaps.
 func (s *shim) killChildren() {
-	for _, pid := range children() {
+	for _, pid := range childProcesses() {
 		pidfd, err := unix.PidfdOpen(pid, 0)
 		if err != nil {
-			continue // out of descriptors: the next pass has some
+			continue // out of descriptors: the next pass has some again
 		}
-		_ = unix.PidfdSendSignal(pidfd, unix.SIGKILL, nil, 0) // one that has exited since waits to be reaped
+		_ = unix.PidfdSendSignal(pidfd, unix.SIGKILL, nil, 0) // an exited one is a zombie until it is reaped
 		_ = unix.Close(pidfd)
 	}
 }
 
-// children are the processes whose parent is this one.
-func children() []int {
+// childProcesses returns the processes with this process as parent.
+func childProcesses() []int {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil
@@ -75,15 +75,15 @@ func children() []int {
 		if err != nil {
 			continue
 		}
-		if said, err := stat(pid); err == nil && said.PPID == self {
+		if status, err := readStat(pid); err == nil && status.PPID == self {
 			found = append(found, pid)
 		}
 	}
 	return found
 }
 
-// stat is what the kernel says of a process.
-func stat(pid int) (procfs.ProcStat, error) {
+// readStat returns the kernel's status of a process.
+func readStat(pid int) (procfs.ProcStat, error) {
 	process, err := procfs.NewProc(pid)
 	if err != nil {
 		return procfs.ProcStat{}, err
@@ -91,14 +91,14 @@ func stat(pid int) (procfs.ProcStat, error) {
 	return process.Stat()
 }
 
-// identify is a process's number and start.
-func identify(pid int) (Process, error) {
-	said, err := stat(pid)
-	return Process{PID: pid, Start: said.Starttime}, err
+// identifyProcess returns a process's PID and start time.
+func identifyProcess(pid int) (Process, error) {
+	status, err := readStat(pid)
+	return Process{PID: pid, Start: status.Starttime}, err
 }
 
-// exitCode is how a shell and Kubernetes number an end: 128 and the signal's number for
-// a process that a signal has killed (CRI-12).
+// exitCode numbers an exit like a shell and Kubernetes: 128 plus the signal's number for a process
+// that a signal has killed (CRI-12).
 func exitCode(status unix.WaitStatus) int32 {
 	if status.Signaled() {
 		return 128 + int32(status.Signal())

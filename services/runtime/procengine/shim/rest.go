@@ -8,17 +8,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mostRest is how much of what lies in a pipe is read after its time: as much as it holds,
-// which is sixteen pages, so that a process which was left behind and writes on keeps nobody.
-func mostRest() int { return 16 * os.Getpagesize() }
+// pipeCapacity bounds what is read from a pipe after its deadline: its capacity of sixteen pages.
+// So a process that was left behind and keeps writing blocks nothing.
+func pipeCapacity() int { return 16 * os.Getpagesize() }
 
-// rest reads what lies in a pipe or a terminal now, and waits for nothing. It is for one whose
-// deadline has passed: on a machine that stood still meanwhile, that says nothing of what was
-// written in time.
-func rest(from *os.File) []byte {
-	text := make([]byte, 0, mostRest())
-	_ = control(from, func(fd int) error {
-		for len(text) < cap(text) && ready(fd, unix.POLLIN) {
+// readBuffered reads what a pipe or terminal holds now, without waiting. It is for files with a
+// passed deadline: on a stalled machine, data written in time may still be unread.
+func readBuffered(from *os.File) []byte {
+	text := make([]byte, 0, pipeCapacity())
+	_ = withFD(from, func(fd int) error {
+		for len(text) < cap(text) && isReady(fd, unix.POLLIN) {
 			n, err := unix.Read(fd, text[len(text):cap(text)])
 			if err != nil || n <= 0 {
 				return err
@@ -30,9 +29,9 @@ func rest(from *os.File) []byte {
 	return text
 }
 
-// push writes what a connection takes now, and waits for nothing; all or an error. It is for
-// one whose deadline has passed, as above.
-func push(to net.Conn, text []byte) error {
+// writeNow writes what a connection takes now, without waiting; it writes all or fails. It is for
+// connections with a passed deadline, like readBuffered.
+func writeNow(to net.Conn, text []byte) error {
 	socket, ok := to.(*net.UnixConn)
 	if !ok {
 		return os.ErrDeadlineExceeded
@@ -43,7 +42,7 @@ func push(to net.Conn, text []byte) error {
 	}
 	if failed := raw.Control(func(fd uintptr) {
 		for err == nil && len(text) > 0 {
-			if !ready(int(fd), unix.POLLOUT) {
+			if !isReady(int(fd), unix.POLLOUT) {
 				err = os.ErrDeadlineExceeded
 				return
 			}
@@ -57,8 +56,8 @@ func push(to net.Conn, text []byte) error {
 	return err
 }
 
-// ready reports whether a descriptor can be read or written without waiting.
-func ready(fd int, events int16) bool {
+// isReady reports whether a descriptor can be read or written without waiting.
+func isReady(fd int, events int16) bool {
 	for {
 		asked := []unix.PollFd{{Fd: int32(fd), Events: events}}
 		n, err := unix.Poll(asked, 0)

@@ -13,34 +13,34 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// TestWhatWasWrittenInTime has what a command wrote before its end taken in by a shim that
-// stood still until the time for that was over, although somebody could write on.
-func TestWhatWasWrittenInTime(t *testing.T) {
+// TestBufferedOutput: a shim that was stalled past the deadline still reads what a command wrote
+// before its end, although another process could still write.
+func TestBufferedOutput(t *testing.T) {
 	from, to, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer to.Close()
 	defer from.Close()
-	text := strings.Repeat("0123456789abcdef", mostRest()/16)
+	text := strings.Repeat("0123456789abcdef", pipeCapacity()/16)
 	if _, err := to.WriteString(text); err != nil {
 		t.Fatal(err)
 	}
-	if err := from.SetReadDeadline(clock.Clock{}.Now().Add(-drain)); err != nil {
+	if err := from.SetReadDeadline(clock.Clock{}.Now().Add(-drainTime)); err != nil {
 		t.Fatal(err)
 	}
 	var kept bytes.Buffer
-	if keep(&kept, from); kept.String() != text {
+	if readLimited(&kept, from); kept.String() != text {
 		t.Errorf("%d bytes of %d were kept", kept.Len(), len(text))
 	}
-	if left := rest(from); len(left) > 0 {
+	if left := readBuffered(from); len(left) > 0 {
 		t.Errorf("nobody has written %q", left)
 	}
 }
 
-// TestAFarewellInTime has a client that listens told how its command ended by a shim that stood
-// still until the time for that was over; one that does not listen is waited for no longer.
-func TestAFarewellInTime(t *testing.T) {
+// TestBufferedFarewell: a shim that was stalled past the deadline still tells a reading client how
+// its command ended. It does not wait longer for a client that does not read.
+func TestBufferedFarewell(t *testing.T) {
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "unix", filepath.Join(t.TempDir(), "s"))
 	if err != nil {
 		t.Fatal(err)
@@ -57,11 +57,11 @@ func TestAFarewellInTime(t *testing.T) {
 	}
 	defer conn.Close()
 	p := &peer{conn: conn}
-	if err := conn.SetWriteDeadline(clock.Clock{}.Now().Add(-farewell)); err != nil {
+	if err := conn.SetWriteDeadline(clock.Clock{}.Now().Add(-farewellTimeout)); err != nil {
 		t.Fatal(err)
 	}
 	last := proto.StatusFrame(proto.ExitStatus(7))
-	if err := p.frame(last); err != nil {
+	if err := p.sendFrame(last); err != nil {
 		t.Error(err)
 	}
 	var heard message
@@ -69,7 +69,7 @@ func TestAFarewellInTime(t *testing.T) {
 		t.Errorf("it heard %q, %v", heard.Frame, err)
 	}
 	for range 1 << 10 { // until nothing more fits in between
-		if err = p.frame(make([]byte, proto.MaxStreamFrame)); err != nil {
+		if err = p.sendFrame(make([]byte, proto.MaxStreamFrame)); err != nil {
 			break
 		}
 	}

@@ -7,20 +7,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// killSession kills a command that was started in a session of its own, and everything
-// that is in it. Each process is held by a descriptor while it is looked at, so that the
-// signal cannot reach another one that got its number.
+// killSession kills a command with its own session, and every process in that session. A pidfd
+// holds each process while it is checked, so that the signal cannot hit a process that got a reused
+// PID.
 func killSession(leader int) {
-	for range passes {
-		if !killOnce(leader) {
+	for range maxPasses {
+		if !killSessionOnce(leader) {
 			return
 		}
 	}
 }
 
-// killOnce reports whether there was anyone to kill: one that forks meanwhile is found at
-// the next pass.
-func killOnce(leader int) bool {
+// killSessionOnce kills a session's processes and reports whether there were any. A process forked
+// meanwhile is found by the next pass.
+func killSessionOnce(leader int) bool {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return false
@@ -33,7 +33,7 @@ func killOnce(leader int) bool {
 		}
 		pidfd, err := unix.PidfdOpen(pid, 0)
 		if err != nil {
-			continue // it has gone
+			continue // it has exited
 		}
 		if inSession(pid, leader) && unix.PidfdSendSignal(pidfd, unix.SIGKILL, nil, 0) == nil {
 			found = true
@@ -43,8 +43,8 @@ func killOnce(leader int) bool {
 	return found
 }
 
-// inSession reports whether a process lives and belongs to a session.
+// inSession reports whether a live process belongs to a session.
 func inSession(pid, leader int) bool {
-	said, err := stat(pid)
-	return err == nil && said.Session == leader && said.State != "Z"
+	status, err := readStat(pid)
+	return err == nil && status.Session == leader && status.State != "Z"
 }

@@ -1,29 +1,27 @@
-// Package shim is the process between a runtime and one real program. It is the
-// program's parent, so that a runtime can be killed and started again while the program
-// goes on: the shim holds its output, reaps everything that descends from it, and keeps
-// how it ended.
+// Package shim is the process between a runtime and one real program. It is the program's parent,
+// so that a runtime can be killed and restarted while the program runs: the shim holds its output,
+// reaps all its descendants, and records how it ended.
 //
-//	Run       start what spec.json says, until nothing of it is left
-//	Dial      a runtime's connection to a shim that runs
-//	End       a runtime's way to learn that no shim runs, and none will
+//	Run       starts what spec.json says, until no process is left
+//	Dial      connects a runtime to a running shim
+//	ReadExit  returns the exit once no shim runs and none can start
 //
 // # Order
 //
-// A shim locks its directory before it starts anything and for as long as it lives. It
-// writes process.json before it tells that the program runs, and exit.json, synced to
-// disk, before it tells that it has ended. It ends when nothing that descends from the
-// program is left: what the program leaves behind is killed, as the kernel does with a
-// PID namespace whose first process has ended.
+// A shim locks its directory before it starts anything and for as long as it runs. It writes
+// process.json before it reports that the program runs, and exit.json, synced to disk, before it
+// reports the exit. It exits when the program has no descendants left: it kills remaining
+// descendants, as the kernel does with a PID namespace when its first process ends.
 //
 // # Signals
 //
-// Only the shim signals the program, and only it reaps it. A process that has not been
-// reaped keeps its number, so that no signal ever reaches a stranger.
+// Only the shim signals the program, and only the shim reaps it. A process keeps its PID until it
+// is reaped, so no signal ever reaches an unrelated process.
 //
 // # One goroutine
 //
-// Everything about processes happens in Run's own goroutine, on one thread: the program
-// dies with the thread that started it (PR_SET_PDEATHSIG), and so with the shim.
+// Everything about processes happens in Run's own goroutine, on one thread: the program dies with
+// the thread that started it (PR_SET_PDEATHSIG), and so with the shim.
 package shim
 
 import (
@@ -47,12 +45,12 @@ import (
 	"github.com/podfall/podfall/services/runtime/procengine/logfile"
 )
 
-// ErrClaimed says that the directory has a shim already, or may not have one any more.
+// ErrClaimed means that the directory already has a shim, or can no longer have one.
 var ErrClaimed = errors.New("this container has a shim already, or has ended")
 
-// Run is a shim's whole life. It returns when the program and all that descends from it
-// are gone and how it ended is on disk; a program that cannot be started is such an end
-// too. The context ends nothing: programs outlive those who ask about them.
+// Run runs a shim. It returns when the program and all its descendants are gone and the exit is on
+// disk. A program that cannot be started is an exit too. ctx does not stop the program, because
+// programs outlive the runtime.
 //
 // listening is called once a runtime may connect.
 func Run(ctx context.Context, dir string, listening func()) error {
@@ -63,12 +61,12 @@ func Run(ctx context.Context, dir string, listening func()) error {
 		return fmt.Errorf("shim: %w", err)
 	}
 	defer root.Close()
-	lock, err := claim(root)
+	lock, err := lockDir(root)
 	if err != nil {
 		return fmt.Errorf("shim: %w", err)
 	}
 	defer lock.Close()
-	// Held until the process is no more, so that who gets the lock finds nothing of it.
+	// A duplicate is held until the process exits, so that the next holder of the lock finds no trace of it.
 	if _, err := unix.FcntlInt(lock.Fd(), unix.F_DUPFD_CLOEXEC, 0); err != nil {
 		return fmt.Errorf("shim: %w", err)
 	}
@@ -82,14 +80,14 @@ func Run(ctx context.Context, dir string, listening func()) error {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("shim: become the reaper: %w", err)
 	}
-	// Nothing that this process has open is the program's.
+	// The program inherits no descriptor of this process.
 	if err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return fmt.Errorf("shim: %w", err)
 	}
-	if err := limit(); err != nil {
+	if err := setLimits(); err != nil {
 		return fmt.Errorf("shim: %w", err)
 	}
-	// Taken and not looked at: to ignore them would make the program ignore them too.
+	// Received and dropped: with SIG_IGN the program would inherit the disposition.
 	others := make(chan os.Signal, 1)
 	signal.Notify(others, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	defer signal.Stop(others)
@@ -99,17 +97,17 @@ func Run(ctx context.Context, dir string, listening func()) error {
 	return s.run(ctx, listening)
 }
 
-// openFiles is how many files a program may have open.
-const openFiles = 1 << 16
+// maxOpenFiles is how many files a program may have open.
+const maxOpenFiles = 1 << 16
 
-// limit bounds what the program may take of the machine, by the limits that it inherits:
-// no core file, which would hold its secrets, and not every descriptor that there is.
-func limit() error {
+// setLimits sets the resource limits that the program inherits: no core file, because it would
+// contain secrets, and at most maxOpenFiles descriptors.
+func setLimits() error {
 	var files syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
 		return err
 	}
-	files.Max = min(files.Max, openFiles)
+	files.Max = min(files.Max, maxOpenFiles)
 	files.Cur = min(files.Cur, files.Max)
 	return errors.Join(
 		syscall.Setrlimit(syscall.RLIMIT_NOFILE, &files),
@@ -117,8 +115,8 @@ func limit() error {
 	)
 }
 
-// claim locks a container's directory, or returns ErrClaimed.
-func claim(root *os.Root) (*os.File, error) {
+// lockDir locks a container's directory, or returns ErrClaimed.
+func lockDir(root *os.Root) (*os.File, error) {
 	lock, err := root.OpenFile(fileLock, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
@@ -129,68 +127,68 @@ func claim(root *os.Root) (*os.File, error) {
 	return lock, nil
 }
 
-// shim is one program and its descendants.
+// shim runs one program and its descendants.
 type shim struct {
 	spec Spec
 	root *os.Root
-	// console is what the program reads and writes.
+	// console is the program's input and output.
 	console console
-	// view is the program's mount namespace; nil where it has none of its own.
-	view *os.File
+	// mountNamespace is the program's mount namespace; nil if it has none of its own.
+	mountNamespace *os.File
 
 	requests chan request
 	deaths   chan os.Signal
 	main     *os.Process
 	status   Status
-	// commands are those that run beside the program, by their process.
+	// commands are those that run beside the program, by PID.
 	commands map[int]*command
-	signals  signals
+	signals  sentSignals
 
-	output sync.WaitGroup // copies what processes write
-	peers  audience
+	output sync.WaitGroup // waits for goroutines that copy output
+	peers  peerSet
 }
 
-// run serves requests and reaps until everything has ended.
+// run handles requests and reaps processes until all have ended.
 func (s *shim) run(ctx context.Context, listening func()) error {
-	listener, err := listen(s.root)
+	listener, err := listenControl(s.root)
 	if err != nil {
 		return fmt.Errorf("shim: %w", err)
 	}
 	listening()
-	s.commands, s.peers.conns, s.peers.talking = map[int]*command{}, map[*peer]struct{}{}, map[*peer]struct{}{}
-	s.signals = signals{sent: map[int]bool{}, journal: journal{path: s.spec.Journal, container: filepath.Base(s.root.Name())}}
+	s.commands, s.peers.conns, s.peers.conversing = map[int]*command{}, map[*peer]struct{}{}, map[*peer]struct{}{}
+	s.signals = sentSignals{sent: map[int]bool{}, journal: journal{path: s.spec.Journal, container: filepath.Base(s.root.Name())}}
 	var serving sync.WaitGroup
 	ctx, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer serving.Wait()
 	defer end()
 	defer listener.Close()
-	if err := s.begin(); err != nil {
+	if err := s.startProgram(); err != nil {
 		s.status = Status{Exited: true, Failed: err.Error(), Code: 128, FinishedAt: clock.Clock{}.Now()}
-		return s.finish()
+		return s.recordExit()
 	}
 	serving.Go(func() { s.serve(ctx, listener) })
-	s.peers.tell(s.status)
-	memory := s.watchMemory()
+	s.peers.broadcast(s.status)
+	memory := s.memoryTicker()
 	defer memory.Stop()
-	for s.alive() {
+	for s.isAlive() {
 		select {
 		case <-s.deaths:
 			s.reap()
 		case asked := <-s.requests:
-			s.carryOut(asked)
+			s.handleRequest(asked)
 		case <-memory.C:
-			s.weigh()
+			s.checkMemory()
 		}
 	}
-	s.peers.hurry()
+	s.peers.limitConversations()
 	s.output.Wait()
-	s.console.end()
-	return s.finish()
+	s.console.finish()
+	return s.recordExit()
 }
 
-// begin opens the log and starts the program.
-func (s *shim) begin() error {
-	logs, err := s.dir(dirLog)
+// startProgram opens the log and starts the program.
+func (s *shim) startProgram() error {
+	logs, err := s.makeDir(dirLog)
 	if err != nil {
 		return err
 	}
@@ -198,31 +196,31 @@ func (s *shim) begin() error {
 		return err
 	}
 	if s.spec.Dir == "" {
-		if err := s.workHere(); err != nil {
+		if err := s.makeWorkDir(); err != nil {
 			return err
 		}
 	}
-	if _, err := s.dir(dirRoot); err != nil {
+	if _, err := s.makeDir(dirRoot); err != nil {
 		return err
 	}
-	if err := s.start(); err != nil {
+	if err := s.spawnProgram(); err != nil {
 		return err
 	}
 	s.status = Status{Running: true, PID: s.main.Pid, StartedAt: clock.Clock{}.Now()}
-	started, err := identify(s.main.Pid)
+	started, err := identifyProcess(s.main.Pid)
 	if err == nil {
 		err = writeJSON(s.root, fileProcess, started)
 	}
-	if err != nil { // it could not be found again: better that it never ran
-		s.kill()
+	if err != nil { // without this file it could not be found again, so it must not run
+		s.killProgram()
 		return err
 	}
 	return nil
 }
 
-// workHere makes a directory for the program, in which it may write.
-func (s *shim) workHere() error {
-	work, err := s.dir(dirWork)
+// makeWorkDir creates a working directory that the program may write to.
+func (s *shim) makeWorkDir() error {
+	work, err := s.makeDir(dirWork)
 	if err != nil {
 		return err
 	}
@@ -236,20 +234,20 @@ func (s *shim) workHere() error {
 
 func (s *shim) path(name string) string { return filepath.Join(s.root.Name(), name) }
 
-func (s *shim) dir(name string) (*os.Root, error) {
+func (s *shim) makeDir(name string) (*os.Root, error) {
 	if err := s.root.Mkdir(name, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, err
 	}
 	return s.root.OpenRoot(name)
 }
 
-// finish puts the end on disk, and then tells it.
-func (s *shim) finish() error {
-	s.leaveCgroup()
+// recordExit writes the exit to disk, then sends it to all peers.
+func (s *shim) recordExit() error {
+	s.removeCgroup()
 	if err := writeJSON(s.root, fileExit, s.status); err != nil {
 		return fmt.Errorf("shim: %w", err)
 	}
-	s.peers.tell(s.status)
+	s.peers.broadcast(s.status)
 	return nil
 }
 
@@ -264,7 +262,7 @@ func readJSON[T any](root *os.Root, name string) (value T, err error) {
 	return value, nil
 }
 
-// writeJSON puts a file in place as a whole, on disk, or not at all.
+// writeJSON writes a file atomically and durably.
 func writeJSON(root *os.Root, name string, value any) error {
 	data, err := json.Marshal(value)
 	if err != nil {
@@ -281,9 +279,9 @@ func writeJSON(root *os.Root, name string, value any) error {
 	return root.Rename(name+".new", name)
 }
 
-// listen makes the control socket. It is named through a descriptor of its directory,
-// because a socket's path may not be longer than 107 bytes.
-func listen(root *os.Root) (net.Listener, error) {
+// listenControl creates the control socket. It is named through a descriptor of its directory,
+// because a socket's path is limited to 107 bytes.
+func listenControl(root *os.Root) (net.Listener, error) {
 	if err := root.Remove(fileControl); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}

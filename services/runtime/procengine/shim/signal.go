@@ -12,10 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// signal sends the program a signal. What has exited takes it without harm. A signal other
-// than SIGKILL is sent once, so that a runtime may ask for it again after it was killed
-// and does not know whether it has (CRI-07).
-func (s *shim) signal(name string) error {
+// signalProgram sends the program a signal. Signaling an exited program is harmless. A signal other
+// than SIGKILL is sent only once, so that a restarted runtime may ask again for a signal that it
+// may already have sent (CRI-07).
+func (s *shim) signalProgram(name string) error {
 	number := unix.SignalNum(name)
 	if number == 0 {
 		return fmt.Errorf("signal %q: want a name such as SIGTERM", name)
@@ -24,19 +24,19 @@ func (s *shim) signal(name string) error {
 		return nil
 	}
 	s.signals.sent[int(number)] = true
-	return s.signals.journal.around(Record{Signal: name}, func() error { return s.send(number) })
+	return s.signals.journal.recordAround(Record{Signal: name}, func() error { return s.sendSignal(number) })
 }
 
-// signals are those that the program was sent.
-type signals struct {
+// sentSignals are the signals sent to the program.
+type sentSignals struct {
 	sent    map[int]bool
 	journal journal
 }
 
-// send sends a signal by the process's descriptor, which never names another process.
-func (s *shim) send(number syscall.Signal) error {
-	if s.spec.Init && number != unix.SIGKILL && number != unix.SIGSTOP && !s.handles(number) {
-		return nil // process 1 of a container gets only the signals that it handles (CRI-11)
+// sendSignal signals through the process's descriptor, which never names another process.
+func (s *shim) sendSignal(number syscall.Signal) error {
+	if s.spec.Init && number != unix.SIGKILL && number != unix.SIGSTOP && !s.handlesSignal(number) {
+		return nil // process 1 of a container gets only signals that it handles (CRI-11)
 	}
 	err := s.main.Signal(number)
 	if errors.Is(err, os.ErrProcessDone) {
@@ -45,17 +45,17 @@ func (s *shim) send(number syscall.Signal) error {
 	return err
 }
 
-// handles reports whether the program has a handler for the signal.
-func (s *shim) handles(number syscall.Signal) bool {
+// handlesSignal reports whether the program has a handler for the signal.
+func (s *shim) handlesSignal(number syscall.Signal) bool {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.main.Pid))
 	if err != nil {
 		return true // it has exited
 	}
-	return catches(status, number)
+	return catchesSignal(status, number)
 }
 
-// catches reports whether a process's status says that it has a handler for a signal.
-func catches(status []byte, number syscall.Signal) bool {
+// catchesSignal reports whether a /proc/PID/status file shows a handler for a signal.
+func catchesSignal(status []byte, number syscall.Signal) bool {
 	for line := range bytes.Lines(status) {
 		mask, found := strings.CutPrefix(string(line), "SigCgt:")
 		if !found {

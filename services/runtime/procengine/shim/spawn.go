@@ -15,8 +15,8 @@ import (
 	"github.com/podfall/podfall/services/runtime/procengine/launch"
 )
 
-// start starts the program in a session of its own, with its output in the log.
-func (s *shim) start() error {
+// spawnProgram starts the program in its own session and copies its output to the log.
+func (s *shim) spawnProgram() error {
 	files, err := openStdio(s.spec.Stdin, s.spec.TTY, s.spec.User)
 	if err != nil {
 		return err
@@ -29,32 +29,33 @@ func (s *shim) start() error {
 	if own := s.spec.Namespaces; own != nil {
 		plan.First, plan.Mounts, plan.Protected = true, own.Mounts, own.Protected
 	}
-	if s.main, err = s.launch(plan, files); err != nil {
+	if s.main, err = s.launchProcess(plan, files); err != nil {
 		return err
 	}
-	s.console.begin(files)
+	s.console.attachStdio(files)
 	for channel, from := range files.output {
-		s.output.Go(func() { s.console.copy(channel, from) })
+		s.output.Go(func() { s.console.copyOutput(channel, from) })
 	}
 	return nil
 }
 
-// beside is the plan of a command that runs beside the program, and sees what it sees.
-func (s *shim) beside(program string, args []string) launch.Plan {
+// commandPlan returns the plan of a command that runs beside the program in the same mount
+// namespace.
+func (s *shim) commandPlan(program string, args []string) launch.Plan {
 	return launch.Plan{
 		Program: program, Args: args, Env: s.spec.Env, Dir: s.spec.Dir, Join: s.spec.Namespaces != nil,
 		Mounts: s.spec.Volumes, User: s.spec.User, Processes: s.spec.Limits.Processes,
 	}
 }
 
-// launching is how long a process may take to become its program, on a machine that may be
+// launchTimeout bounds how long a process may take to execute its program, on a machine that may be
 // stalled.
-const launching = time.Minute
+const launchTimeout = time.Minute
 
-// launch starts a process that becomes the program of a plan and dies with the shim, and
-// waits until it has. Its ends of files are closed here in any case, ours when it could not
-// be started.
-func (s *shim) launch(plan launch.Plan, files stdio) (_ *os.Process, err error) {
+// launchProcess starts a process that executes the program of a plan and dies with the shim. It
+// waits until the program is executed. The child's ends of files are always closed, ours only on
+// failure.
+func (s *shim) launchProcess(plan launch.Plan, files stdio) (_ *os.Process, err error) {
 	defer func() {
 		files.closeTheirs()
 		if err != nil {
@@ -66,31 +67,31 @@ func (s *shim) launch(plan launch.Plan, files stdio) (_ *os.Process, err error) 
 		return nil, err
 	}
 	defer written.Close()
-	said, report, err := os.Pipe()
+	output, report, err := os.Pipe()
 	if err != nil {
 		return nil, err
 	}
-	defer said.Close()
-	process, err := s.clone(plan, append(files.theirs, written, report))
+	defer output.Close()
+	process, err := s.startProcess(plan, append(files.theirs, written, report))
 	if err := errors.Join(err, report.Close()); err != nil {
 		return nil, fmt.Errorf("start a process: %w", err)
 	}
-	_ = said.SetReadDeadline(clock.Clock{}.Now().Add(launching))
-	text, err := io.ReadAll(said)
+	_ = output.SetReadDeadline(clock.Clock{}.Now().Add(launchTimeout))
+	text, err := io.ReadAll(output)
 	if err == nil && len(text) > 0 {
-		err = errors.New(string(text)) //nolint:err113 // another process has said so
+		err = errors.New(string(text)) //nolint:err113 // the error comes from another process
 	}
 	if err == nil {
 		return process, nil
 	}
-	_ = process.Kill() // most have ended by themselves
+	_ = process.Kill() // most have exited already
 	_, _ = process.Wait()
 	return nil, err
 }
 
-// clone starts the process itself, in the namespaces that its plan says.
-func (s *shim) clone(plan launch.Plan, files []*os.File) (*os.Process, error) {
-	attr := syscall.SysProcAttr{Setsid: true, Setctty: plan.Terminal} // launch ties it to the shim
+// startProcess starts the process in the namespaces of its plan.
+func (s *shim) startProcess(plan launch.Plan, files []*os.File) (*os.Process, error) {
+	attr := syscall.SysProcAttr{Setsid: true, Setctty: plan.Terminal} // package launch ties it to the shim
 	if s.spec.Limits.Cgroup != "" {
 		group, err := os.Open(s.spec.Limits.Cgroup)
 		if err != nil {
@@ -100,10 +101,10 @@ func (s *shim) clone(plan launch.Plan, files []*os.File) (*os.Process, error) {
 		attr.UseCgroupFD, attr.CgroupFD = true, int(group.Fd())
 	}
 	if plan.Join {
-		if s.view == nil {
+		if s.mountNamespace == nil {
 			return nil, errEnded
 		}
-		files = append(files, s.view)
+		files = append(files, s.mountNamespace)
 	}
 	if plan.First {
 		attr.Cloneflags = unix.CLONE_NEWPID | unix.CLONE_NEWNS
@@ -113,9 +114,9 @@ func (s *shim) clone(plan launch.Plan, files []*os.File) (*os.Process, error) {
 		return nil, err
 	}
 	if plan.First {
-		err = s.follow(process.Pid)
+		err = s.keepNamespaces(process.Pid)
 	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) { // what has ended has no namespaces any more
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // an exited process has no namespaces
 		_ = process.Kill()
 		_, _ = process.Wait()
 		return nil, err
@@ -123,15 +124,15 @@ func (s *shim) clone(plan launch.Plan, files []*os.File) (*os.Process, error) {
 	return process, nil
 }
 
-// follow keeps the mount namespace of the program, and makes every further child of this
-// thread a member of its PID namespace. The thread is the shim's own (see Run), and the
-// process has not been reaped.
-func (s *shim) follow(pid int) error {
+// keepNamespaces keeps the program's mount namespace, and makes every further child of this thread
+// a member of its PID namespace. The thread is the shim's own (see Run), and the process has not
+// been reaped.
+func (s *shim) keepNamespaces(pid int) error {
 	view, err := os.Open(fmt.Sprintf("/proc/%d/ns/mnt", pid))
 	if err != nil {
 		return err
 	}
-	s.view = view
+	s.mountNamespace = view
 	pids, err := os.Open(fmt.Sprintf("/proc/%d/ns/pid", pid))
 	if err != nil {
 		return err

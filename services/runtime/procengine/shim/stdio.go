@@ -8,19 +8,19 @@ import (
 	"github.com/podfall/podfall/services/runtime/procengine/launch"
 )
 
-// stdio is what a process reads and writes: pipes, or a terminal.
+// stdio is a process's input and output: pipes or a terminal.
 type stdio struct {
 	// theirs are the process's descriptors 0, 1 and 2.
 	theirs []*os.File
-	// input is our end of what it reads; nil when it reads nothing.
+	// input is our end of its stdin; nil if it has none.
 	input *os.File
-	// terminal is our end of its terminal, if it has one: the input and the output, too.
+	// terminal is our end of its terminal, used for both input and output; nil for none.
 	terminal *os.File
-	// output is our end of what it writes, under its channel.
+	// output holds our ends of its output, by channel.
 	output map[proto.Channel]*os.File
 }
 
-// openStdio makes what a process of the user reads and writes.
+// openStdio opens the input and output of a process of the user.
 func openStdio(stdin, tty bool, user *launch.User) (stdio, error) { //nolint:revive // the container's spec says so
 	if tty {
 		ours, theirs, err := openTerminal(user)
@@ -52,7 +52,7 @@ func openStdio(stdin, tty bool, user *launch.User) (stdio, error) { //nolint:rev
 	return o, err
 }
 
-// openInput opens what the process reads; stdin says whether there is anything.
+// openInput opens the process's stdin: a pipe, or /dev/null.
 func (o *stdio) openInput(stdin bool) error { //nolint:revive // the container's spec says so
 	var theirs *os.File
 	var err error
@@ -67,14 +67,14 @@ func (o *stdio) openInput(stdin bool) error { //nolint:revive // the container's
 	return err
 }
 
-// closeTheirs closes the process's ends, once it has them.
+// closeTheirs closes the process's ends, once the process has them.
 func (o *stdio) closeTheirs() {
 	for _, file := range o.theirs {
-		_ = file.Close() // a terminal's end is in it three times
+		_ = file.Close() // a terminal is in it three times
 	}
 }
 
-// closeOurs closes everything that the process can no longer do without.
+// closeOurs closes our ends.
 func (o *stdio) closeOurs() {
 	var err error
 	if o.input != nil {
@@ -83,5 +83,5 @@ func (o *stdio) closeOurs() {
 	for _, file := range o.output {
 		err = errors.Join(err, file.Close())
 	}
-	_ = err // what cannot be closed is closed already
+	_ = err // a file that cannot be closed is closed already
 }

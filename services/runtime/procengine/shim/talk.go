@@ -18,30 +18,30 @@ import (
 )
 
 const (
-	// farewell is how long what is left to say may take, once the program has ended.
-	farewell = time.Second
-	// stuck is after how long a process that reads nothing makes the shim look whether its
-	// client is still there.
-	stuck = time.Second
-	// endOfTransmission is what a terminal takes for the end of its input.
+	// farewellTimeout bounds the remaining output once the program has ended.
+	farewellTimeout = time.Second
+	// inputTimeout is how long a process may read no input before the shim checks that its client
+	// is still connected.
+	inputTimeout = time.Second
+	// endOfTransmission is the byte that ends a terminal's input.
 	endOfTransmission = 4
 )
 
-// talk is a conversation with a process, on a connection of its own that ends with it.
-type talk struct {
+// conversation is the shim's end of a conversation with a process, on its own connection.
+type conversation struct {
 	peer *peer
 	in   *json.Decoder
-	// input is what the process reads, and terminal its terminal; nil for none.
+	// input is our end of the process's stdin, terminal our end of its terminal; nil for none.
 	input, terminal *os.File
-	// shared means that others talk with the process, too: its input ends with none of them.
+	// shared means that other clients use the process too, so the input ends with none of them.
 	shared bool
 }
 
-// converse lets a peer talk with a command of its own, or with the program.
-func (s *shim) converse(ctx context.Context, p *peer, in *json.Decoder, asked Stream) {
-	s.peers.talk(p)
-	t := &talk{peer: p, in: in}
-	if p.frame(proto.StreamFrame(proto.ChannelStdout, nil)) != nil {
+// serveConversation connects a peer with a new command, or with the program.
+func (s *shim) serveConversation(ctx context.Context, p *peer, in *json.Decoder, asked Stream) {
+	s.peers.startConversation(p)
+	t := &conversation{peer: p, in: in}
+	if p.sendFrame(proto.StreamFrame(proto.ChannelStdout, nil)) != nil {
 		return
 	}
 	var begin message
@@ -50,29 +50,29 @@ func (s *shim) converse(ctx context.Context, p *peer, in *json.Decoder, asked St
 	}
 	var err error
 	if asked.Command == nil {
-		err = s.attach(t, asked)
+		err = s.attachClient(t, asked)
 	} else {
-		err = s.exec(ctx, t, asked)
+		err = s.execForClient(ctx, t, asked)
 	}
 	if err != nil {
 		p.send(message{Error: err.Error()})
 	}
 }
 
-// exec runs a command for a client, and kills it when the client leaves.
-func (s *shim) exec(ctx context.Context, t *talk, asked Stream) error {
+// execForClient runs a command for a client, and kills it when the client disconnects.
+func (s *shim) execForClient(ctx context.Context, t *conversation, asked Stream) error {
 	c := &command{program: asked.Command.Program, ended: make(chan struct{})}
 	err := errEnded
-	s.ask(ctx, nil, func() {
+	s.doInRun(ctx, nil, func() {
 		if s.status.FinishedAt.IsZero() {
-			err = s.executeFor(t, c, asked)
+			err = s.startCommandFor(t, c, asked)
 		}
 	})
 	if err != nil {
 		return err
 	}
-	t.listen()
-	s.ask(ctx, c.ended, func() {
+	t.readClient()
+	s.doInRun(ctx, c.ended, func() {
 		if s.commands[c.process.Pid] == c {
 			killSession(c.process.Pid)
 		}
@@ -81,9 +81,9 @@ func (s *shim) exec(ctx context.Context, t *talk, asked Stream) error {
 	return nil
 }
 
-// ask lets the shim's goroutine do something, and waits until it has; in vain once
-// everything has ended, or unless is closed.
-func (s *shim) ask(ctx context.Context, unless <-chan struct{}, do func()) {
+// doInRun runs do in the shim's goroutine and waits for it. It gives up if ctx ends or unless is
+// closed.
+func (s *shim) doInRun(ctx context.Context, unless <-chan struct{}, do func()) {
 	done := make(chan struct{})
 	select {
 	case s.requests <- request{do: func() { do(); close(done) }}:
@@ -93,69 +93,70 @@ func (s *shim) ask(ctx context.Context, unless <-chan struct{}, do func()) {
 	}
 }
 
-// executeFor starts a command for a client, in the shim's goroutine.
-func (s *shim) executeFor(t *talk, c *command, asked Stream) error {
+// startCommandFor starts a client's command. It runs in the shim's goroutine.
+func (s *shim) startCommandFor(t *conversation, c *command, asked Stream) error {
 	files, err := openStdio(asked.Stdin, asked.TTY, s.spec.User)
 	if err != nil {
 		return err
 	}
-	plan := s.beside(asked.Command.Program, asked.Command.Args)
+	plan := s.commandPlan(asked.Command.Program, asked.Command.Args)
 	if plan.Terminal = asked.TTY; asked.TTY && !slices.ContainsFunc(plan.Env, func(v string) bool { return strings.HasPrefix(v, "TERM=") }) {
 		plan.Env = append(slices.Clone(plan.Env), "TERM=xterm")
 	}
-	if c.process, err = s.launch(plan, files); err != nil {
+	if c.process, err = s.launchProcess(plan, files); err != nil {
 		return err
 	}
-	_ = s.signals.journal.write(Record{Exec: c.program}) // as for those that nobody talks with
+	_ = s.signals.journal.append(Record{Exec: c.program}) // as in startCommand
 	s.commands[c.process.Pid] = c
 	t.input, t.terminal = files.input, files.terminal
 	s.output.Go(func() {
-		t.tell(c, files)
+		t.forwardOutput(c, files)
 		files.closeOurs()
-		_ = t.peer.conn.Close() // the client has been told all
+		_ = t.peer.conn.Close() // the client has received everything
 	})
 	return nil
 }
 
-// tell passes on what a command writes, and how it has ended.
-func (t *talk) tell(c *command, files stdio) {
+// forwardOutput sends a command's output and its exit code.
+func (t *conversation) forwardOutput(c *command, files stdio) {
 	var pumping sync.WaitGroup
 	for channel, from := range files.output {
-		pumping.Go(func() { t.pump(channel, from) })
+		pumping.Go(func() { t.forwardChannel(channel, from) })
 	}
 	<-c.ended
 	for _, from := range files.output {
-		_ = from.SetReadDeadline(clock.Clock{}.Now().Add(drain))
+		_ = from.SetReadDeadline(clock.Clock{}.Now().Add(drainTime))
 	}
 	pumping.Wait()
-	_ = t.peer.frame(proto.StatusFrame(proto.ExitStatus(c.code))) // it may have left
+	_ = t.peer.sendFrame(proto.StatusFrame(proto.ExitStatus(c.code))) // it may have disconnected
 }
 
-// pump passes on what a command writes until nobody can write any more. What a command has
-// left behind may write on; after its end that is waited for only a moment.
-func (t *talk) pump(channel proto.Channel, from *os.File) {
+// forwardChannel sends one channel of a command's output until all writers have closed it.
+// Processes left behind by the command may still write; after the command's end, that is read only
+// for drainTime.
+func (t *conversation) forwardChannel(channel proto.Channel, from *os.File) {
 	buffer := make([]byte, proto.MaxStreamFrame)
 	gone := false
 	for {
 		n, err := from.Read(buffer)
 		if n > 0 && !gone {
-			gone = t.peer.frame(proto.StreamFrame(channel, buffer[:n])) != nil
+			gone = t.peer.sendFrame(proto.StreamFrame(channel, buffer[:n])) != nil
 		}
 		if err == nil {
 			continue
 		}
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
-			return // a terminal that nobody has any more fails, too
+			return // a terminal without processes fails with an error too
 		}
-		for text := range slices.Chunk(rest(from), proto.MaxStreamFrame) {
-			gone = gone || t.peer.frame(proto.StreamFrame(channel, text)) != nil
+		for text := range slices.Chunk(readBuffered(from), proto.MaxStreamFrame) {
+			gone = gone || t.peer.sendFrame(proto.StreamFrame(channel, text)) != nil
 		}
 		return
 	}
 }
 
-// listen takes in what the client says, until it has left or the conversation is over.
-func (t *talk) listen() {
+// readClient handles the client's frames until it disconnects or the conversation is over.
+func (t *conversation) readClient() {
 	for {
 		var m message
 		if t.in.Decode(&m) != nil {
@@ -167,50 +168,51 @@ func (t *talk) listen() {
 		}
 		switch channel {
 		case proto.ChannelStdin:
-			if !t.feed(data) {
+			if !t.writeInput(data) {
 				return
 			}
 		case proto.ChannelResize:
-			resize(t.terminal, data)
+			resizeTerminal(t.terminal, data)
 		case proto.ChannelClose:
 			if len(data) == 1 && proto.Channel(data[0]) == proto.ChannelStdin {
-				t.endInput()
+				t.closeInput()
 			}
 		case proto.ChannelStdout, proto.ChannelStderr, proto.ChannelError:
 		}
 	}
 }
 
-// feed gives the process something to read; false when its client has left meanwhile. What
-// it does not want to read is lost.
-func (t *talk) feed(data []byte) bool {
+// writeInput writes to the process's stdin. It returns false if the client has disconnected
+// meanwhile. Data that the process does not read is lost.
+func (t *conversation) writeInput(data []byte) bool {
 	for t.input != nil && len(data) > 0 {
-		_ = t.input.SetWriteDeadline(clock.Clock{}.Now().Add(stuck))
+		_ = t.input.SetWriteDeadline(clock.Clock{}.Now().Add(inputTimeout))
 		n, err := t.input.Write(data)
 		data = data[n:]
 		if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 			return true
 		}
-		if err != nil && hungUp(t.peer.conn) {
+		if err != nil && peerHungUp(t.peer.conn) {
 			return false
 		}
 	}
 	return true
 }
 
-// endInput lets the process know that there is nothing more to read.
-func (t *talk) endInput() {
+// closeInput signals end of file on the process's stdin.
+func (t *conversation) closeInput() {
 	switch {
 	case t.input == nil || t.shared:
 	case t.input == t.terminal:
-		t.feed([]byte{endOfTransmission})
+		t.writeInput([]byte{endOfTransmission})
 	default:
 		_ = t.input.Close()
 	}
 }
 
-// hungUp reports whether the other side of a connection has left, whatever it has said.
-func hungUp(conn net.Conn) bool {
+// peerHungUp reports whether the other side of a connection has disconnected, even if unread data
+// is left.
+func peerHungUp(conn net.Conn) bool {
 	socket, ok := conn.(*net.UnixConn)
 	if !ok {
 		return false

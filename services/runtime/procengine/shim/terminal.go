@@ -11,15 +11,15 @@ import (
 	"github.com/podfall/podfall/services/runtime/procengine/launch"
 )
 
-// openTerminal makes a terminal: the shim's end, and the end that is a process's. Nothing
-// of it has a name in the file system that the process sees.
+// openTerminal returns both ends of a new pseudoterminal: the shim's and the process's. It has no
+// name in the file system that the process sees.
 func openTerminal(user *launch.User) (ours, theirs *os.File, err error) {
 	ours, err = os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, nil, fmt.Errorf("make a terminal: %w", err)
 	}
 	slave := -1
-	err = control(ours, func(fd int) error {
+	err = withFD(ours, func(fd int) error {
 		if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
 			return err
 		}
@@ -43,8 +43,8 @@ func openTerminal(user *launch.User) (ours, theirs *os.File, err error) {
 	return ours, os.NewFile(uintptr(slave), "terminal"), nil
 }
 
-// control asks something of a file that is read and written without waiting in the kernel.
-func control(file *os.File, ask func(fd int) error) error {
+// withFD calls f with the descriptor of a non-blocking file.
+func withFD(file *os.File, ask func(fd int) error) error {
 	raw, err := file.SyscallConn()
 	if err != nil {
 		return err
@@ -56,14 +56,13 @@ func control(file *os.File, ask func(fd int) error) error {
 	return asked
 }
 
-// resize gives a terminal the size that a client's is said to have. What makes no sense
-// changes nothing.
-func resize(terminal *os.File, said []byte) {
+// resizeTerminal sets a terminal to the client's size. Invalid sizes change nothing.
+func resizeTerminal(terminal *os.File, data []byte) {
 	var size proto.TerminalSize
-	if terminal == nil || json.Unmarshal(said, &size) != nil {
+	if terminal == nil || json.Unmarshal(data, &size) != nil {
 		return
 	}
-	_ = control(terminal, func(fd int) error {
+	_ = withFD(terminal, func(fd int) error {
 		return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: size.Height, Col: size.Width})
 	})
 }

@@ -1,6 +1,6 @@
 //go:build unix
 
-// Package storetest lets the disk run full under a test.
+// Package storetest simulates a full disk in tests.
 package storetest
 
 import (
@@ -10,27 +10,27 @@ import (
 	"testing"
 )
 
-// variable names, in the environment of a process, the test that it was started for.
-const variable = "PODFALL_TEST_ALONE"
+// aloneVariable names the environment variable with the test that a process was started for.
+const aloneVariable = "PODFALL_TEST_ALONE"
 
-// Alone reports whether the test has a process to itself; if not, it gives it one, and
-// the test is to return. A full disk is one for everybody in the process, and the go
-// command's own files are among them.
-func Alone(t *testing.T) bool {
+// InOwnProcess reports whether the test runs in a process of its own. If not, it reruns the test in
+// one, and the test must return. A full disk affects the whole process, including the go command's
+// files.
+func InOwnProcess(t *testing.T) bool {
 	t.Helper()
-	if os.Getenv(variable) == t.Name() { //nolint:forbidigo // there is no main to tell a test
+	if os.Getenv(aloneVariable) == t.Name() { //nolint:forbidigo // there is no main to tell a test
 		return true
 	}
 	test := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v") //nolint:gosec // this very program
-	test.Env = append(os.Environ(), variable+"="+t.Name())
+	test.Env = append(os.Environ(), aloneVariable+"="+t.Name())
 	if text, err := test.CombinedOutput(); err != nil {
 		t.Errorf("alone: %v\n%s", err, text)
 	}
 	return false
 }
 
-// FullDisk makes the disk as good as full: nothing can be written beyond limit bytes of
-// any file. The returned function frees it.
+// FullDisk simulates a full disk: no file can grow beyond limit bytes. The returned function ends
+// it.
 func FullDisk(t *testing.T, limit uint64) (free func()) {
 	t.Helper()
 	var before syscall.Rlimit
