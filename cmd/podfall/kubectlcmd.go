@@ -6,7 +6,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"slices"
@@ -175,11 +174,13 @@ func (g *innerGateway) start(ctx context.Context) (*rest.Config, error) {
 		})
 	})
 	g.ends = append(g.ends, func() { cancel(); running.Wait() })
-	return &rest.Config{
+	config := &rest.Config{
 		Host: "https://" + listener.Addr().String(), BearerToken: token, TLSClientConfig: rest.TLSClientConfig{CAData: authority},
-		UserAgent: "kubectl/" + compat.Release + " podfall", DisableCompression: true, Proxy: http.ProxyURL(nil),
+		UserAgent: "kubectl/" + compat.Release + " podfall", DisableCompression: true,
 		QPS: -1, // the apiserver is this machine's: nothing needs to wait
-	}, nil
+	}
+	g.ends = append(g.ends, func() { closeConnections(config) })
+	return config, nil
 }
 
 // loopbackCertificate makes a certificate for the loopback, and returns its authority's too.
@@ -222,6 +223,14 @@ func requirePodfall(ctx context.Context, missing error) error {
 		session.Close()
 	}
 	return err
+}
+
+// closeConnections closes the connections that kubectl's code has left open. The gateway would wait
+// for them at its end. They are those of all clients of the config, because client-go shares them.
+func closeConnections(config *rest.Config) {
+	if shared, err := rest.HTTPClientFor(config); err == nil {
+		shared.CloseIdleConnections()
+	}
 }
 
 // stop ends what start began, the last first.

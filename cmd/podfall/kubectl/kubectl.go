@@ -25,6 +25,7 @@ import (
 	"k8s.io/kubectl/pkg/cmd/plugin"
 	"k8s.io/kubectl/pkg/cmd/util"
 
+	_ "github.com/podfall/podfall/cmd/podfall/kubectl/messages" // before the packages that need messages
 	"github.com/podfall/podfall/internal/terminal"
 )
 
