@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/urfave/cli/v2"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 
 	"github.com/podfall/podfall/cmd/podfall/cluster"
@@ -228,8 +229,8 @@ func requirePodfall(ctx context.Context, missing error) error {
 // closeConnections closes the connections that kubectl's code has left open. The gateway would wait
 // for them at its end. They are those of all clients of the config, because client-go shares them.
 func closeConnections(config *rest.Config) {
-	if shared, err := rest.HTTPClientFor(config); err == nil {
-		shared.CloseIdleConnections()
+	if transport, err := rest.TransportFor(config); err == nil {
+		utilnet.CloseIdleConnectionsFor(transport)
 	}
 }
 
