@@ -148,7 +148,7 @@ func (deadOut) Answer(CallID, any, error) {}
 
 func (deadOut) Wake(string, time.Time) {}
 
-func (deadOut) Shows(at time.Time) time.Time { return at }
+func (deadOut) ClockTime(at time.Time) time.Time { return at }
 
 func (deadOut) Clock() clock.Clock { return clock.Clock{} }
 
