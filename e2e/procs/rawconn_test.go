@@ -195,7 +195,7 @@ func initialInventory(t *testing.T, api client) (found map[string]string) {
 			_, account := found["serviceaccounts "+namespace+"/default"]
 			_, lease := found["leases.coordination.k8s.io "+corev1.NamespaceNodeLease+"/"+node]
 			_, authority := found["configmaps "+namespace+"/kube-root-ca.crt"]
-			if namespace != "" && !(account && authority) || node != "" && !lease {
+			if namespace != "" && (!account || !authority) || node != "" && !lease {
 				return false
 			}
 		}
