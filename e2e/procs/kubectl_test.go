@@ -61,7 +61,7 @@ func TestOtherClusters(t *testing.T) {
 		t.Fatal(err)
 	}
 	run := func(arguments ...string) result {
-		ctx, cancel := context.WithTimeout(context.Background(), commandLimit)
+		ctx, cancel := context.WithTimeout(t.Context(), commandLimit)
 		defer cancel()
 		command := exec.CommandContext(ctx, podfall, arguments...)
 		command.Dir, command.Env = t.TempDir(), []string{"KUBECONFIG=" + kubeconfig, "HOME=" + t.TempDir()}
@@ -88,7 +88,7 @@ func TestPlugins(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "kubectl-greet"), []byte(script), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), commandLimit)
+	ctx, cancel := context.WithTimeout(t.Context(), commandLimit)
 	defer cancel()
 	command := exec.CommandContext(ctx, podfall, "--data", c.data, "greet", "a", "b")
 	command.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"))
