@@ -83,9 +83,8 @@ type Request struct {
 // Condition is a precondition on the object.
 type Condition string
 
-// The conditions: none, one that holds, and two that do not.
+// The conditions: none, one that holds, and two that do not hold.
 const (
-	// The conditions: none, one that holds, and two that do not hold.
 	Always        Condition = ""
 	Holds         Condition = "holds"
 	OtherUID      Condition = "other uid"

@@ -24,7 +24,7 @@ import (
 	"github.com/podfall/podfall/internal/clock"
 )
 
-var within = flag.Duration("within", time.Minute, "how long TestHunt may search for one bug, of processor time; 0 means for as many lives as it has")
+var within = flag.Duration("within", time.Minute, "how long TestHunt may search for one bug, of processor time; 0 means for as many runs as it has")
 
 // upstreamDir has the bugs that are ported from the history of etcd, Kubernetes, containerd and
 // NATS, each named after its report.
@@ -37,8 +37,8 @@ const (
 	maxShrinkRuns = 1500 // lives, of which most are short
 )
 
-// TestHunt lets the simulator loose on planted bugs: it plays life after life until the
-// promise of the bug is broken, which must be within a minute of the hunting process's CPU,
+// TestHunt lets the simulator loose on planted bugs: it plays run after run until the
+// guarantee of the bug is broken, which must be within a minute of the hunting process's CPU,
 // and makes a story of at most ten decisions of it. By default it hunts for two of the bugs
 // from upstream's history, which change from day to day; -all hunts for all of them, and for
 // those of testdata that are the simulator's.
@@ -72,7 +72,7 @@ func TestHunt(t *testing.T) {
 			mu.Unlock()
 			switch {
 			case found.Violated == "":
-				t.Errorf("%s\nnot found in %d lives and %v", m.What, found.Runs, found.Search)
+				t.Errorf("%s\nnot found in %d runs and %v", m.What, found.Runs, found.Search)
 			case *within != 0 && found.Search.CPU > *within:
 				t.Errorf("%s\nfound after %v (CPU, wall), want %v of CPU", m.What, found.Search, *within)
 			case found.Decisions > maxDecisions:
@@ -192,16 +192,16 @@ func search(t *testing.T, m Mutant) finding {
 	for found.Runs < maxRuns && (*within == 0 || began.since().CPU < *within) {
 		found.Seed = first + uint64(found.Runs)
 		found.Runs++
-		lived := runScript(t, sim.Draw(found.Seed, sim.Mode(found.Seed%2), life))
-		broken := firstViolation(lived, m.Guarantees)
+		result := runScript(t, sim.Draw(found.Seed, sim.Mode(found.Seed%2), life))
+		broken := firstViolation(result, m.Guarantees)
 		found.Search = began.since()
 		if broken == nil {
 			found.Simulated += life
 			continue
 		}
-		found.Violated, found.Simulated = sim.ViolationName(broken), found.Simulated+timeOfViolation(lived, broken)
+		found.Violated, found.Simulated = sim.ViolationName(broken), found.Simulated+timeOfViolation(result, broken)
 		began = cost{}.since()
-		small, lives := sim.Shrink(lived, broken, maxShrinkRuns, func(script sim.Script) error {
+		small, lives := sim.Shrink(result, broken, maxShrinkRuns, func(script sim.Script) error {
 			return firstViolation(runScript(t, script), []string{found.Violated})
 		})
 		found.Shrinking, found.Shrink = lives, began.since()
@@ -233,15 +233,15 @@ func runsOf(t *testing.T, m Mutant) (first uint64, lasts time.Duration) {
 }
 
 // runScript runs a script in its own bubble.
-func runScript(t *testing.T, script sim.Script) (lived sim.Result) {
+func runScript(t *testing.T, script sim.Script) (result sim.Result) {
 	t.Helper()
-	synctest.Test(t, func(*testing.T) { lived = sim.Run(script, nil) })
-	return lived
+	synctest.Test(t, func(*testing.T) { result = sim.Run(script, nil) })
+	return result
 }
 
 // firstViolation returns the first violation of these guarantees; nil for none.
-func firstViolation(lived sim.Result, promises []string) error {
-	results, _ := sim.Judge(lived)
+func firstViolation(result sim.Result, promises []string) error {
+	results, _ := sim.Judge(result)
 	for _, result := range results {
 		if slices.Contains(promises, result.ID) && result.Err() != nil {
 			return result.Err()
@@ -251,19 +251,19 @@ func firstViolation(lived sim.Result, promises []string) error {
 }
 
 // timeOfViolation returns the simulated time at which the violation was seen.
-func timeOfViolation(lived sim.Result, broken error) time.Duration {
+func timeOfViolation(result sim.Result, broken error) time.Duration {
 	var shown *guarantees.ViolationError
 	if !errors.As(broken, &shown) || len(shown.Events) == 0 {
-		return lived.Script.Duration
+		return result.Script.Duration
 	}
-	return shown.Events[len(shown.Events)-1].Wall.Sub(lived.Log.Events[0].Wall)
+	return shown.Events[len(shown.Events)-1].Wall.Sub(result.Log.Events[0].Wall)
 }
 
 // report returns the table of all hunts, and the stories.
 func report(table []finding) string {
 	slices.SortFunc(table, func(a, b finding) int { return strings.Compare(a.Bug, b.Bug) })
 	var text strings.Builder
-	text.WriteString("| bug | broke | seed | simulated | to find: CPU, wall | decisions | lives to shrink | to shrink: CPU, wall |\n|---|---|---|---|---|---|---|---|\n")
+	text.WriteString("| bug | broke | seed | simulated | to find: CPU, wall | decisions | runs to shrink | to shrink: CPU, wall |\n|---|---|---|---|---|---|---|---|\n")
 	for _, f := range table {
 		broke := f.Violated
 		if broke == "" {

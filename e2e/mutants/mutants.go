@@ -1,5 +1,5 @@
-// Package mutants plants bugs: each is a small edit of the product and the promise that it
-// breaks, and each must be caught by the checker of that promise. A mutant that nobody
+// Package mutants plants bugs: each is a small edit of the product and the guarantee that it
+// breaks, and each must be caught by the checker of that guarantee. A mutant that nobody
 // catches is a workload or a check that is missing.
 //
 //	testdata/*.mutant  the bugs, each as the lines that it changes

@@ -79,7 +79,7 @@ func (s *output) send(out Out) {
 	}
 }
 
-// diskState is what an apiserver knows of its disk.
+// diskState is an apiserver's knowledge of its disk.
 type diskState struct {
 	// syncing is the image that is on its way to the disk, nil for none, and covered how much
 	// of what waits it lets go.
@@ -267,7 +267,7 @@ func (e *entropy) Read(into []byte) (int, error) {
 	return len(into), nil
 }
 
-// Trace is the request, as the life's trace has it.
+// Trace writes the request into the run's trace.
 func (r Request) Trace(trace io.Writer) {
 	_, _ = io.WriteString(trace, r.Subject)
 	_, _ = io.WriteString(trace, r.Envelope.GetOperation())
@@ -275,7 +275,7 @@ func (r Request) Trace(trace io.Writer) {
 	_, _ = trace.Write(r.Envelope.GetBody())
 }
 
-// Trace is the answer, as the life's trace has it.
+// Trace writes the answer into the run's trace.
 func (r Response) Trace(trace io.Writer) {
 	for _, part := range r.Parts {
 		traceNumber(trace, uint64(part.GetCode()))
@@ -285,7 +285,7 @@ func (r Response) Trace(trace io.Writer) {
 	}
 }
 
-// Trace is the frame, as the life's trace has it.
+// Trace writes the frame into the run's trace.
 func (f Frame) Trace(trace io.Writer) {
 	_, _ = io.WriteString(trace, f.Subject)
 	traceNumber(trace, f.GetSequence())

@@ -8,9 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// What users delete with all that hangs on it, and make again.
+// Cascading deletions by users, and the creations between them.
 const (
-	// Cascading deletions by users, and the creations between them.
 	CreateNamespace ActionKind = "create namespace"
 	DeleteNamespace ActionKind = "delete namespace"
 	DeleteReplicas  ActionKind = "delete replicaset"
@@ -32,8 +31,8 @@ const (
 // drawCascades makes users of every other run delete sets, with dependents or without, and create
 // them again with the same names. In runs with faults some deletions happen while the controllers
 // are down: they then know the owner from its dependents only. It uses its own dice.
-func drawCascades(seed uint64, until time.Duration, deeds []Action) []Action {
-	breaks := hasFaults(deeds)
+func drawCascades(seed uint64, until time.Duration, actions []Action) []Action {
+	breaks := hasFaults(actions)
 	if newDice(seed, "cascades", 0).oneIn(2) {
 		return nil
 	}
@@ -105,8 +104,8 @@ func drawShops(seed uint64, until time.Duration, mode Mode) []Action {
 // drawSetsInShop draws the sets besides a ReplicaSet: pods are deleted from them, some sets are
 // deleted before the namespace is, and some are created too late.
 func drawSetsInShop(d *dice, made []Action) (all []Action) {
-	opens := made[slices.IndexFunc(made, func(deed Action) bool { return deed.Kind == CreateNamespace })].At
-	closes := made[slices.IndexFunc(made, func(deed Action) bool { return deed.Kind == DeleteNamespace })].At
+	opens := made[slices.IndexFunc(made, func(action Action) bool { return action.Kind == CreateNamespace })].At
+	closes := made[slices.IndexFunc(made, func(action Action) bool { return action.Kind == DeleteNamespace })].At
 	within := func() time.Duration { return d.between(opens, closes+5*time.Second) }
 	for _, kind := range []struct {
 		set  Action
@@ -150,14 +149,14 @@ func drawShop(d *dice, opens time.Duration) []Action {
 		{At: closes, Kind: DeleteNamespace, Name: shop},
 	}
 	for _, pod := range podNames() {
-		deed := Action{Kind: CreatePod, Name: shop + "/" + pod, Grace: drawGrace(d), App: drawApp(d), Finalizer: d.oneIn(4), Shape: drawSetShape(d)}
-		deed.At = opens + d.between(0, closes-opens+5*time.Second) // some come too late
-		all = append(all, deed)
+		action := Action{Kind: CreatePod, Name: shop + "/" + pod, Grace: drawGrace(d), App: drawApp(d), Finalizer: d.oneIn(4), Shape: drawSetShape(d)}
+		action.At = opens + d.between(0, closes-opens+5*time.Second) // some come too late
+		all = append(all, action)
 		if d.oneIn(3) {
-			all = append(all, Action{At: closes + d.between(-5*time.Second, 10*time.Second), Kind: pick(d, DeletePod, ForceDelete), Name: deed.Name})
+			all = append(all, Action{At: closes + d.between(-5*time.Second, 10*time.Second), Kind: pick(d, DeletePod, ForceDelete), Name: action.Name})
 		}
-		if deed.Finalizer {
-			all = append(all, Action{At: closes + pick(d, d.between(0, 90*time.Second), 3*time.Minute), Kind: RemoveFinalizer, Name: deed.Name})
+		if action.Finalizer {
+			all = append(all, Action{At: closes + pick(d, d.between(0, 90*time.Second), 3*time.Minute), Kind: RemoveFinalizer, Name: action.Name})
 		}
 	}
 	return all

@@ -15,7 +15,7 @@ func TestCascades(t *testing.T) {
 	second := new(int64(1))
 	for _, policy := range propagationPolicies() {
 		t.Run(string(policy), func(t *testing.T) {
-			lived := runInBubble(t, Script{Recorded: true, Nodes: 1, Duration: 6 * time.Minute, FaultsEnd: 4 * time.Minute, Actions: []Action{
+			result := runInBubble(t, Script{Recorded: true, Nodes: 1, Duration: 6 * time.Minute, FaultsEnd: 4 * time.Minute, Actions: []Action{
 				{At: 8 * time.Second, Kind: CreateReplicas, Name: replicaName, Count: 2, Grace: second},
 				{At: 9 * time.Second, Kind: CreateStateful, Name: statefulName, Count: 2, Grace: second},
 				{At: 40 * time.Second, Kind: CreateNamespace, Name: shop},
@@ -29,7 +29,7 @@ func TestCascades(t *testing.T) {
 				{At: 90 * time.Second, Kind: CreatePod, Name: "shop/bee"},
 				{At: 2 * time.Minute, Kind: RemoveFinalizer, Name: "shop/ant"},
 			}})
-			results, err := Judge(lived)
+			results, err := Judge(result)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -48,8 +48,8 @@ func TestCascades(t *testing.T) {
 				wanted = append(wanted, "delete pods")
 			}
 			for _, what := range wanted {
-				if lived.Coverage["cascades: "+what] == 0 {
-					t.Errorf("no cascade has carried out %s: %v", what, lived.Coverage)
+				if result.Coverage["cascades: "+what] == 0 {
+					t.Errorf("no cascade has carried out %s: %v", what, result.Coverage)
 				}
 			}
 		})
@@ -60,13 +60,13 @@ func TestCascades(t *testing.T) {
 // new one does not wait for what was expected for the old.
 func TestMadeAgain(t *testing.T) {
 	at := 10 * time.Second
-	lived := runInBubble(t, Script{Recorded: true, Nodes: 1, Duration: 4 * time.Minute, FaultsEnd: 2 * time.Minute, Actions: []Action{
+	result := runInBubble(t, Script{Recorded: true, Nodes: 1, Duration: 4 * time.Minute, FaultsEnd: 2 * time.Minute, Actions: []Action{
 		{At: at - time.Second, Kind: SlowDisk, Name: APIServer, For: 400 * time.Millisecond},
 		{At: at, Kind: CreateReplicas, Name: replicaName, Count: 3, Grace: new(int64(1))},
 		{At: at + 200*time.Millisecond, Kind: DeleteReplicas, Name: replicaName, Policy: metav1.DeletePropagationBackground},
 		{At: at + 210*time.Millisecond, Kind: CreateReplicas, Name: replicaName, Count: 2, Grace: new(int64(1))},
 	}})
-	if _, err := Judge(lived); err != nil {
+	if _, err := Judge(result); err != nil {
 		t.Error(err)
 	}
 }

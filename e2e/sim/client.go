@@ -19,11 +19,9 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// Client asks the apiserver for a process, as podapi.Client does in the product: it makes
-// the envelope, and sends a request that nobody answers again under the same operation,
-// until Limit has passed.
-//
-// A process makes one per incarnation, and hands every Input to Step first.
+// Client sends a process's requests to the apiserver, as podapi.Client does in the product. It
+// builds the envelope. An unanswered request is sent again with the same operation id, until Limit
+// has passed. A process makes one per incarnation, and hands every Input to Step first.
 type Client struct {
 	Identity proto.Identity
 	Boot     proto.Boot
@@ -62,13 +60,13 @@ type Ask struct {
 
 // Outcome is the result of a request.
 type Outcome struct {
-	// Object is what the answer holds: the object or a *metav1.Status; nil for a list, a
-	// watch and after an error. It is shared with other processes and must not be changed.
+	// Object is the object or *metav1.Status of the answer; nil for a list, a watch and after an
+	// error. It is shared with other processes and must not be changed.
 	Object runtime.Object
 	// Parts is the whole answer.
 	Parts []*proto.Response
-	// Err is an apierrors value when the apiserver has refused, and [ErrNoAnswer] when
-	// nobody knows whether the request was carried out.
+	// Err is an apierrors value for a refusal, or [ErrNoAnswer] if it is unknown whether the
+	// request was carried out.
 	Err error
 }
 

@@ -25,13 +25,13 @@ const SkewClock ActionKind = "mislead the clock of"
 const DeleteReadyAhead ActionKind = "delete pods ready ahead of"
 
 // clockFault returns the product's fault for an action, starting now.
-func clockFault(deed Action, i int, now time.Time) fault.Fault {
+func clockFault(action Action, i int, now time.Time) fault.Fault {
 	f, err := fault.New(fmt.Sprintf("clock-skew-%d", i), fault.Spec{
-		Point: fault.ClockSkew, Where: fault.Attributes{Process: deed.Name},
-		Effect: fault.Effect{Kind: fault.Value, Value: deed.Detail}, Duration: metav1.Duration{Duration: deed.For},
+		Point: fault.ClockSkew, Where: fault.Attributes{Process: action.Name},
+		Effect: fault.Effect{Kind: fault.Value, Value: action.Detail}, Duration: metav1.Duration{Duration: action.For},
 	}, now)
 	if err != nil {
-		panic("sim: a deed is no fault: " + err.Error()) // a mistake in the simulator
+		panic("sim: an action is no fault: " + err.Error()) // a mistake in the simulator
 	}
 	return f
 }
@@ -40,18 +40,18 @@ func clockFault(deed Action, i int, now time.Time) fault.Fault {
 // incarnations, like a product's process whose fault state says that the clock is skewed.
 func (c *cluster) planClockFaults() {
 	clocks := map[string]*skewedClock{}
-	for i, deed := range c.script.Actions {
-		if deed.Kind != SkewClock {
+	for i, action := range c.script.Actions {
+		if action.Kind != SkewClock {
 			continue
 		}
-		its := clocks[deed.Name]
+		its := clocks[action.Name]
 		if its == nil {
-			its = c.addSkewedClock(deed.Name)
-			clocks[deed.Name] = its
+			its = c.addSkewedClock(action.Name)
+			clocks[action.Name] = its
 		}
 		var told history.Trouble
-		c.At(deed.At, func() {
-			f := clockFault(deed, i, c.now)
+		c.At(action.At, func() {
+			f := clockFault(action, i, c.now)
 			said, err := json.Marshal(f)
 			if err != nil {
 				panic("sim: " + err.Error()) // plain values
@@ -60,7 +60,7 @@ func (c *cluster) planClockFaults() {
 			its.setFaults(append(its.faults, f))
 			c.Note(nemesis, history.FaultBegin{Trouble: told})
 		})
-		c.At(deed.At+deed.For, func() {
+		c.At(action.At+action.For, func() {
 			its.setFaults(slices.DeleteFunc(its.faults, func(f fault.Fault) bool { return f.Name == told.What }))
 			c.Note(nemesis, history.FaultEnd{Trouble: told})
 		})
@@ -103,25 +103,25 @@ const clockPause = 6 * time.Minute
 
 // drawClockFaults skews clocks, one after the other, in one of four runs with faults. It uses its
 // own dice.
-func drawClockFaults(seed uint64, nodes []string, until time.Duration, deeds []Action) (all []Action) {
-	if !hasFaults(deeds) || !newDice(seed, "clocks", 0).oneIn(4) {
+func drawClockFaults(seed uint64, nodes []string, until time.Duration, actions []Action) (all []Action) {
+	if !hasFaults(actions) || !newDice(seed, "clocks", 0).oneIn(4) {
 		return nil
 	}
 	for n := 0; ; n++ {
 		d := newDice(seed, "clock", n)
 		node := pick(d, nodes...)
-		deed := Action{
+		action := Action{
 			At: 40*time.Second + time.Duration(n)*clockPause, Kind: SkewClock,
 			Name: pick(d, APIServer, Controllers, "kubelet/"+node, "kubelet/"+node, "runtime/"+node), Detail: drawSkew(d),
 		}
-		deed.At += d.between(0, clockPause/2)
-		deed.For = pick(d, d.between(time.Second, 30*time.Second), d.between(30*time.Second, 3*time.Minute), d.between(3*time.Minute, 20*time.Minute))
-		if deed.At >= until-time.Minute {
+		action.At += d.between(0, clockPause/2)
+		action.For = pick(d, d.between(time.Second, 30*time.Second), d.between(30*time.Second, 3*time.Minute), d.between(3*time.Minute, 20*time.Minute))
+		if action.At >= until-time.Minute {
 			return all
 		}
-		deed.For = min(deed.For, until-cleanupBefore-deed.At)
-		if !slices.ContainsFunc(all, func(before Action) bool { return before.Name == deed.Name && before.At+before.For >= deed.At }) {
-			all = append(all, deed)
+		action.For = min(action.For, until-cleanupBefore-action.At)
+		if !slices.ContainsFunc(all, func(before Action) bool { return before.Name == action.Name && before.At+before.For >= action.At }) {
+			all = append(all, action)
 		}
 	}
 }
@@ -129,12 +129,12 @@ func drawClockFaults(seed uint64, nodes []string, until time.Duration, deeds []A
 // drawReadyAheadDeletes deletes pods that are Ready since a future time, once all clocks are
 // correct. As upstream, such a pod is available only at that time, and its Deployment is not rolled
 // out before.
-func drawReadyAheadDeletes(until time.Duration, deeds []Action) (all []Action) {
-	if !slices.ContainsFunc(deeds, func(deed Action) bool { return deed.Kind == SkewClock }) {
+func drawReadyAheadDeletes(until time.Duration, actions []Action) (all []Action) {
+	if !slices.ContainsFunc(actions, func(action Action) bool { return action.Kind == SkewClock }) {
 		return nil
 	}
 	asked := map[string]bool{}
-	for _, made := range deeds {
+	for _, made := range actions {
 		if made.Kind != CreateDeployment || asked[made.Name] {
 			continue
 		}

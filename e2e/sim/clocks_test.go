@@ -26,10 +26,10 @@ func TestGraceWithAWrongClock(t *testing.T) {
 	pod := Action{At: 10 * time.Second, Kind: CreatePod, Name: "ant", Grace: new(int64(10)), App: App{IgnoresTerm: true}, PreStop: 3 * time.Second}
 	other := pod
 	other.Name, other.PreStop = "bee", 0
-	deeds := append(wrongClock("kubelet/node-1"), pod, other,
+	actions := append(wrongClock("kubelet/node-1"), pod, other,
 		Action{At: time.Minute, Kind: DeletePod, Name: "ant"}, Action{At: 90 * time.Second, Kind: DeletePod, Name: "bee"})
-	lived := runInBubble(t, Script{Recorded: true, Nodes: 1, Duration: 4 * time.Minute, Actions: deeds})
-	results, err := Judge(lived)
+	result := runInBubble(t, Script{Recorded: true, Nodes: 1, Duration: 4 * time.Minute, Actions: actions})
+	results, err := Judge(result)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func TestGraceWithAWrongClock(t *testing.T) {
 		}
 	}
 	asked, killed, gone := map[string]int64{}, map[string]int64{}, map[string]int64{}
-	for _, e := range lived.Log.Events {
+	for _, e := range result.Log.Events {
 		switch fact := e.Fact.(type) {
 		case history.KubeletTerm:
 			asked[fact.Pod] = e.Began
@@ -67,11 +67,11 @@ func TestGraceWithAWrongClock(t *testing.T) {
 // hear of each other all the time, and no node is said to be silent.
 func TestNoNodeIsSilentByAClock(t *testing.T) {
 	for _, process := range []string{Controllers, "kubelet/node-1", APIServer} {
-		lived := runInBubble(t, Script{Recorded: true, Nodes: 2, Duration: 6 * time.Minute, Actions: wrongClock(process)})
-		if _, err := Judge(lived); err != nil {
+		result := runInBubble(t, Script{Recorded: true, Nodes: 2, Duration: 6 * time.Minute, Actions: wrongClock(process)})
+		if _, err := Judge(result); err != nil {
 			t.Errorf("%s: %v", process, err)
 		}
-		silent := slices.ContainsFunc(lived.Log.Events, func(e history.Event) bool {
+		silent := slices.ContainsFunc(result.Log.Events, func(e history.Event) bool {
 			decided, is := e.Fact.(history.Decide)
 			return is && decided.Controller == "node-lifecycle-controller" && decided.Resource == "nodes" && decided.Action == "update"
 		})
@@ -84,11 +84,11 @@ func TestNoNodeIsSilentByAClock(t *testing.T) {
 // TestSkewedClockInHistory checks the history of a skewed clock: the product's fault, and shifted
 // times of one process alone, in the order of events.
 func TestSkewedClockInHistory(t *testing.T) {
-	lived := runInBubble(t, Script{Recorded: true, Nodes: 1, Duration: 2 * time.Minute, Actions: []Action{
+	result := runInBubble(t, Script{Recorded: true, Nodes: 1, Duration: 2 * time.Minute, Actions: []Action{
 		{At: 30 * time.Second, Kind: SkewClock, Name: "kubelet/node-1", Detail: "-1h0m0s", For: time.Minute},
 	}})
 	var off int
-	for _, e := range lived.Log.Events {
+	for _, e := range result.Log.Events {
 		switch wrong := e.Wall.Sub(time.Unix(0, e.Ended)); {
 		case wrong == 0:
 		case wrong == -time.Hour && e.Process == "kubelet/node-1":
@@ -113,27 +113,27 @@ func TestDrawnClocks(t *testing.T) {
 		if script.FaultsEnd > 0 {
 			last = script.FaultsEnd
 		}
-		for _, deed := range script.Actions {
-			if deed.Kind != SkewClock {
+		for _, action := range script.Actions {
+			if action.Kind != SkewClock {
 				continue
 			}
 			found = true
-			if deed.At+deed.For >= last || clockFault(deed, 0, time.Unix(0, 0)).Spec.Where.Process != deed.Name {
-				t.Errorf("seed %d: %v", seed, deed)
+			if action.At+action.For >= last || clockFault(action, 0, time.Unix(0, 0)).Spec.Where.Process != action.Name {
+				t.Errorf("seed %d: %v", seed, action)
 			}
-			if !strings.Contains(deed.String(), "mislead the clock of "+deed.Name+", "+deed.Detail+", for ") {
-				t.Errorf("its story is %q", deed)
+			if !strings.Contains(action.String(), "mislead the clock of "+action.Name+", "+action.Detail+", for ") {
+				t.Errorf("its story is %q", action)
 			}
 		}
 		if found {
 			misled++
 		}
-		if slices.ContainsFunc(script.WithoutFaults().Actions, func(deed Action) bool { return deed.Kind == SkewClock }) {
-			t.Errorf("seed %d: a clock is wrong in a quiet life", seed)
+		if slices.ContainsFunc(script.WithoutFaults().Actions, func(action Action) bool { return action.Kind == SkewClock }) {
+			t.Errorf("seed %d: a clock is wrong in a fault-free run", seed)
 		}
 	}
 	if misled < 60 || misled > 120 {
-		t.Errorf("%d of 400 lives have clocks that are wrong", misled)
+		t.Errorf("%d of 400 runs have clocks that are wrong", misled)
 	}
 }
 
@@ -143,15 +143,15 @@ func TestReadyAhead(t *testing.T) {
 	const calm = 5 * time.Minute
 	made := Action{At: 50 * time.Second, Kind: CreateDeployment, Name: deploymentName, Count: 2, Grace: new(int64(1))}
 	made.Shape.Rollout.Ready = 3
-	deeds := append(wrongClock("kubelet/node-1"), made)
+	actions := append(wrongClock("kubelet/node-1"), made)
 	end := func(more ...Action) error {
-		_, err := Judge(runInBubble(t, Script{Recorded: true, Nodes: 1, Duration: 12 * time.Minute, FaultsEnd: calm, Actions: slices.Concat(deeds, more)}))
+		_, err := Judge(runInBubble(t, Script{Recorded: true, Nodes: 1, Duration: 12 * time.Minute, FaultsEnd: calm, Actions: slices.Concat(actions, more)}))
 		return err
 	}
 	if err := end(); !errors.Is(err, ErrRollouts) {
 		t.Errorf("without amends: %v, want %v", err, ErrRollouts)
 	}
-	if err := end(drawReadyAheadDeletes(calm, deeds)...); err != nil {
+	if err := end(drawReadyAheadDeletes(calm, actions)...); err != nil {
 		t.Error(err)
 	}
 }

@@ -52,7 +52,7 @@ type controllers struct {
 	now    time.Time
 	out    Out
 
-	following
+	followed
 	copies
 	workQueue
 	scheduling *scheduler.State
@@ -63,13 +63,13 @@ type controllers struct {
 	observing observers
 }
 
-// following is who follows which resources.
-type following struct {
+// followed holds the resources that the controllers follow.
+type followed struct {
 	resources []string
 	followers []*Follower
 }
 
-func (f following) includes(resource string) bool { return slices.Contains(f.resources, resource) }
+func (f followed) includes(resource string) bool { return slices.Contains(f.resources, resource) }
 
 // copies are the views.
 type copies struct {
@@ -78,13 +78,13 @@ type copies struct {
 	leases     *copyOf[*coordinationv1.Lease]
 	replicas   *copyOf[*appsv1.ReplicaSet]
 	stateful   *copyOf[*appsv1.StatefulSet]
-	daemons    daemons
+	daemons    daemonState
 	rollouts   *copyOf[*appsv1.Deployment]
-	jobs       jobs
+	jobs       jobState
 	budgets    *copyOf[*policyv1.PodDisruptionBudget]
 	namespaces *copyOf[*corev1.Namespace]
 	disks      diskViews
-	// graph is who depends on whom among all of them.
+	// graph holds the owners and dependents among all objects.
 	graph *garbage.Graph
 }
 
@@ -105,7 +105,7 @@ type lifecycle struct {
 // resources.
 func newControllers(w *World, resources []string) *controllers {
 	c := &controllers{
-		following:  following{resources: resources},
+		followed:   followed{resources: resources},
 		workQueue:  workQueue{busy: map[string]bool{}, again: map[string]bool{}, failures: map[string]int{}, due: map[string]time.Time{}},
 		scheduling: scheduler.NewState(), expected: workload.NewExpectations(), evictions: map[name]eviction{},
 		lifecycle: lifecycle{health: map[string]*nodelifecycle.Health{}, zones: nodelifecycle.NewZones(), timing: nodelifecycle.Default()},

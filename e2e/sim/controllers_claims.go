@@ -88,7 +88,7 @@ type claimer struct {
 	owner                kinds.Object
 	kind                 schema.GroupVersionKind
 	selector             *metav1.LabelSelector
-	// fits says which of those that are nobody's may be adopted; nil is all.
+	// fits reports whether an orphan may be adopted; nil is all.
 	fits func(*corev1.Pod) bool
 	// finalizers are on those that are adopted.
 	finalizers []string

@@ -22,8 +22,8 @@ const (
 	lookCronJob       = "cronjob"
 )
 
-// newCronJobs is the copy of CronJobs, which is whole from the beginning in a life in which
-// nobody follows them.
+// newCronJobs returns the copy of CronJobs. In a run that does not follow CronJobs the copy counts
+// as synced.
 func (c *controllers) newCronJobs() *copyOf[*batchv1.CronJob] {
 	cronJobs := newCopy(func(old, now *batchv1.CronJob) {
 		c.enqueue(lookCronJob, nameOf(view.Either(old, now)))

@@ -12,8 +12,8 @@ import (
 	"github.com/podfall/podfall/services/controllers/workload"
 )
 
-// daemons is what is known of DaemonSets.
-type daemons struct {
+// daemonState is the state of the DaemonSet controller.
+type daemonState struct {
 	sets     *copyOf[*appsv1.DaemonSet]
 	expected *workload.Expectations
 	failures *daemonset.FailureBackoff
@@ -24,8 +24,8 @@ const (
 	lookDaemonSet    = "daemonset"
 )
 
-func (c *controllers) newDaemons() daemons {
-	return daemons{sets: newCopy(c.daemonSetChanged), expected: workload.NewExpectations(), failures: daemonset.NewFailureBackoff()}
+func (c *controllers) newDaemons() daemonState {
+	return daemonState{sets: newCopy(c.daemonSetChanged), expected: workload.NewExpectations(), failures: daemonset.NewFailureBackoff()}
 }
 
 func (c *controllers) daemonSetChanged(old, now *appsv1.DaemonSet) {

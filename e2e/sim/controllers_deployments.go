@@ -20,7 +20,8 @@ const (
 	lookDeployment       = "deployment"
 )
 
-// newRollouts is the copy of Deployments. Nobody waits for one that is not followed.
+// newRollouts returns the copy of Deployments. If Deployments are not followed, the copy counts as
+// synced.
 func (c *controllers) newRollouts() *copyOf[*appsv1.Deployment] {
 	all := newCopy(func(old, now *appsv1.Deployment) { c.enqueue(lookDeployment, nameOf(view.Either(old, now))) })
 	all.synced = !c.includes(deploymentsResource)

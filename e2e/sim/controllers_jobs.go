@@ -15,8 +15,8 @@ import (
 	"github.com/podfall/podfall/services/controllers/workload"
 )
 
-// jobs is what is known of Jobs, and of the CronJobs that have them made.
-type jobs struct {
+// jobState is the state of the Job and CronJob controllers.
+type jobState struct {
 	objects    *copyOf[*batchv1.Job]
 	cron       *copyOf[*batchv1.CronJob]
 	expected   *workload.Expectations
@@ -34,8 +34,8 @@ const (
 	ttlController = "ttl-after-finished-controller"
 )
 
-func (c *controllers) newJobs() jobs {
-	return jobs{objects: newCopy(c.jobChanged), cron: c.newCronJobs(), expected: workload.NewExpectations(), memory: job.NewMemory(), cronMemory: cronjob.NewMemory()}
+func (c *controllers) newJobs() jobState {
+	return jobState{objects: newCopy(c.jobChanged), cron: c.newCronJobs(), expected: workload.NewExpectations(), memory: job.NewMemory(), cronMemory: cronjob.NewMemory()}
 }
 
 func (c *controllers) jobChanged(old, now *batchv1.Job) {

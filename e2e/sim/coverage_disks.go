@@ -6,7 +6,7 @@ import (
 	"github.com/podfall/podfall/internal/history"
 )
 
-// diskHistory is what commits have shown of disks so far.
+// diskHistory tracks disks by the commits so far.
 type diskHistory struct {
 	devices map[string]string
 	nodes   map[string]history.Commit

@@ -20,18 +20,18 @@ func TestCronJobs(t *testing.T) {
 			tick.At = 10 * time.Second
 			again := tick
 			again.At = 6*time.Minute + 30*time.Second
-			lived := runInBubble(t, Script{Recorded: true, Nodes: 1, Duration: 18 * time.Minute, FaultsEnd: 7 * time.Minute, Actions: []Action{
+			result := runInBubble(t, Script{Recorded: true, Nodes: 1, Duration: 18 * time.Minute, FaultsEnd: 7 * time.Minute, Actions: []Action{
 				tick,
 				{At: 3*time.Minute + 30*time.Second, Kind: SuspendCronJob, Name: cronJobName},
 				{At: 5*time.Minute + 30*time.Second, Kind: ResumeCronJob, Name: cronJobName},
 				{At: 6*time.Minute + 10*time.Second, Kind: DeleteCronJob, Name: cronJobName, Policy: metav1.DeletePropagationOrphan},
 				again,
 			}})
-			if _, err := Judge(lived); err != nil {
+			if _, err := Judge(result); err != nil {
 				t.Fatal(err)
 			}
-			if made := lived.Coverage["cronjobs: create jobs.batch"]; made != wanted {
-				t.Errorf("%d Jobs were made, want %d: %v", made, wanted, lived.Coverage)
+			if made := result.Coverage["cronjobs: create jobs.batch"]; made != wanted {
+				t.Errorf("%d Jobs were made, want %d: %v", made, wanted, result.Coverage)
 			}
 		})
 	}

@@ -41,9 +41,9 @@ func TestDecodedOnce(t *testing.T) {
 	}
 }
 
-// TestNobodyChangesWhatIsShared decodes once more what is remembered at the end of a life: it has to
-// be as it was given to everybody.
-func TestNobodyChangesWhatIsShared(t *testing.T) {
+// TestSharedObjectsStayUnchanged decodes all cached objects again at the end of a run: they must be
+// unchanged.
+func TestSharedObjectsStayUnchanged(t *testing.T) {
 	for seed := range uint64(3) {
 		synctest.Test(t, func(t *testing.T) {
 			c := newCluster(Draw(seed, Safety, 20*time.Minute))

@@ -49,14 +49,14 @@ func Draw(seed uint64, mode Mode, lasts time.Duration) Script {
 	s.NetFaults = FaultRates{Lost: pick[uint64](d, 0, 2_000, 20_000), Twice: pick[uint64](d, 0, 2_000, 20_000), Late: pick[uint64](d, 0, 2_000, 20_000)}
 	s.Actions = append(s.Actions, drawSets(seed)...)
 	for n := 0; ; n++ {
-		deed := drawUserAction(newDice(seed, "user", n))
-		deed.At = 20*time.Second + time.Duration(n)*meanActionPause + newDice(seed, "user pause", n).between(0, meanActionPause)
-		if deed.At >= until-time.Minute {
+		action := drawUserAction(newDice(seed, "user", n))
+		action.At = 20*time.Second + time.Duration(n)*meanActionPause + newDice(seed, "user pause", n).between(0, meanActionPause)
+		if action.At >= until-time.Minute {
 			break
 		}
-		s.Actions = append(append(s.Actions, deed), drawFollowUps(newDice(seed, "haste", n), deed)...)
+		s.Actions = append(append(s.Actions, action), drawFollowUps(newDice(seed, "haste", n), action)...)
 	}
-	if !d.oneIn(10) { // every tenth life has no faults
+	if !d.oneIn(10) { // every tenth run has no faults
 		broken := drawFaults(seed, s.NodeNames(), until)
 		s.Actions = append(append(s.Actions, broken...), drawReplacedPods(seed, broken)...)
 	}
@@ -115,14 +115,14 @@ func drawUserAction(d *dice) Action {
 	set := fmt.Sprintf("%s-%d", statefulName, d.below(3))
 	switch roll := d.below(100); {
 	case roll < 40:
-		deed := Action{Kind: CreatePod, Name: pod, Grace: drawGrace(d), App: drawApp(d), Finalizer: d.oneIn(8)}
+		action := Action{Kind: CreatePod, Name: pod, Grace: drawGrace(d), App: drawApp(d), Finalizer: d.oneIn(8)}
 		if d.oneIn(5) {
-			deed.PreStop = pick(d, time.Second, 3*time.Second, 15*time.Second)
+			action.PreStop = pick(d, time.Second, 3*time.Second, 15*time.Second)
 		}
 		if d.oneIn(4) {
-			deed.App.Runs = d.between(time.Second, 2*time.Minute)
+			action.App.Runs = d.between(time.Second, 2*time.Minute)
 		}
-		return deed
+		return action
 	case roll < 62:
 		return Action{Kind: DeletePod, Name: pick(d, pod, pod, pod, set), Grace: pick(d, nil, nil, drawGrace(d))}
 	case roll < 70:
@@ -142,27 +142,27 @@ func drawUserAction(d *dice) Action {
 // drawFollowUps draws impatient follow-ups of a user action: deleting again with another grace
 // period or by force, then creating the pod again with the same name; deleting during startup; or
 // deleting what another user has just given a finalizer.
-func drawFollowUps(d *dice, deed Action) []Action {
+func drawFollowUps(d *dice, action Action) []Action {
 	switch {
-	case deed.Kind == CreatePod && d.oneIn(6): // while it is being started, and told of
-		at := deed.At + d.between(200*time.Millisecond, 4*time.Second)
-		again := Action{At: at + d.between(0, 100*time.Millisecond), Kind: CreatePod, Name: deed.Name, Grace: drawGrace(d), App: drawApp(d)}
-		return []Action{{At: at, Kind: ForceDelete, Name: deed.Name}, again}
-	case deed.Kind == AddFinalizer && !d.oneIn(3):
-		return []Action{{At: deed.At + d.between(0, 3*time.Second), Kind: pick(d, DeletePod, ForceDelete), Name: deed.Name}}
-	case deed.Kind != DeletePod && deed.Kind != ForceDelete || d.oneIn(3):
+	case action.Kind == CreatePod && d.oneIn(6): // while it is being started, and told of
+		at := action.At + d.between(200*time.Millisecond, 4*time.Second)
+		again := Action{At: at + d.between(0, 100*time.Millisecond), Kind: CreatePod, Name: action.Name, Grace: drawGrace(d), App: drawApp(d)}
+		return []Action{{At: at, Kind: ForceDelete, Name: action.Name}, again}
+	case action.Kind == AddFinalizer && !d.oneIn(3):
+		return []Action{{At: action.At + d.between(0, 3*time.Second), Kind: pick(d, DeletePod, ForceDelete), Name: action.Name}}
+	case action.Kind != DeletePod && action.Kind != ForceDelete || d.oneIn(3):
 		return nil
 	}
 	var all []Action
-	at := deed.At
+	at := action.At
 	for range 1 + d.below(3) {
 		at += pick(d, d.between(0, 500*time.Millisecond), d.between(0, 6*time.Second))
-		again := Action{At: at, Kind: DeletePod, Name: deed.Name, Grace: drawGrace(d)}
+		again := Action{At: at, Kind: DeletePod, Name: action.Name, Grace: drawGrace(d)}
 		switch d.below(4) {
 		case 0:
 			again.Kind, again.Grace = ForceDelete, nil
 		case 1, 2:
-			if strings.HasPrefix(deed.Name, statefulName+"-") {
+			if strings.HasPrefix(action.Name, statefulName+"-") {
 				continue // its set makes it
 			}
 			again.Kind, again.App = CreatePod, drawApp(d)
@@ -177,29 +177,29 @@ func drawFaults(seed uint64, nodes []string, until time.Duration) []Action {
 	var all []Action
 	for n := 0; ; n++ {
 		d := newDice(seed, "fault", n)
-		deed := Action{At: 30*time.Second + time.Duration(n)*faultPause + d.between(0, faultPause)}
+		action := Action{At: 30*time.Second + time.Duration(n)*faultPause + d.between(0, faultPause)}
 		node := pick(d, nodes...)
 		switch roll := d.below(100); {
 		case roll < 30:
-			deed.Kind, deed.Name, deed.Detail = CutNode, node, pick(d, "", "", "in", "out")
-			deed.For = pick(d, d.between(time.Second, 30*time.Second), d.between(30*time.Second, 2*time.Minute), d.between(6*time.Minute, 8*time.Minute))
+			action.Kind, action.Name, action.Detail = CutNode, node, pick(d, "", "", "in", "out")
+			action.For = pick(d, d.between(time.Second, 30*time.Second), d.between(30*time.Second, 2*time.Minute), d.between(6*time.Minute, 8*time.Minute))
 		case roll < 62:
-			deed.Kind, deed.Name = Crash, pick(d, APIServer, Controllers, "kubelet/"+node, "kubelet/"+node, "runtime/"+node)
-			deed.For = pick(d, d.between(50*time.Millisecond, 2*time.Second), d.between(2*time.Second, 40*time.Second))
+			action.Kind, action.Name = Crash, pick(d, APIServer, Controllers, "kubelet/"+node, "kubelet/"+node, "runtime/"+node)
+			action.For = pick(d, d.between(50*time.Millisecond, 2*time.Second), d.between(2*time.Second, 40*time.Second))
 		case roll < 67:
-			deed.Kind, deed.Name, deed.For = Reboot, node, d.between(5*time.Second, 90*time.Second)
+			action.Kind, action.Name, action.For = Reboot, node, d.between(5*time.Second, 90*time.Second)
 		case roll < 85:
-			deed.Kind, deed.Name = Pause, pick(d, APIServer, Controllers, "kubelet/"+node, "kubelet/"+node, "runtime/"+node)
-			deed.For = d.between(time.Second, 45*time.Second)
+			action.Kind, action.Name = Pause, pick(d, APIServer, Controllers, "kubelet/"+node, "kubelet/"+node, "runtime/"+node)
+			action.For = d.between(time.Second, 45*time.Second)
 		case roll < 94:
-			deed.Kind, deed.Name, deed.For = SlowDisk, APIServer, d.between(50*time.Millisecond, 400*time.Millisecond)
+			action.Kind, action.Name, action.For = SlowDisk, APIServer, d.between(50*time.Millisecond, 400*time.Millisecond)
 		default:
-			deed.Kind, deed.Name, deed.For = FailDisk, APIServer, d.between(500*time.Millisecond, 5*time.Second)
+			action.Kind, action.Name, action.For = FailDisk, APIServer, d.between(500*time.Millisecond, 5*time.Second)
 		}
-		if deed.At+deed.For >= until {
+		if action.At+action.For >= until {
 			break
 		}
-		all = append(all, deed)
+		all = append(all, action)
 	}
 	return all
 }
@@ -231,10 +231,10 @@ func drawReplacedPods(seed uint64, faults []Action) []Action {
 // drawCompactions forgets nearly all of the history, at drawn times and right after removals. An
 // operation whose result the apiserver has forgotten is not sent again after the apiserver has
 // restarted: that guarantee is bounded by the history.
-func drawCompactions(seed uint64, deeds []Action, until time.Duration) []Action {
+func drawCompactions(seed uint64, actions []Action, until time.Duration) []Action {
 	var all []Action
 	add := func(at time.Duration, keep int) {
-		if at < until-time.Minute && !slices.ContainsFunc(deeds, func(fault Action) bool {
+		if at < until-time.Minute && !slices.ContainsFunc(actions, func(fault Action) bool {
 			return fault.Name == APIServer && (fault.Kind == Crash || fault.Kind == FailDisk) &&
 				at > fault.At-2*defaultLimit && at < fault.At+fault.For+2*defaultLimit
 		}) {
@@ -245,9 +245,9 @@ func drawCompactions(seed uint64, deeds []Action, until time.Duration) []Action 
 		d := newDice(seed, "compaction", int(at/time.Minute))
 		add(at+d.between(0, compactPause), d.below(4))
 	}
-	for i, deed := range deeds {
-		if deed.Kind == ForceDelete && newDice(seed, "compaction of a removal", i).oneIn(2) {
-			add(deed.At+justAfter, 2) // the removal and what comes next
+	for i, action := range actions {
+		if action.Kind == ForceDelete && newDice(seed, "compaction of a removal", i).oneIn(2) {
+			add(action.At+justAfter, 2) // the removal and what comes next
 		}
 	}
 	return all
@@ -263,19 +263,19 @@ const compactPause = 5 * time.Minute
 const cleanupBefore = 2 * time.Second
 
 // drawCleanup undoes what users left behind that would keep a cluster from converging.
-func drawCleanup(deeds []Action, at time.Duration) []Action {
+func drawCleanup(actions []Action, at time.Duration) []Action {
 	var all []Action
 	for _, pod := range podNames() {
 		all = append(all, Action{At: at, Kind: RemoveFinalizer, Name: pod})
 	}
 	nodes := map[string]bool{}
-	for _, deed := range deeds {
-		if deed.Kind == OutOfService && !nodes[deed.Name] {
-			nodes[deed.Name] = true
-			all = append(all, Action{At: at, Kind: BackInService, Name: deed.Name})
+	for _, action := range actions {
+		if action.Kind == OutOfService && !nodes[action.Name] {
+			nodes[action.Name] = true
+			all = append(all, Action{At: at, Kind: BackInService, Name: action.Name})
 		}
-		if deed.Kind == DeleteNode { // its kubelet registers it when it begins again
-			all = append(all, Action{At: at - cleanupBefore, Kind: Crash, Name: "kubelet/" + deed.Name, For: time.Second})
+		if action.Kind == DeleteNode { // its kubelet registers it when it begins again
+			all = append(all, Action{At: at - cleanupBefore, Kind: Crash, Name: "kubelet/" + action.Name, For: time.Second})
 		}
 	}
 	return all

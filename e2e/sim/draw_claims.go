@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// What users do to have pods change hands.
+// User actions that make pods change owners.
 const (
 	// Unlabel removes the selected label from the Count-th pod of a set by name, or from the last.
 	Unlabel ActionKind = "unlabel pod of"
@@ -47,7 +47,7 @@ func drawAbsence(d *dice) time.Duration {
 // drawDaemonSetRecreation deletes the DaemonSet of a run, with its pods or without, and creates it
 // again.
 func drawDaemonSetRecreation(seed uint64, until time.Duration) (all []Action) {
-	if !slices.ContainsFunc(drawDaemonSetActions(seed, until), func(deed Action) bool { return deed.Kind == CreateDaemons }) {
+	if !slices.ContainsFunc(drawDaemonSetActions(seed, until), func(action Action) bool { return action.Kind == CreateDaemons }) {
 		return nil
 	}
 	for n := range 1 + newDice(seed, "remade daemons", 0).below(3) {

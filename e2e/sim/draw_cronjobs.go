@@ -19,11 +19,11 @@ const (
 // drawCronJobActions creates a CronJob in one of five runs, suspends it, deletes pods of its Jobs,
 // deletes the CronJob and creates it again. In runs with faults the controllers are down at some
 // times when a Job is due or the CronJob is deleted. It uses its own dice.
-func drawCronJobActions(seed uint64, until time.Duration, deeds []Action) (all []Action) {
+func drawCronJobActions(seed uint64, until time.Duration, actions []Action) (all []Action) {
 	if !newDice(seed, "cronjobs", 0).oneIn(5) {
 		return nil
 	}
-	breaks := hasFaults(deeds)
+	breaks := hasFaults(actions)
 	for n, at := 0, 12*time.Second; at < until-lastCronJob; n++ {
 		d := newDice(seed, "cronjob", n)
 		made, gone := drawCronJob(d, until), Action{At: at + d.between(6*time.Minute, 25*time.Minute), Kind: DeleteCronJob, Name: cronJobName}
@@ -43,7 +43,7 @@ func drawCronJobActions(seed uint64, until time.Duration, deeds []Action) (all [
 			}
 		}
 	}
-	return append(all, drawCronJobsInShop(seed, until, deeds)...)
+	return append(all, drawCronJobsInShop(seed, until, actions)...)
 }
 
 // drawCronJob draws a CronJob whose Jobs take less than the time to the next Job, or more.
@@ -98,9 +98,9 @@ func drawOutagesWhenDue(d *dice, from, until time.Duration) (all []Action) {
 
 // drawCronJobsInShop creates a CronJob in every other lifetime of the second namespace, some of
 // them too late.
-func drawCronJobsInShop(seed uint64, until time.Duration, deeds []Action) (all []Action) {
+func drawCronJobsInShop(seed uint64, until time.Duration, actions []Action) (all []Action) {
 	n := 0
-	for _, opens := range deeds {
+	for _, opens := range actions {
 		if opens.Kind != CreateNamespace {
 			continue
 		}

@@ -18,11 +18,11 @@ const (
 
 // drawDeploymentActions creates a Deployment in one of four runs and rolls it out again and again,
 // often before the last rollout is complete. It uses its own dice.
-func drawDeploymentActions(seed uint64, until time.Duration, mode Mode, deeds []Action) []Action {
+func drawDeploymentActions(seed uint64, until time.Duration, mode Mode, actions []Action) []Action {
 	if !newDice(seed, "deployments", 0).oneIn(4) {
 		return nil
 	}
-	breaks := hasFaults(deeds)
+	breaks := hasFaults(actions)
 	made := drawDeployment(seed, 0)
 	made.At = 12 * time.Second
 	all := []Action{made}
@@ -37,7 +37,7 @@ func drawDeploymentActions(seed uint64, until time.Duration, mode Mode, deeds []
 			all = append(all, Action{At: at + d.between(0, 10*time.Second), Kind: Crash, Name: Controllers, For: d.between(50*time.Millisecond, 20*time.Second)})
 		}
 	}
-	all = append(all, drawDeploymentsInShop(seed, deeds)...)
+	all = append(all, drawDeploymentsInShop(seed, actions)...)
 	if mode == Liveness {
 		all = append(all, drawLastRollout(seed, until)...)
 	}
@@ -53,7 +53,7 @@ func drawDeployment(seed uint64, n int) Action {
 	its.Ready = pick[int32](d, 0, 0, 3)
 	its.History = pick(d, nil, new(int32(0)), new(int32(1)), new(int32(3)))
 	its.Deadline = pick(d, nil, new(int32(20)), new(int32(60)))
-	if its.Recreate = recreates(seed); its.Recreate {
+	if its.Recreate = usesRecreate(seed); its.Recreate {
 		return made
 	}
 	its.Surge, its.Unavailable = pick(d, "", "0", "1", "2", "50%", "100%"), pick(d, "", "1", "1", "2", "50%")
@@ -67,21 +67,22 @@ func drawDeployment(seed uint64, n int) Action {
 // In other runs its pods change owners: a crashing pod without an owner would crash for ever.
 func hasCrashingVersions(seed uint64) bool { return newDice(seed, "deployments", 1).oneIn(2) }
 
-// recreates reports whether the Deployments of a life are of the strategy Recreate. One of that strategy
-// that has two sets with pods, and is of another size than they were made for, waits for ever: nobody
-// scales them, and until somebody does nothing is rolled out, as upstream. So none of the other strategy
-// is before it, and none leaves a set behind, which the next may adopt after it has made its own.
-func recreates(seed uint64) bool { return newDice(seed, "deployments", 2).oneIn(4) }
+// usesRecreate reports whether the Deployments of a run use the strategy Recreate. With that
+// strategy, a Deployment that has two sets with pods, and was resized since, waits for ever, as
+// upstream: its sets are not scaled, and nothing is rolled out until a user scales them. So no
+// Deployment of the other strategy comes before, and none leaves a set behind that the next could
+// adopt.
+func usesRecreate(seed uint64) bool { return newDice(seed, "deployments", 2).oneIn(4) }
 
 // setVersion gives a Deployment a version. The first version is healthy.
 func setVersion(seed uint64, version int) Action {
 	d := newDice(seed, "version", version)
-	deed := Action{Kind: RollOut, Name: deploymentName, Grace: drawGrace(d), App: drawApp(d), Shape: drawSetShape(newDice(seed, "version", templateVersions))}
+	action := Action{Kind: RollOut, Name: deploymentName, Grace: drawGrace(d), App: drawApp(d), Shape: drawSetShape(newDice(seed, "version", templateVersions))}
 	if version > 0 && hasCrashingVersions(seed) && d.oneIn(3) {
-		deed.App = App{Runs: d.between(time.Second, 5*time.Second), Code: codeFails}
+		action.App = App{Runs: d.between(time.Second, 5*time.Second), Code: codeFails}
 	}
-	deed.Shape.Rollout.Version = version
-	return deed
+	action.Shape.Rollout.Version = version
+	return action
 }
 
 // drawRollout draws one burst of user actions on a Deployment.
@@ -110,7 +111,7 @@ func drawRollout(d *dice, seed uint64, at time.Duration) []Action {
 		return []Action{{At: at, Kind: RollBack, Name: deploymentName}}
 	case roll < 92, hasCrashingVersions(seed):
 		gone := Action{At: at, Kind: DeleteDeployment, Name: deploymentName, Policy: pick(d, propagationPolicies()...)}
-		if gone.Policy == metav1.DeletePropagationOrphan && recreates(seed) {
+		if gone.Policy == metav1.DeletePropagationOrphan && usesRecreate(seed) {
 			gone.Policy = metav1.DeletePropagationBackground
 		}
 		again := drawDeployment(seed, 1+d.below(3))
@@ -134,8 +135,8 @@ func drawPausedRollout(d *dice, rolled, scaled Action, soon time.Duration) []Act
 }
 
 // drawDeploymentsInShop draws the Deployments of the second namespace.
-func drawDeploymentsInShop(seed uint64, deeds []Action) (all []Action) {
-	for n, opens := range deeds {
+func drawDeploymentsInShop(seed uint64, actions []Action) (all []Action) {
+	for n, opens := range actions {
 		if opens.Kind != CreateNamespace {
 			continue
 		}

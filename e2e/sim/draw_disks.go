@@ -10,9 +10,9 @@ import (
 const (
 	// diskPrefix is the name of the claims of sets, and the prefix of the claims of pods.
 	diskPrefix = "disk"
-	// lossPause is between two nodes that are lost with their disks; lossFrom and lossTo are
-	// how long they are: a disk is taken from one that does not answer after 6 minutes in which
-	// nobody has used it, and one that is not heard is found out after 50 s.
+	// lossPause is the mean time between two node losses. A loss lasts from lossFrom to lossTo: a
+	// disk is taken from a silent node after 6 minutes without use, and a silent node is found
+	// after 50 s.
 	lossPause, lossFrom, lossTo = 15 * time.Minute, 2 * time.Minute, 12 * time.Minute
 )
 
@@ -21,7 +21,7 @@ const (
 // simulated controller releases deleted claims. Disks of a node with two kubelets are not checked:
 // both report what the node uses.
 func addDisks(s *Script, until time.Duration, mode Mode) {
-	two := slices.ContainsFunc(s.Actions, func(deed Action) bool { return deed.Kind == SecondKubelet })
+	two := slices.ContainsFunc(s.Actions, func(action Action) bool { return action.Kind == SecondKubelet })
 	if two || newDice(s.Seed, "disks", 0).oneIn(2) {
 		return
 	}
@@ -30,16 +30,16 @@ func addDisks(s *Script, until time.Duration, mode Mode) {
 		s.Actions = append(s.Actions, drawNodeLosses(s.Seed, s.NodeNames(), until)...)
 	}
 	for i := range s.Actions {
-		deed, d := &s.Actions[i], newDice(s.Seed, "disk", i)
-		within, _ := deed.namespacedName()
+		action, d := &s.Actions[i], newDice(s.Seed, "disk", i)
+		within, _ := action.namespacedName()
 		switch {
 		case within != namespace:
-		case deed.Kind == CreateStateful:
-			deed.Shape.Disk = diskPrefix
-		case deed.Kind == CreatePod && !d.oneIn(3):
-			deed.Shape.Disk = diskName(deed.Name)
+		case action.Kind == CreateStateful:
+			action.Shape.Disk = diskPrefix
+		case action.Kind == CreatePod && !d.oneIn(3):
+			action.Shape.Disk = diskName(action.Name)
 			if d.oneIn(4) { // another pod's, that it has to wait for
-				deed.Shape.Disk = diskName(pick(d, podNames()...))
+				action.Shape.Disk = diskName(pick(d, podNames()...))
 			}
 		}
 	}

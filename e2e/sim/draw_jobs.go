@@ -25,11 +25,11 @@ type JobOptions struct {
 	// Deadline and TTL are activeDeadlineSeconds and ttlSecondsAfterFinished.
 	Deadline *int64 `json:"deadline,omitempty"`
 	TTL      *int32 `json:"ttl,omitempty"`
-	// Fatal is what its podFailurePolicy does about codeFatal; empty for no policy.
+	// Fatal is the action of its podFailurePolicy for codeFatal; empty for no policy.
 	Fatal batchv1.PodFailurePolicyAction `json:"fatal,omitempty"`
 	// FailedOnly has a pod be replaced when it has ended, and not before.
 	FailedOnly bool `json:"failedOnly,omitempty"`
-	// Enough is how many indexes its successPolicy wants; zero for no policy.
+	// Enough is how many indexes its successPolicy wants; 0 for no policy.
 	Enough int32 `json:"enough,omitempty"`
 }
 

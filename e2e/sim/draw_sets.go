@@ -69,7 +69,7 @@ func drawBudgetChanges(seed uint64, until time.Duration) (all []Action) {
 			all = append(all, changed, drawEviction(d, changed.At, set, 300*time.Millisecond), drawEviction(d, changed.At, set, secondBudgetFor))
 		}
 		if d.oneIn(2) {
-			made := Action{At: d.between(time.Minute, until-2*time.Minute), Kind: CreateBudget, Name: set + second, Count: int32(d.below(3))}
+			made := Action{At: d.between(time.Minute, until-2*time.Minute), Kind: CreateBudget, Name: set + secondSuffix, Count: int32(d.below(3))}
 			gone := Action{At: made.At + secondBudgetFor, Kind: DeleteBudget, Name: made.Name}
 			all = append(all, made, drawEviction(d, made.At, set, secondBudgetFor), drawEviction(d, made.At, set, secondBudgetFor), gone)
 		}

@@ -8,7 +8,7 @@ import (
 
 // Explorer plays one story in every order in which its messages can arrive, with every
 // choice of at most Faults lost, doubled and late messages and crashes. It keeps no copies
-// of processes: a life is a list of choices, and is played again from its beginning, which
+// of processes: a run is a list of choices, and is played again from its beginning, which
 // the real cores allow. Two lives that have come to the same state, for all that anyone can
 // still see, are one from there on.
 //
@@ -37,7 +37,7 @@ type Explorer struct {
 type ExploreResult struct {
 	// Runs counts the runs, and Ended those that ran to the end. The others reached a known state.
 	Runs, Ended int
-	// States is how many different states were met, and Depth the most choices in a life.
+	// States counts the different states, and Depth is the maximum number of choices in a run.
 	States, Depth int
 	// Complete means that nothing is left to run.
 	Complete bool
@@ -48,9 +48,9 @@ type ExploreResult struct {
 	Faults    int
 }
 
-// Explore plays the story until something is broken: first without faults, then with one,
-// and so on, and of those the lives that differ least from the default come first. So the
-// first life that breaks something has the fewest faults, and the shortest story.
+// Explore runs the story until there is a violation: first without faults, then with one, and so
+// on. Among runs with equally many faults, those closest to the default come first. So the first
+// violation has the fewest faults and the shortest story.
 func (x *Explorer) Explore() ExploreResult {
 	found := ExploreResult{}
 	known := map[digest]bool{}

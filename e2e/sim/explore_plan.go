@@ -21,8 +21,8 @@ type chooser struct {
 	last string
 	// held are messages that a fault has made late: they come at their time.
 	held map[*event]bool
-	// logs is what each process has been given, notes what it has noted, and noted how far
-	// that has been taken.
+	// logs digests what each process was given, and notes what it recorded. noted is how many
+	// records are in notes.
 	logs    map[string]trail
 	notes   map[string]trail
 	noted   int
@@ -61,9 +61,8 @@ type option struct {
 	process string
 }
 
-// How long a late message is late, and a process that has crashed down.
+// lateBy is how late a delayed message is, and downFor how long a crashed process is down.
 const (
-	// lateBy is how late a delayed message is, and downFor how long a crashed process is down.
 	lateBy  = 12 * time.Second
 	downFor = 3 * time.Second
 )
@@ -195,7 +194,7 @@ func (s *chooser) runEvent(e *event) {
 	s.digestRecords()
 }
 
-// isRelevant reports whether an event is more than a sign of life.
+// isRelevant reports whether an event is more than a heartbeat.
 func isRelevant(e *event) bool {
 	switch in := e.input.(type) {
 	case Alarm:

@@ -15,8 +15,8 @@ import (
 )
 
 var (
-	exploredFaults = flag.Int("faults", 1, "how many faults a life of TestExplore has at most")
-	exploredLives  = flag.Int("lives", 0, "how many lives TestExplore plays at most; 0 means all")
+	exploredFaults = flag.Int("faults", 1, "how many faults a run of TestExplore has at most")
+	exploredLives  = flag.Int("lives", 0, "how many runs TestExplore makes at most; 0 means all")
 )
 
 // recreateStory is the explored story: a pod is created, deleted, force-deleted, and created again
@@ -89,7 +89,7 @@ func TestExplore(t *testing.T) {
 	x := explorer(t, recreateStory, *exploredFaults, checkExplored)
 	x.Runs = *exploredLives
 	found := x.Explore()
-	t.Logf("figures: %d lives, %d to their end, %d states, at most %d choices deep, all of them: %t; in %v",
+	t.Logf("figures: %d runs, %d to their end, %d states, at most %d choices deep, all of them: %t; in %v",
 		found.Runs, found.Ended, found.States, found.Depth, found.Complete, time.Since(began))
 	if found.Violation != nil {
 		t.Errorf("%v\n%s", found.Violation, strings.Join(found.Story, "\n"))

@@ -18,9 +18,8 @@ import (
 	"github.com/podfall/podfall/services/kubelet/podstate"
 )
 
-// An end of a life that is not as it should be, long after all trouble.
+// Errors of a wrong final state, long after the end of all faults.
 var (
-	// Errors of a wrong final state, long after the end of all faults.
 	ErrStuck         = errors.New("in the end a pod is still terminating")
 	ErrReplicas      = errors.New("in the end a set has not what it asks for")
 	ErrRollouts      = errors.New("in the end a deployment is not rolled out")
@@ -112,7 +111,7 @@ func countPods(snapshot *store.Snapshot) (ready map[types.UID]int32, runs map[st
 		}
 		runs[pod.Spec.NodeName] += len(pod.Spec.Containers)
 		for i := range pod.Spec.InitContainers {
-			if podstate.Sidecar(&pod.Spec.InitContainers[i]) {
+			if podstate.IsSidecar(&pod.Spec.InitContainers[i]) {
 				runs[pod.Spec.NodeName]++
 			}
 		}

@@ -63,9 +63,9 @@ func (c *cluster) checkCronJobs(snapshot *store.Snapshot, log []history.Event) (
 // when something about the CronJob has changed; at the end of the run if nothing has.
 func (c *cluster) lastSyncAfter(its *batchv1.CronJob, since time.Time) time.Time {
 	var wrong time.Duration
-	for _, deed := range c.script.Actions {
-		if deed.Kind == SkewClock && deed.Name == Controllers {
-			wrong = max(wrong, deed.At+deed.For)
+	for _, action := range c.script.Actions {
+		if action.Kind == SkewClock && action.Name == Controllers {
+			wrong = max(wrong, action.At+action.For)
 		}
 	}
 	if wrong == 0 {

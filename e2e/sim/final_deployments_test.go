@@ -6,7 +6,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 )
 
-// TestWrongRollout has ends that are as they should be, and ends that are not.
+// TestWrongRollout judges final states of Deployments.
 func TestWrongRollout(t *testing.T) {
 	const newest, older = 2, 1
 	type set struct {
@@ -33,8 +33,8 @@ func TestWrongRollout(t *testing.T) {
 			its.Spec.Paused, its.Status = true, appsv1.DeploymentStatus{ObservedGeneration: 7}
 		}, ""},
 	} {
-		deed := Action{Kind: CreateDeployment, Name: deploymentName, Count: 3, Shape: Shape{Purpose: Purpose{Rollout: RolloutOptions{Version: newest, History: new(int32(1))}}}}
-		its := deploymentFor(deed)
+		action := Action{Kind: CreateDeployment, Name: deploymentName, Count: 3, Shape: Shape{Purpose: Purpose{Rollout: RolloutOptions{Version: newest, History: new(int32(1))}}}}
+		its := deploymentFor(action)
 		its.Generation = 7
 		its.Status = appsv1.DeploymentStatus{ObservedGeneration: 7, Replicas: 3, UpdatedReplicas: 3, ReadyReplicas: 3, AvailableReplicas: 3}
 		if c.change != nil {
@@ -42,8 +42,8 @@ func TestWrongRollout(t *testing.T) {
 		}
 		var sets []*appsv1.ReplicaSet
 		for _, s := range c.sets {
-			deed.Shape.Rollout.Version = s.version
-			sets = append(sets, &appsv1.ReplicaSet{Spec: appsv1.ReplicaSetSpec{Replicas: new(s.replicas), Template: versionFor(deed)}})
+			action.Shape.Rollout.Version = s.version
+			sets = append(sets, &appsv1.ReplicaSet{Spec: appsv1.ReplicaSetSpec{Replicas: new(s.replicas), Template: versionFor(action)}})
 		}
 		if got := rolloutProblem(its, sets); got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)

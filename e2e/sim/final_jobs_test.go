@@ -16,14 +16,14 @@ import (
 func TestSuspendedForGood(t *testing.T) {
 	made := Action{At: 10 * time.Second, Kind: CreateJob, Name: "task-1", Count: 3, Grace: new(int64(1)), App: App{Code: codeFails}}
 	made.Shape.Job = JobOptions{Indexed: true, PerIndex: new(int32(1))}
-	lived := runInBubble(t, Script{Recorded: true, Nodes: 1, Duration: 9 * time.Minute, FaultsEnd: 7 * time.Minute, Actions: []Action{
+	result := runInBubble(t, Script{Recorded: true, Nodes: 1, Duration: 9 * time.Minute, FaultsEnd: 7 * time.Minute, Actions: []Action{
 		made, {At: time.Minute, Kind: SuspendJob, Name: made.Name},
 	}})
-	if _, err := Judge(lived); err != nil {
+	if _, err := Judge(result); err != nil {
 		t.Fatal(err)
 	}
-	if lived.Coverage["said to wait for job-keeps-pod"] == 0 {
-		t.Errorf("no pod waited: %v", lived.Coverage)
+	if result.Coverage["said to wait for job-keeps-pod"] == 0 {
+		t.Errorf("no pod waited: %v", result.Coverage)
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// TestWrongBudget has budgets that count right at a life's end, and budgets that do not.
+// TestWrongBudget judges budgets with right counts and with wrong counts.
 func TestWrongBudget(t *testing.T) {
 	least, most := policyv1.PodDisruptionBudgetSpec{MinAvailable: new(intstr.FromInt32(2))}, policyv1.PodDisruptionBudgetSpec{MaxUnavailable: new(intstr.FromInt32(1))}
 	counts := func(expected, healthy, allowed int32) policyv1.PodDisruptionBudgetStatus {

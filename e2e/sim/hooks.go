@@ -18,7 +18,7 @@ import (
 	"github.com/podfall/podfall/services/apiserver/webhook"
 )
 
-// What becomes of admission webhooks.
+// Faults of admission webhooks.
 const (
 	// WebhookDenies makes a webhook deny, for a while, what Detail names: an operation and an
 	// application. It answers with the code Count, or without a code if Count is 0.
@@ -27,9 +27,8 @@ const (
 	WebhookFails ActionKind = "break webhook"
 )
 
-// How a webhook breaks.
+// Ways in which a webhook fails.
 const (
-	// Ways in which a webhook fails.
 	hookAway    = "away"
 	hookHangs   = "hangs"
 	hookFails   = "fails"
@@ -43,14 +42,14 @@ type webhooks struct {
 	now     func() time.Duration
 }
 
-// hooks are those of the life; nil when it has none, so that nobody is asked.
+// hooks returns the webhooks of the run; nil if it has none.
 func (c *cluster) hooks() webhook.Caller {
 	h := &webhooks{now: c.Now}
 	made := false
-	for _, deed := range c.script.Actions {
-		made = made || deed.Kind == CreateWebhook
-		if deed.Kind == WebhookDenies || deed.Kind == WebhookFails {
-			h.actions = append(h.actions, deed)
+	for _, action := range c.script.Actions {
+		made = made || action.Kind == CreateWebhook
+		if action.Kind == WebhookDenies || action.Kind == WebhookFails {
+			h.actions = append(h.actions, action)
 		}
 	}
 	if !made {
@@ -151,17 +150,17 @@ const (
 	hookPause = 9 * time.Minute
 	// hookLifetime is how long a webhook exists at most.
 	hookLifetime = 6 * time.Minute
-	// lastHook is how long before the end, or the calm, the last of them is gone: who was
-	// refused is as long in trying again as it has been refused.
+	// lastHook is how long before the end, or the end of faults, the last webhook is deleted. A
+	// refused client may wait as long before its next try as it has been refused so far.
 	lastHook = 6 * time.Minute
 )
 
 // drawWebhookActions creates and deletes webhooks in two of five runs. It uses its own dice.
-func drawWebhookActions(seed uint64, until time.Duration, deeds []Action) (all []Action) {
+func drawWebhookActions(seed uint64, until time.Duration, actions []Action) (all []Action) {
 	if newDice(seed, "hooks", 0).below(5) > 1 {
 		return nil
 	}
-	breaks := hasFaults(deeds)
+	breaks := hasFaults(actions)
 	for n := 1; ; n++ {
 		d := newDice(seed, "hook", n)
 		made := Action{At: 20*time.Second + time.Duration(n-1)*hookPause + d.between(0, hookPause-hookLifetime), Kind: CreateWebhook}

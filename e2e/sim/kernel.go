@@ -20,7 +20,7 @@ type Kernel struct {
 	programs map[string]*program
 	// mounts are on record on its disk: they outlive a reboot, too.
 	mounts map[types.UID][]mount
-	// faults are what is broken on it.
+	// faults are the injected faults of the node.
 	faults *fault.Table
 	// kubelet is the kubelet that is alive; empty for none.
 	kubelet proto.Boot
@@ -89,8 +89,8 @@ func (k *Kernel) Alive(now time.Time) []string {
 	return alive
 }
 
-// load makes a program known that its runtime has on record. What is on record has
-// happened, even if the runtime's end came between the record and the deed.
+// load starts a recorded program. Recorded effects have happened, even if the runtime crashed
+// between the record and the effect.
 func (k *Kernel) load(id string, script simengine.Script, events engine.Events) {
 	if k.programs[id] == nil {
 		k.programs[id] = &program{script: script}

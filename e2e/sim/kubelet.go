@@ -44,7 +44,7 @@ type kubeletProcess struct {
 	untidied bool // housekeeping has something to look at
 }
 
-// host is what the product's shells run on, and the shells.
+// host holds the product's shells and what they run on.
 type host struct {
 	// out acts for the process, between its steps too.
 	out      Out
@@ -57,7 +57,7 @@ type host struct {
 	devices *volumes.Devices
 }
 
-// kubeletConfig is what every incarnation of a kubelet has.
+// kubeletConfig is the configuration of every incarnation of a kubelet.
 type kubeletConfig struct {
 	node string
 	// runtime is the process that it asks; empty for none that answers.
@@ -264,7 +264,7 @@ func (k *kubeletProcess) dispatch(op podset.Op, out Out) {
 
 func (k *kubeletProcess) recordPod(pod *corev1.Pod) {
 	seen, listed := k.runtime.views.Last(pod.UID)
-	k.sendEvent(pod.UID, podworker.Seen{Pod: pod, Idle: listed && seen.Idle()})
+	k.sendEvent(pod.UID, podworker.Seen{Pod: pod, Idle: listed && seen.IsIdle()})
 }
 
 // housekeep repairs what no event reports.

@@ -80,7 +80,7 @@ func (c apiClient) record(began time.Time, obj kinds.Object) {
 	switch obj := obj.(type) {
 	case *corev1.Pod:
 		c.k.out.Note("", TimedFact{history.KubeletStatus{
-			Pod: podstate.Key(obj), UID: string(obj.UID), Phase: string(obj.Status.Phase), Containers: kubelet.Said(&obj.Status),
+			Pod: podstate.Key(obj), UID: string(obj.UID), Phase: string(obj.Status.Phase), Containers: kubelet.ContainerStates(&obj.Status),
 		}, began})
 	case *corev1.Node:
 		for _, condition := range obj.Status.Conditions {
@@ -120,7 +120,7 @@ func (k *kubeletProcess) request(now time.Time, ask Ask, out Out, then Then) {
 	if opts, is := ask.Options.(*metav1.DeleteOptions); is && opts.Preconditions != nil && opts.Preconditions.UID != nil {
 		uid = string(*opts.Preconditions.UID)
 	}
-	answered := k.api.contacts.Asks(ask.Verb, ask.Target, uid)
+	answered := k.api.contacts.BeginRequest(ask.Verb, ask.Target, uid)
 	err := k.api.client.Do(now, out, ask, func(now time.Time, got Outcome, out Out) {
 		answered(got.Err)
 		then(now, got, out)

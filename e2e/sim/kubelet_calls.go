@@ -35,46 +35,46 @@ func (k *kubeletProcess) call(ctx context.Context, do any, limit time.Duration) 
 	return answer
 }
 
-// RunPodSandbox implements podworker.Outside.
+// RunPodSandbox implements podworker.PodRuntime.
 func (r runtimeClient) RunPodSandbox(ctx context.Context, request *proto.RunPodSandboxRequest) (*proto.Sandbox, error) {
 	answer := r.k.call(ctx, RunSandbox{request}, runtimeTimeout)
 	made, _ := answer.Body.(*proto.Sandbox)
 	return made, answer.Err
 }
 
-// StopPodSandbox implements podworker.Outside.
+// StopPodSandbox implements podworker.PodRuntime.
 func (r runtimeClient) StopPodSandbox(ctx context.Context, id string) error {
 	return r.k.call(ctx, StopSandbox{id}, runtimeTimeout).Err
 }
 
-// RemovePodSandbox implements podworker.Outside.
+// RemovePodSandbox implements podworker.PodRuntime.
 func (r runtimeClient) RemovePodSandbox(ctx context.Context, id string) error {
 	return r.k.call(ctx, RemoveSandbox{id}, runtimeTimeout).Err
 }
 
-// CreateContainer implements podworker.Outside.
+// CreateContainer implements podworker.PodRuntime.
 func (r runtimeClient) CreateContainer(ctx context.Context, request *proto.CreateContainerRequest) (string, error) {
 	answer := r.k.call(ctx, CreateContainer{request}, runtimeTimeout)
 	id, _ := answer.Body.(string)
 	return id, answer.Err
 }
 
-// StartContainer implements podworker.Outside.
+// StartContainer implements podworker.PodRuntime.
 func (r runtimeClient) StartContainer(ctx context.Context, id string) error {
 	return r.k.call(ctx, StartContainer{id}, runtimeTimeout).Err
 }
 
-// StopContainer implements podworker.Outside.
+// StopContainer implements podworker.PodRuntime.
 func (r runtimeClient) StopContainer(ctx context.Context, id string, timeoutSeconds int64) error {
 	return r.k.call(ctx, StopContainer{id, timeoutSeconds}, runtimeTimeout+time.Duration(timeoutSeconds)*time.Second).Err
 }
 
-// RemoveContainer implements podworker.Outside.
+// RemoveContainer implements podworker.PodRuntime.
 func (r runtimeClient) RemoveContainer(ctx context.Context, id string) error {
 	return r.k.call(ctx, RemoveContainer{id}, runtimeTimeout).Err
 }
 
-// ExecSync implements podworker.Inside.
+// ExecSync implements podworker.ExecRuntime.
 func (r runtimeClient) ExecSync(ctx context.Context, request *proto.ExecSyncRequest) (*proto.ExecSyncResponse, error) {
 	limit := noTimeout
 	if seconds := request.TimeoutSeconds; seconds > 0 {
@@ -88,10 +88,10 @@ func (r runtimeClient) ExecSync(ctx context.Context, request *proto.ExecSyncRequ
 	return &proto.ExecSyncResponse{ExitCode: code}, nil
 }
 
-// Reach implements podworker.Inside.
+// Reach implements podworker.ExecRuntime.
 func (r runtimeClient) Reach(ctx context.Context, request *proto.ReachRequest) (*proto.ReachResponse, error) {
 	if answer := r.k.call(ctx, Reach{request.ContainerId}, runtimeTimeout); answer.Err != nil {
 		return nil, answer.Err
 	}
-	return &proto.ReachResponse{Code: http.StatusOK}, nil // no life has a probe by gRPC
+	return &proto.ReachResponse{Code: http.StatusOK}, nil // no run has a probe by gRPC
 }

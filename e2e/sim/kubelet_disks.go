@@ -38,7 +38,7 @@ func (v *kernelVolumes) attach(ctx context.Context, pod *corev1.Pod, volume *cor
 		return "", got.Err
 	}
 	claim, _ := got.Object.(*corev1.PersistentVolumeClaim)
-	if err := volumes.Usable(pod, volume, claim); err != nil {
+	if err := volumes.CheckClaim(pod, volume, claim); err != nil {
 		return "", err
 	}
 	got = v.get(ctx, podapi.Target{Kind: kindOfResource(volumesResource), Name: claim.Spec.VolumeName})
@@ -46,7 +46,7 @@ func (v *kernelVolumes) attach(ctx context.Context, pod *corev1.Pod, volume *cor
 		return "", got.Err
 	}
 	bound, _ := got.Object.(*corev1.PersistentVolume)
-	if err := volumes.BoundTo(bound, claim); err != nil {
+	if err := volumes.CheckBound(bound, claim); err != nil {
 		return "", err
 	}
 	device := storage.DeviceName(bound.Spec.CSI)
@@ -58,10 +58,10 @@ func (v *kernelVolumes) attach(ctx context.Context, pod *corev1.Pod, volume *cor
 		return "", got.Err
 	}
 	node, _ := got.Object.(*corev1.Node)
-	if err := volumes.Told(node, device); err != nil {
+	if err := volumes.CheckNode(node, device); err != nil {
 		return "", err
 	}
 	got = v.get(ctx, podapi.Target{Kind: kindOfResource(attachmentsResource), Name: storage.AttachmentName(bound.Spec.CSI, v.k.of.node)})
 	attachment, _ := got.Object.(*storagev1.VolumeAttachment)
-	return device, volumes.Attached(attachment, got.Err)
+	return device, volumes.CheckAttachment(attachment, got.Err)
 }

@@ -49,7 +49,7 @@ const (
 func (k *kubeletProcess) callRuntime(now time.Time, do any, timeout time.Duration, out Out, then func(time.Time, RuntimeResponse, Out)) (id CallID) {
 	until := now.Add(timeout)
 	id = out.Call(k.of.runtime, fmt.Sprintf("%T", do), RuntimeRequest{Boot: k.incarnation.boot, Until: until, Do: do}, timeout)
-	answered := k.api.contacts.Calls(methodOf(do))
+	answered := k.api.contacts.BeginCall(methodOf(do))
 	k.runtime.calls[id] = &runtimeCall{func(now time.Time, answer RuntimeResponse, out Out) {
 		if waitsForContainer(do) && !now.Before(until) { // which is as long as it was to take
 			answer = RuntimeResponse{Err: refuse(proto.CodeDeadlineExceeded, "context deadline exceeded")}
@@ -119,7 +119,7 @@ func (k *kubeletProcess) relist(now time.Time, out Out) {
 		k.runtime.listing = false
 		listing, ok := answer.Body.(Listing)
 		if answer.Err != nil || !ok {
-			k.runtime.views.Fail(now)
+			k.runtime.views.RecordFailure(now)
 			k.runtime.still = false
 			if _, listed := k.runtime.views.Last(""); listed {
 				k.runtime.wanted = true
@@ -129,7 +129,7 @@ func (k *kubeletProcess) relist(now time.Time, out Out) {
 			return
 		}
 		k.runtime.last, k.runtime.boot = listing, cmp.Or(k.runtime.boot, listing.Boot)
-		if k.runtime.views.List(question, listing.Sandboxes, listing.Containers) {
+		if k.runtime.views.RecordListing(question, listing.Sandboxes, listing.Containers) {
 			k.untidied = true
 		}
 		k.timers.set("relist", k.nextTick(now.Add(idleRelist), k.of.timing.Relist.Period), k.relist, out)
@@ -144,7 +144,7 @@ func (k *kubeletProcess) podNewerThan(uid types.UID, than time.Time) (seen podst
 	now := k.incarnation.now
 	if tick := k.nextTick(now, k.of.timing.Relist.Period).Add(-k.of.timing.Relist.Period); k.runtime.still && !k.runtime.listing && tick.After(than) {
 		// The product has listed again at the last tick, and seen the same.
-		k.runtime.views.List(k.runtime.views.Ask(tick), k.runtime.last.Sandboxes, k.runtime.last.Containers)
+		k.runtime.views.RecordListing(k.runtime.views.Ask(tick), k.runtime.last.Sandboxes, k.runtime.last.Containers)
 	}
 	return k.runtime.views.NewerThan(uid, than)
 }
@@ -161,7 +161,7 @@ func (k *kubeletProcess) scheduleCollection(now time.Time, out Out) {
 
 // collectPod removes the dead containers of one pod.
 func (k *kubeletProcess) collectPod(now time.Time, seen podstate.Pod, out Out) {
-	gone := k.ready && k.pods[seen.UID] == nil && !k.hasWorker(seen.UID) && seen.Idle()
+	gone := k.ready && k.pods[seen.UID] == nil && !k.hasWorker(seen.UID) && seen.IsIdle()
 	for _, c := range seen.Containers {
 		old := c != seen.Latest(c.GetName()) && c != seen.Previous(c.GetName())
 		if !podstate.Alive(c) && (gone || old) {

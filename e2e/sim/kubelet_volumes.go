@@ -62,7 +62,7 @@ type kernelVolumes struct {
 	pods map[types.UID]*volumesOfPod
 }
 
-// volumesOfPod is what this incarnation of the kubelet knows of a pod's volumes.
+// volumesOfPod is this kubelet incarnation's state of a pod's volumes.
 type volumesOfPod struct {
 	// attempts are of the volumes that could not be mounted.
 	attempts map[string]volumes.Attempt
@@ -107,7 +107,7 @@ func (v *kernelVolumes) Mount(ctx context.Context, pod *corev1.Pod) error {
 		}
 	}
 	all.Wait()
-	if lacking := volumes.Lacking(pod, errs, v.of(pod.UID).attempts, v.k.incarnation.now); lacking != nil {
+	if lacking := volumes.FindMissing(pod, errs, v.of(pod.UID).attempts, v.k.incarnation.now); lacking != nil {
 		return lacking
 	}
 	return nil
@@ -122,7 +122,7 @@ func (v *kernelVolumes) mount(ctx context.Context, pod *corev1.Pod, volume *core
 	}
 	err := v.setUp(ctx, pod, volume)
 	if err != nil {
-		attempts[volume.Name] = last.Failed(err, v.k.incarnation.now, v.k.of.timing.Volumes)
+		attempts[volume.Name] = last.AfterFailure(err, v.k.incarnation.now, v.k.of.timing.Volumes)
 		return err
 	}
 	delete(attempts, volume.Name)
@@ -235,7 +235,7 @@ func (v *kernelVolumes) EnvFile(*corev1.Pod, *corev1.FileKeySelector) (string, e
 func (k *kubeletProcess) unmountOrphans() {
 	for _, uid := range slices.Sorted(maps.Keys(k.of.kernel.mounts)) {
 		seen, listed := k.runtime.views.Last(uid)
-		if k.pods[uid] != nil || k.hasWorker(uid) || !listed || !seen.Idle() {
+		if k.pods[uid] != nil || k.hasWorker(uid) || !listed || !seen.IsIdle() {
 			continue
 		}
 		if left, _, _ := k.unmount(uid); len(left) > 0 {

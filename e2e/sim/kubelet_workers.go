@@ -104,7 +104,7 @@ func (c cache) Read(ctx context.Context, uid types.UID, _ []*proto.Sandbox) (pod
 	if answer.Err != nil || !ok {
 		return podstate.Pod{}, answer.Err
 	}
-	return c.k.runtime.views.Read(question, uid, listing.Sandboxes, listing.Containers), nil
+	return c.k.runtime.views.RecordRead(question, uid, listing.Sandboxes, listing.Containers), nil
 }
 
 func (c cache) Last(uid types.UID) (podstate.Pod, bool) { return c.k.runtime.views.Last(uid) }

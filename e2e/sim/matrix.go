@@ -45,14 +45,14 @@ type faultSpan struct {
 }
 
 // MatrixOf returns the matrix of one run.
-func MatrixOf(lived Result) Matrix {
+func MatrixOf(result Result) Matrix {
 	var m Matrix
-	if len(lived.Log.Events) == 0 {
+	if len(result.Log.Events) == 0 {
 		return m
 	}
-	spells := phaseSpans(lived.Log)
-	start := time.Unix(0, lived.Log.Events[0].Began)
-	for _, s := range append(scriptFaults(lived.Script, start), messageFaults(lived.Deviations, start)...) {
+	spells := phaseSpans(result.Log)
+	start := time.Unix(0, result.Log.Events[0].Began)
+	for _, s := range append(scriptFaults(result.Script, start), messageFaults(result.Deviations, start)...) {
 		for _, each := range spells {
 			if s.from.Before(each.to) && each.from.Before(s.to) && s.meets(each) {
 				m[each.phase][s.class]++
@@ -105,48 +105,48 @@ func (m *Matrix) String() string {
 // scriptFaults returns the faults of a script.
 func scriptFaults(script Script, start time.Time) []faultSpan {
 	var all []faultSpan
-	for _, deed := range script.Actions {
-		class, broken := classOf(deed)
+	for _, action := range script.Actions {
+		class, broken := classOf(action)
 		if !broken {
 			continue
 		}
-		_, node, ofNode := strings.Cut(deed.Name, "/")
+		_, node, ofNode := strings.Cut(action.Name, "/")
 		if class == NodeCutOff || class == HalfCut || class == NodeRebooting {
-			node, ofNode = deed.Name, true
+			node, ofNode = action.Name, true
 		}
-		lasts := deed.For
-		if deed.Kind == SlowDisk {
+		lasts := action.For
+		if action.Kind == SlowDisk {
 			lasts = slowFor
 		}
 		all = append(all, faultSpan{
-			class: class, from: start.Add(deed.At), to: start.Add(deed.At + lasts),
+			class: class, from: start.Add(action.At), to: start.Add(action.At + lasts),
 			meets: func(s phaseSpan) bool { return !ofNode || s.node == node },
 		})
 	}
 	return all
 }
 
-func classOf(deed Action) (class Class, broken bool) {
+func classOf(action Action) (class Class, broken bool) {
 	switch {
-	case deed.Kind == CutNode && deed.Detail == "":
+	case action.Kind == CutNode && action.Detail == "":
 		return NodeCutOff, true
-	case deed.Kind == CutNode:
+	case action.Kind == CutNode:
 		return HalfCut, true
-	case deed.Kind == Crash && deed.Name == APIServer:
+	case action.Kind == Crash && action.Name == APIServer:
 		return APIServerDown, true
-	case deed.Kind == Crash && deed.Name == Controllers:
+	case action.Kind == Crash && action.Name == Controllers:
 		return ControllersDown, true
-	case deed.Kind == Crash && strings.HasPrefix(deed.Name, "kubelet/"):
+	case action.Kind == Crash && strings.HasPrefix(action.Name, "kubelet/"):
 		return KubeletDown, true
-	case deed.Kind == Crash && strings.HasPrefix(deed.Name, "runtime/"):
+	case action.Kind == Crash && strings.HasPrefix(action.Name, "runtime/"):
 		return RuntimeDown, true
-	case deed.Kind == Reboot:
+	case action.Kind == Reboot:
 		return NodeRebooting, true
-	case deed.Kind == Pause:
+	case action.Kind == Pause:
 		return ProcessPaused, true
-	case deed.Kind == SlowDisk, deed.Kind == FailDisk:
+	case action.Kind == SlowDisk, action.Kind == FailDisk:
 		return BadDisk, true
-	case deed.Kind == SkewClock:
+	case action.Kind == SkewClock:
 		return WrongClock, true
 	}
 	return 0, false

@@ -8,8 +8,7 @@ import (
 	"github.com/podfall/podfall/internal/history"
 )
 
-// TestPhases reads a deletion that goes through all of its phases but the last, and one that
-// is forced.
+// TestPhases reads a deletion that goes through all phases but the last, and a forced one.
 func TestPhases(t *testing.T) {
 	second, all := 0, history.Log{}
 	note := func(fact history.Fact) {
@@ -57,8 +56,8 @@ func TestPhases(t *testing.T) {
 	}
 }
 
-// TestMatrix has a kubelet crash, and the apiserver's clock be wrong, while a program ignores its
-// stop signal: both meet the deletion, and what befalls another node or another pod does not.
+// TestMatrix has a kubelet crash and a skewed apiserver clock while a program ignores its stop
+// signal. Both meet the deletion; faults of another node or pod do not.
 func TestMatrix(t *testing.T) {
 	start := time.Unix(100, 0)
 	log := history.Log{}

@@ -23,21 +23,21 @@ type (
 		Envelope *proto.Request
 	}
 
-	// Response is the body of its Answered: all parts, in order. A refusal is a part, too,
-	// with a code of 400 or more; Answered.Err is nobody's answer.
+	// Response is the body of its Answered: all parts, in order. A refusal is a part with a code of
+	// 400 or more. Answered.Err means that there was no answer.
 	Response struct {
 		Parts []*proto.Response
 	}
 
-	// Frame is the body of a Message to those who have subscribed to a watch's subject.
+	// Frame is the body of a Message to the subscribers of a watch's subject.
 	Frame struct {
 		Subject string
 		*proto.Frame
 	}
 )
 
-// App is what the application in a container does; the containers' arguments say it, as
-// Args writes them.
+// App describes the application in a container. The container's arguments encode it, as Args writes
+// them.
 type App struct {
 	// IgnoresTerm has only SIGKILL end it.
 	IgnoresTerm bool

@@ -69,10 +69,10 @@ type Net struct {
 	trouble FaultRates
 	// until is when trouble ends; zero for never.
 	until time.Duration
-	// recorded has the deviations of a life that is played again; nil when the seed decides.
+	// recorded holds the deviations of a recorded run; nil if the seed decides.
 	recorded map[Passage]Fate
 	jitters  map[Window]bool
-	// Deviations and Jitters are what has happened.
+	// Deviations and Jitters are the deviations so far.
 	Deviations []Deviation
 	Jitters    []Window
 
@@ -183,7 +183,7 @@ func (r *linkState) begin(second int64) uint64 {
 	return r.begun
 }
 
-// decide is what becomes of a message; the roll is all its own.
+// decide returns the fate of a message; roll is the message's own random number.
 func (n *Net) decide(now time.Duration, r *linkState, p Passage, roll uint64) Fate {
 	delay := n.delay(now, r, roll)
 	if n.recorded != nil {

@@ -214,16 +214,16 @@ func (r *runtimeProcess) inspect(now, shown time.Time) any {
 func (k *kubeletProcess) inspect(now, shown time.Time) any {
 	said := inspect.Kubelet{
 		Self: inspect.Self{Process: "kubelet/" + k.of.node, Boot: k.incarnation.boot, Began: k.incarnation.at, Now: shown},
-		Node: k.of.node, Problems: k.runtime.views.Problems(now, k.of.timing.Relist), PodsRevision: k.api.set.Taken(),
+		Node: k.of.node, Problems: k.runtime.views.Problems(now, k.of.timing.Relist), PodsRevision: k.api.set.TakenRevision(),
 	}
 	for _, view := range k.workers.All() {
-		said.Pods = append(said.Pods, kubelet.WorkOf(view, k.volumes.stays(view.UID)))
+		said.Pods = append(said.Pods, kubelet.WorkerReport(view, k.volumes.stays(view.UID)))
 	}
-	k.api.contacts.Tell(&said)
+	k.api.contacts.Fill(&said)
 	return said
 }
 
-// methodOf is what CRI calls a request, and what it is about.
+// methodOf returns the CRI name of a request, and the id that it is about.
 func methodOf(do any) (method, id string) {
 	switch do := do.(type) {
 	case RunSandbox:

@@ -42,7 +42,7 @@ type phaseSpan struct {
 	from, to  time.Time
 }
 
-// deletion is what is known of one pod while its life is read.
+// deletion is the state of one pod while a run's history is read.
 type deletion struct {
 	key, node string
 	phase     Phase

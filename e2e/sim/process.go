@@ -77,9 +77,8 @@ type CallID uint64
 // Disk holds what a process has persisted, by key. Records are never changed.
 type Disk map[string]any
 
-// Out is what a process can do while it is stepped. What it persists is on disk before
-// anything that it says in the same step is sent (guarantees A1), unless the simulated
-// disk is broken.
+// Out is what a process can do during a step. What it persists is on disk before any output of the
+// same step is sent (guarantees A1), unless the simulated disk is broken.
 type Out interface {
 	// Send sends a message without an answer. What goes from one process to one other
 	// arrives in order, or not at all.

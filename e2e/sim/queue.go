@@ -14,7 +14,7 @@ type event struct {
 	number uint64
 	input  Input
 	about  string
-	// do is what the world itself does, when it is no input.
+	// do is a function of the world, if the event is no input.
 	do func()
 }
 
@@ -22,8 +22,7 @@ func (e *event) before(other *event) bool {
 	return e.at < other.at || e.at == other.at && e.order < other.order
 }
 
-// queue is what is coming: a heap whose first is the soonest, and of which anything that
-// has become void can be taken out.
+// queue is a heap of coming events, the soonest first. Events that have become void can be removed.
 type queue []*event
 
 func (q *queue) push(e *event) {

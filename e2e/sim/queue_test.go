@@ -49,7 +49,7 @@ func TestWithoutFaults(t *testing.T) {
 		still := loud.WithoutFaults()
 		broken := func(d Action) bool { return d.Kind.isFault() }
 		if still.NetFaults != (FaultRates{}) || slices.ContainsFunc(still.Actions, broken) {
-			t.Errorf("seed %d: something breaks in a quiet life", seed)
+			t.Errorf("seed %d: something breaks in a fault-free run", seed)
 		}
 		made := func(s Script) (n int) {
 			for _, d := range s.Actions {
@@ -60,7 +60,7 @@ func TestWithoutFaults(t *testing.T) {
 			return n
 		}
 		if made(still) != made(loud) {
-			t.Errorf("seed %d: users do other things in a quiet life", seed)
+			t.Errorf("seed %d: users do other things in a fault-free run", seed)
 		}
 	}
 }

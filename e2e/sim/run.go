@@ -132,34 +132,34 @@ func (c *cluster) planFaults() {
 	c.planPointFaults()
 	c.planTwins()
 	c.planClockFaults()
-	for i, deed := range c.script.Actions {
-		if deed.Kind == Compact {
-			c.At(deed.At, func() { c.drive.Compact = new(int(deed.Count)) })
+	for i, action := range c.script.Actions {
+		if action.Kind == Compact {
+			c.At(action.At, func() { c.drive.Compact = new(int(action.Count)) })
 		}
-		if !deed.Kind.isFault() || deed.Kind == FaultAtPoint || deed.Kind == SecondKubelet || deed.Kind == SkewClock {
+		if !action.Kind.isFault() || action.Kind == FaultAtPoint || action.Kind == SecondKubelet || action.Kind == SkewClock {
 			continue
 		}
-		begin, end, kind := c.faultOf(deed)
-		told := history.Trouble{Kind: kind, What: fmt.Sprintf("%s %s #%d", deed.Kind, deed.Name, i)}
+		begin, end, kind := c.faultOf(action)
+		told := history.Trouble{Kind: kind, What: fmt.Sprintf("%s %s #%d", action.Kind, action.Name, i)}
 		if kind == history.TroublePaused {
-			told.What = deed.Name
+			told.What = action.Name
 		}
-		if deed.Kind == CutNode {
-			told.CutOff = []string{deed.Name}
+		if action.Kind == CutNode {
+			told.CutOff = []string{action.Name}
 		}
-		if deed.Detail != "" { // to those who read this, a cut is one of both ways
+		if action.Detail != "" { // to those who read this, a cut is one of both ways
 			told.Kind, told.CutOff = history.TroubleFault, nil
 		}
 		if kind == history.TroubleDown { // take and give tell
-			c.At(deed.At, begin)
-			c.At(deed.At+deed.For, end)
+			c.At(action.At, begin)
+			c.At(action.At+action.For, end)
 			continue
 		}
-		c.At(deed.At, func() {
+		c.At(action.At, func() {
 			c.Note(nemesis, history.FaultBegin{Trouble: told})
 			begin()
 		})
-		c.At(deed.At+c.faultDuration(deed), func() {
+		c.At(action.At+c.faultDuration(action), func() {
 			end()
 			c.Note(nemesis, history.FaultEnd{Trouble: told})
 		})
@@ -172,24 +172,24 @@ const nemesis = "nemesis"
 // slowFor is how long a disk stays slow.
 const slowFor = 30 * time.Second
 
-func (c *cluster) faultDuration(deed Action) time.Duration {
-	if deed.Kind == SlowDisk {
+func (c *cluster) faultDuration(action Action) time.Duration {
+	if action.Kind == SlowDisk {
 		return slowFor
 	}
-	return deed.For
+	return action.For
 }
 
 // faultOf returns how to begin and end a fault.
-func (c *cluster) faultOf(deed Action) (begin, end func(), kind history.TroubleKind) {
-	switch deed.Kind {
+func (c *cluster) faultOf(action Action) (begin, end func(), kind history.TroubleKind) {
+	switch action.Kind {
 	case CutNode:
-		kubelet := "kubelet/" + deed.Name
+		kubelet := "kubelet/" + action.Name
 		var links []Link
-		if deed.Detail != "out" {
-			links = append(links, Link{APIServer, kubelet}, Link{APIServer, oldKubeletOf(deed.Name)})
+		if action.Detail != "out" {
+			links = append(links, Link{APIServer, kubelet}, Link{APIServer, oldKubeletOf(action.Name)})
 		}
-		if deed.Detail != "in" {
-			links = append(links, Link{kubelet, APIServer}, Link{oldKubeletOf(deed.Name), APIServer})
+		if action.Detail != "in" {
+			links = append(links, Link{kubelet, APIServer}, Link{oldKubeletOf(action.Name), APIServer})
 		}
 		each := func(do func(Link)) func() {
 			return func() {
@@ -200,22 +200,22 @@ func (c *cluster) faultOf(deed Action) (begin, end func(), kind history.TroubleK
 		}
 		return each(c.net.Cut), each(c.net.Heal), history.TroubleCut
 	case Crash:
-		return func() { c.takeDown(deed.Name) }, func() { c.bringUp(deed.Name) }, history.TroubleDown
+		return func() { c.takeDown(action.Name) }, func() { c.bringUp(action.Name) }, history.TroubleDown
 	case Reboot:
-		kubelet, runtime := "kubelet/"+deed.Name, "runtime/"+deed.Name
+		kubelet, runtime := "kubelet/"+action.Name, "runtime/"+action.Name
 		return func() {
 				c.takeDown(kubelet)
-				c.Crash(oldKubeletOf(deed.Name))
+				c.Crash(oldKubeletOf(action.Name))
 				c.takeDown(runtime)
-				c.kernels[deed.Name].Reboot()
+				c.kernels[action.Name].Reboot()
 			}, func() {
 				c.bringUp(runtime)
 				c.bringUp(kubelet)
 			}, history.TroubleFault
 	case Pause:
-		return func() { c.Pause(deed.Name) }, func() { c.Resume(deed.Name) }, history.TroublePaused
+		return func() { c.Pause(action.Name) }, func() { c.Resume(action.Name) }, history.TroublePaused
 	case SlowDisk:
-		return func() { c.drive.Slow += deed.For }, func() { c.drive.Slow -= deed.For }, history.TroubleFault
+		return func() { c.drive.Slow += action.For }, func() { c.drive.Slow -= action.For }, history.TroubleFault
 	case FailDisk:
 		return func() { c.drive.Fails = true }, func() {
 			c.drive.Fails = false
@@ -233,17 +233,17 @@ func (c *cluster) faultOf(deed Action) (begin, end func(), kind history.TroubleK
 		CreateDeployment, DeleteDeployment, ScaleDeployment, RollOut, RollBack, PauseRollout, ResumeRollout,
 		CreateCronJob, DeleteCronJob, SuspendCronJob, ResumeCronJob:
 	}
-	panic("sim: nothing breaks by " + string(deed.Kind)) // a mistake in the simulator
+	panic("sim: nothing breaks by " + string(action.Kind)) // a mistake in the simulator
 }
 
 // ErrUneventful is a run with too few events to prove anything.
-var ErrUneventful = errors.New("too little has happened in this life")
+var ErrUneventful = errors.New("too little has happened in this run")
 
 // Judge checks every guarantee that the run's history can show. The error is a wrong final state,
 // or the first violated guarantee.
-func Judge(lived Result) ([]guarantees.Result, error) {
-	results, err := guarantees.Check(guarantees.Evidence{Log: lived.Log, Store: lived.Store})
-	if err = cmp.Or(lived.Err, err); err != nil {
+func Judge(result Result) ([]guarantees.Result, error) {
+	results, err := guarantees.Check(guarantees.Evidence{Log: result.Log, Store: result.Store})
+	if err = cmp.Or(result.Err, err); err != nil {
 		return results, err
 	}
 	for _, result := range results {
@@ -251,5 +251,5 @@ func Judge(lived Result) ([]guarantees.Result, error) {
 			return results, err
 		}
 	}
-	return results, checkRequests(lived.Log.Events)
+	return results, checkRequests(result.Log.Events)
 }

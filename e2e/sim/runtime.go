@@ -57,7 +57,7 @@ type container struct {
 	starting, signaled, killed, removing bool
 }
 
-// containerRecord is what is on disk of a container.
+// containerRecord is the persistent record of a container.
 type containerRecord struct {
 	ID      string
 	Created time.Time
@@ -82,7 +82,7 @@ func newRuntime(node string, kernel *Kernel) *runtimeProcess {
 func (r *runtimeProcess) Step(now time.Time, in Input, out Out) {
 	switch in := in.(type) {
 	case Boot:
-		r.begin(now, in, out)
+		r.load(now, in, out)
 	case Called:
 		if request, ok := in.Body.(RuntimeRequest); ok {
 			r.handleCall(now, in.Call, request, out)
@@ -95,8 +95,8 @@ func (r *runtimeProcess) Step(now time.Time, in Input, out Out) {
 	r.update(now, out)
 }
 
-// boot loads the records, and finds out which containers still run.
-func (r *runtimeProcess) begin(now time.Time, in Boot, out Out) {
+// load loads the records, and finds out which containers still run.
+func (r *runtimeProcess) load(now time.Time, in Boot, out Out) {
 	r.boot = in.Boot
 	for _, key := range sortedKeys(in.Disk) {
 		if record, ok := in.Disk[key].(*proto.Sandbox); ok {

@@ -247,8 +247,8 @@ func (r *runtimeProcess) removeBox(b *box, out Out) {
 	r.news = true
 }
 
-// startAnswer is what becomes of a StartContainer whose container has begun to run, or
-// could not be started.
+// startAnswer returns the answer to StartContainer of a container that has started, or could not be
+// started.
 func startAnswer(c *container) RuntimeResponse {
 	if c.status.Reason == engine.ReasonStartError {
 		return RuntimeResponse{Err: refuse(proto.CodeUnknown, "%s", cmp.Or(c.status.Message, "it could not be started"))}

@@ -11,7 +11,7 @@ import (
 // What a kubelet asks of its node's runtime. The body of a Call is a RuntimeRequest with
 // one of the CRI bodies in it, and of its Answered a RuntimeResponse.
 type (
-	// RuntimeRequest says besides who asks, and until when he waits.
+	// RuntimeRequest is a request with the client's boot and its deadline.
 	RuntimeRequest struct {
 		Boot  proto.Boot
 		Until time.Time
@@ -49,7 +49,7 @@ type (
 	// List is ListPodSandbox and ListContainers in one; an empty UID lists the node.
 	List struct{ UID string }
 
-	// Listing is what a runtime holds.
+	// Listing lists what a runtime holds.
 	Listing struct {
 		Boot       proto.Boot
 		Sandboxes  []*proto.Sandbox
@@ -65,7 +65,7 @@ type (
 	}
 )
 
-// Trace puts what is asked into the trace of a life.
+// Trace writes the request into the run's trace.
 func (r RuntimeRequest) Trace(trace io.Writer) {
 	switch do := r.Do.(type) {
 	case RunSandbox:
@@ -77,7 +77,7 @@ func (r RuntimeRequest) Trace(trace io.Writer) {
 	}
 }
 
-// Trace puts the answer into the trace of a life.
+// Trace writes the answer into the run's trace.
 func (r RuntimeResponse) Trace(trace io.Writer) {
 	switch body := r.Body.(type) {
 	case Listing:

@@ -9,7 +9,7 @@ import (
 	"github.com/podfall/podfall/services/runtime/engine"
 )
 
-// callKind is what a call that is under way waits for, and does then.
+// callKind is what a call under way waits for, and does then.
 type callKind int
 
 const (

@@ -56,9 +56,8 @@ type Action struct {
 // ActionKind is a kind of action.
 type ActionKind string
 
-// What users do.
+// User actions.
 const (
-	// User actions.
 	CreatePod       ActionKind = "create pod"
 	DeletePod       ActionKind = "delete pod"
 	ForceDelete     ActionKind = "force-delete pod"
@@ -76,9 +75,8 @@ const (
 // Compact makes the apiserver forget its history except the end.
 const Compact ActionKind = "compact history"
 
-// What breaks.
+// Fault injections.
 const (
-	// Fault injections.
 	CutNode  ActionKind = "cut"
 	Crash    ActionKind = "crash"
 	Reboot   ActionKind = "reboot"
@@ -160,8 +158,8 @@ func (s *Script) NodeNames() []string {
 }
 
 // hasFaults reports whether an action injects a fault.
-func hasFaults(deeds []Action) bool {
-	return slices.ContainsFunc(deeds, func(deed Action) bool { return deed.Kind.isFault() })
+func hasFaults(actions []Action) bool {
+	return slices.ContainsFunc(actions, func(action Action) bool { return action.Kind.isFault() })
 }
 
 // followedResources returns the resources that the controllers follow. Deployments and CronJobs are
@@ -176,7 +174,7 @@ func (s *Script) followedResources() []string {
 		made     ActionKind
 		resource string
 	}{{CreateDeployment, deploymentsResource}, {CreateCronJob, cronJobsResource}} {
-		if slices.ContainsFunc(s.Actions, func(deed Action) bool { return deed.Kind == sometimes.made }) {
+		if slices.ContainsFunc(s.Actions, func(action Action) bool { return action.Kind == sometimes.made }) {
 			all = append(all, sometimes.resource)
 		}
 	}

@@ -50,7 +50,7 @@ func chosenSeeds(t *testing.T) []uint64 {
 	for i := range many {
 		all = append(all, first+uint64(i))
 	}
-	t.Logf("seeds %d to %d; to play them again: go test ./sim -run 'TestSeeds$' -from %d -seeds %d", first, first+uint64(many)-1, first, many)
+	t.Logf("seeds %d to %d; to play them again: go test ./e2e/sim -run 'TestSeeds$' -from %d -seeds %d", first, first+uint64(many)-1, first, many)
 	return all
 }
 
@@ -79,7 +79,7 @@ func regressionSeeds(t *testing.T) (all []uint64) {
 // totals adds up the results of parallel runs.
 type totals struct {
 	mu sync.Mutex
-	// hashes are those of the lives that are to have one.
+	// hashes are those of the runs that are to have one.
 	hashes   map[uint64]string
 	runs     int
 	steps    int
@@ -90,23 +90,23 @@ type totals struct {
 	reported bool
 }
 
-func (y *totals) add(lived Result) {
-	struck := MatrixOf(lived)
+func (y *totals) add(result Result) {
+	struck := MatrixOf(result)
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	y.struck.Add(struck)
 	y.runs++
-	y.steps += lived.Steps
-	y.events += len(lived.Log.Events)
-	for what, n := range lived.Coverage { // sums do not depend on the order
+	y.steps += result.Steps
+	y.events += len(result.Log.Events)
+	for what, n := range result.Coverage { // sums do not depend on the order
 		y.met[what] += n
 	}
-	for _, deed := range lived.Script.Actions {
-		if deed.Kind.isFault() {
-			y.broken[string(deed.Kind)]++
+	for _, action := range result.Script.Actions {
+		if action.Kind.isFault() {
+			y.broken[string(action.Kind)]++
 		}
 	}
-	for _, d := range lived.Deviations {
+	for _, d := range result.Deviations {
 		switch {
 		case d.Copies == 0:
 			y.broken["lost"]++
@@ -158,10 +158,10 @@ func TestSeeds(t *testing.T) {
 		}
 	})
 	took, used := time.Since(began), cpuTime()-used
-	lived := float64(all.runs)
-	t.Logf("figures: %d lives of %v took %v, %.1f a second; %v of CPU, %.2f simulated hours a second; %.0f steps and %.0f events each; hash of %d of them %s",
-		all.runs, runDuration(), took.Round(time.Millisecond), lived/took.Seconds(), used, lived*runDuration().Hours()/used.Seconds(),
-		float64(all.steps)/lived, float64(all.events)/lived, len(all.hashes), all.hash())
+	result := float64(all.runs)
+	t.Logf("figures: %d runs of %v took %v, %.1f a second; %v of CPU, %.2f simulated hours a second; %.0f steps and %.0f events each; hash of %d of them %s",
+		all.runs, runDuration(), took.Round(time.Millisecond), result/took.Seconds(), used, result*runDuration().Hours()/used.Seconds(),
+		float64(all.steps)/result, float64(all.events)/result, len(all.hashes), all.hash())
 	t.Logf("figures: broken: %v; met: %v; which met which phase of a deletion:\n%v\nnever met: %s", all.broken, all.met, &all.struck, strings.Join(all.struck.Empty(), ", "))
 
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1 + runtime.GOMAXPROCS(0)))
@@ -171,7 +171,7 @@ func TestSeeds(t *testing.T) {
 				t.Parallel()
 				once := all.hashes[numbers[i]]
 				if _, again := runHashed(t, scriptOfSeed(numbers[i])); again != once {
-					t.Errorf("seed %d: one seed has had two lives: %s and %s", numbers[i], once, again)
+					t.Errorf("seed %d: one seed has had two runs: %s and %s", numbers[i], once, again)
 				}
 			})
 		}
@@ -181,23 +181,23 @@ func TestSeeds(t *testing.T) {
 // runSeed runs one seed and judges the run. The first failed run is shrunk.
 func (y *totals) runSeed(t *testing.T, number uint64) {
 	t.Helper()
-	lived := y.runScript(t, number)
-	y.add(lived)
-	results, err := Judge(lived)
+	result := y.runScript(t, number)
+	y.add(result)
+	results, err := Judge(result)
 	if err == nil {
-		if err := checkEventful(lived, results); err != nil {
+		if err := checkEventful(result, results); err != nil {
 			t.Errorf("seed %d: %v", number, err)
 		}
 		return
 	}
-	t.Errorf("seed %d: %v\nto play it again: go test ./sim -run TestReplay -seed %d", number, err, number)
+	t.Errorf("seed %d: %v\nto play it again: go test ./e2e/sim -run TestReplay -seed %d", number, err, number)
 	for _, result := range results {
 		if broken := result.Err(); broken != nil {
 			t.Log(broken)
 		}
 	}
 	if *shrinkFailures && y.firstReport() {
-		saveRegression(t, shrinkToRegression(t, lived, err))
+		saveRegression(t, shrinkToRegression(t, result, err))
 	}
 }
 
@@ -210,11 +210,11 @@ func (y *totals) runScript(t *testing.T, number uint64) Result {
 	if !hashed {
 		return runInBubble(t, scriptOfSeed(number))
 	}
-	lived, hash := runHashed(t, scriptOfSeed(number))
+	result, hash := runHashed(t, scriptOfSeed(number))
 	y.mu.Lock()
 	y.hashes[number] = hash
 	y.mu.Unlock()
-	return lived
+	return result
 }
 
 // isSequential reports whether runs are sequential, so that the first failed run is the last, and
@@ -233,7 +233,8 @@ func cpuTime() time.Duration {
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
-// TestOneDayHasOneThousand has all lives of a day be the same, and none of them another day's.
+// TestOneDayHasOneThousand checks that all times of a day have the same seeds, and other days have
+// others.
 func TestOneDayHasOneThousand(t *testing.T) {
 	noon := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	today, night, tomorrow := firstSeedOf(noon), firstSeedOf(noon.Add(12*time.Hour-time.Second)), firstSeedOf(noon.Add(12*time.Hour))

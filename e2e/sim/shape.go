@@ -130,7 +130,8 @@ func probeOf(way string) *corev1.Probe {
 	return probe
 }
 
-// retried is how much later than its deed a pod is there at most, whose user was not answered.
+// retried is how much later than its action a pod exists at most, if the user's requests were not
+// answered.
 const retried = 3 * defaultLimit
 
 // drawShapes gives the pods of a run optional parts, and breaks volumes of nodes in a run with
@@ -140,15 +141,15 @@ func drawShapes(s *Script, until time.Duration) {
 		s.Actions = append(append(s.Actions, drawPointFaults(s.Seed, s.NodeNames(), until)...), drawTwins(s.Seed, s.NodeNames(), until)...)
 	}
 	for i := range s.Actions {
-		deed, d := &s.Actions[i], newDice(s.Seed, "shape", i)
-		if deed.Kind == CreatePod {
-			deed.Shape = drawPodShape(d, *deed)
-			if late := newDice(s.Seed, "start", i); deed.Shape.Script == "" && late.oneIn(6) {
-				deed.Shape.Script = "starts after " + pick(late, late.between(time.Second, 40*time.Second), longStart).String()
+		action, d := &s.Actions[i], newDice(s.Seed, "shape", i)
+		if action.Kind == CreatePod {
+			action.Shape = drawPodShape(d, *action)
+			if late := newDice(s.Seed, "start", i); action.Shape.Script == "" && late.oneIn(6) {
+				action.Shape.Script = "starts after " + pick(late, late.between(time.Second, 40*time.Second), longStart).String()
 			}
 		}
-		if deed.Kind == CreateReplicas || deed.Kind == CreateStateful {
-			deed.Shape = drawSetShape(d)
+		if action.Kind == CreateReplicas || action.Kind == CreateStateful {
+			action.Shape = drawSetShape(d)
 		}
 	}
 	if s.FaultsEnd == 0 {
@@ -156,8 +157,8 @@ func drawShapes(s *Script, until time.Duration) {
 	}
 	for _, name := range podNames() { // one that never does well would never be calm
 		s.Actions = append(s.Actions, Action{At: until, Kind: DeletePod, Name: name})
-		late := func(deed Action) bool {
-			return deed.Kind == CreatePod && deed.Name == name && deed.Shape.Restarts && deed.At > until-retried
+		late := func(action Action) bool {
+			return action.Kind == CreatePod && action.Name == name && action.Shape.Restarts && action.At > until-retried
 		}
 		if slices.ContainsFunc(s.Actions, late) { // it may come after that, when its user was not answered
 			s.Actions = append(s.Actions, Action{At: until + retried, Kind: DeletePod, Name: name})
@@ -169,12 +170,12 @@ func drawShapes(s *Script, until time.Duration) {
 const longStart = runtimeTimeout + 30*time.Second
 
 // drawPodShape draws the shape of a user's pod.
-func drawPodShape(d *dice, deed Action) Shape {
+func drawPodShape(d *dice, action Action) Shape {
 	if d.oneIn(2) {
 		return Shape{}
 	}
 	s := Shape{Volumes: pick(d, 0, 1, 1, 2), Init: pick(d, 0, 0, 1, 2), Sidecars: pick(d, 0, 0, 0, 1, 2)}
-	if deed.PreStop == 0 {
+	if action.PreStop == 0 {
 		s.PreStop = pick(d, "", "", byExec, byHTTP)
 	}
 	s.PostStart = pick(d, "", "", "", byExec, byHTTP)

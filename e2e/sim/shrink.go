@@ -49,13 +49,13 @@ func ViolationName(err error) string {
 // The script is recorded first. Then everything unneeded is removed: the end, then actions and
 // network decisions, then values. live runs and judges a script. The result fails in the same way.
 // If a recorded run does not fail, the original is returned.
-func Shrink(lived Result, broken error, most int, live func(Script) error) (small Script, lives int) {
-	s := &shrinker{run: live, most: most, wanted: ViolationName(broken), best: lived.Script}
+func Shrink(result Result, broken error, most int, live func(Script) error) (small Script, lives int) {
+	s := &shrinker{run: live, most: most, wanted: ViolationName(broken), best: result.Script}
 	s.finalState = !errors.As(broken, new(*guarantees.ViolationError))
-	if !s.try(recordedScript(lived)) {
+	if !s.try(recordedScript(result)) {
 		return s.best, s.runs
 	}
-	s.shorten(lived, broken)
+	s.shorten(result, broken)
 	s.removeJitters()
 	s.removeDecisions()
 	s.simplifyValues()
@@ -64,9 +64,9 @@ func Shrink(lived Result, broken error, most int, live func(Script) error) (smal
 }
 
 // recordedScript returns the script of a run with every decision that its seed made.
-func recordedScript(lived Result) Script {
-	script := lived.Script
-	script.Recorded, script.Deviations, script.Jitters = true, lived.Deviations, lived.Jitters
+func recordedScript(result Result) Script {
+	script := result.Script
+	script.Recorded, script.Deviations, script.Jitters = true, result.Deviations, result.Jitters
 	return script
 }
 
@@ -94,13 +94,13 @@ func (s *shrinker) try(script Script) bool {
 }
 
 // shorten ends the run soon after the violation was seen.
-func (s *shrinker) shorten(lived Result, broken error) {
+func (s *shrinker) shorten(result Result, broken error) {
 	var shown *guarantees.ViolationError
-	if !errors.As(broken, &shown) || len(shown.Events) == 0 || len(lived.Log.Events) == 0 {
+	if !errors.As(broken, &shown) || len(shown.Events) == 0 || len(result.Log.Events) == 0 {
 		return
 	}
 	last := shown.Events[len(shown.Events)-1]
-	seen := time.Duration(last.Ended - lived.Log.Events[0].Began) // whatever the clocks showed
+	seen := time.Duration(last.Ended - result.Log.Events[0].Began) // whatever the clocks showed
 	for _, more := range []time.Duration{5 * time.Second, time.Minute, 4 * time.Minute} {
 		if seen+more >= s.best.Duration {
 			return
@@ -140,11 +140,11 @@ func (s *shrinker) removeDecisions() {
 		})
 	}
 	var needed, rest []Action // without amends no end is right
-	for _, deed := range s.best.Actions {
-		if calm := s.best.FaultsEnd; s.finalState && calm > 0 && deed.At >= calm-cleanupBefore {
-			needed = append(needed, deed)
+	for _, action := range s.best.Actions {
+		if calm := s.best.FaultsEnd; s.finalState && calm > 0 && action.At >= calm-cleanupBefore {
+			needed = append(needed, action)
 		} else {
-			rest = append(rest, deed)
+			rest = append(rest, action)
 		}
 	}
 	minimise(rest, func(kept []Action) bool {
@@ -258,11 +258,11 @@ func Story(script Script, broken error) []string {
 	}
 	lines := make([]line, 0, len(script.Actions)+len(script.Deviations))
 	promised := errors.As(broken, new(*guarantees.ViolationError))
-	for _, deed := range script.Actions {
-		if !promised && script.FaultsEnd > 0 && deed.At >= script.FaultsEnd-cleanupBefore {
+	for _, action := range script.Actions {
+		if !promised && script.FaultsEnd > 0 && action.At >= script.FaultsEnd-cleanupBefore {
 			continue
 		}
-		lines = append(lines, line{deed.At, deed.String()})
+		lines = append(lines, line{action.At, action.String()})
 	}
 	if script.Recorded {
 		for _, d := range script.Deviations {

@@ -37,13 +37,13 @@ func runAndJudge(t *testing.T) func(Script) error {
 }
 
 // shrinkToRegression shrinks a failed run and writes its story.
-func shrinkToRegression(t *testing.T, lived Result, broken error) regression {
+func shrinkToRegression(t *testing.T, result Result, broken error) regression {
 	t.Helper()
 	const most = 300
-	small, lives := Shrink(lived, broken, most, runAndJudge(t))
+	small, lives := Shrink(result, broken, most, runAndJudge(t))
 	err := runAndJudge(t)(small)
 	story := Story(small, err)
-	t.Logf("seed %d in short, after %d lives:\n%s", small.Seed, lives, strings.Join(story, "\n"))
+	t.Logf("seed %d in short, after %d runs:\n%s", small.Seed, lives, strings.Join(story, "\n"))
 	return regression{ViolationName(err), story, small}
 }
 
@@ -61,60 +61,60 @@ func saveRegression(t *testing.T, r regression) {
 	t.Logf("kept as %s", file)
 }
 
-// TestReplay lives one seed's life, and tells its story if it breaks anything. Written down
-// it is the same life.
+// TestReplay runs one seed, and tells the story of a violation. The recorded script must be the
+// same run.
 func TestReplay(t *testing.T) {
-	lived, hash := runHashed(t, scriptOfSeed(*seed))
-	results, err := Judge(lived)
-	defer t.Logf("%d steps, %d events, %d deviations, hash %s", lived.Steps, len(lived.Log.Events), len(lived.Deviations), hash)
+	result, hash := runHashed(t, scriptOfSeed(*seed))
+	results, err := Judge(result)
+	defer t.Logf("%d steps, %d events, %d deviations, hash %s", result.Steps, len(result.Log.Events), len(result.Deviations), hash)
 	for _, verdict := range verdicts(results) {
 		t.Log(verdict)
 	}
 	if *out != "" {
-		if err := lived.Log.Write(filepath.Join(*out, "history")); err != nil {
+		if err := result.Log.Write(filepath.Join(*out, "history")); err != nil {
 			t.Error(err)
 		}
 		t.Logf("what was written down: podfall verify %s, podfall report %s", *out, *out)
 	}
 	if err != nil {
 		t.Error(err)
-		saveRegression(t, shrinkToRegression(t, lived, err))
+		saveRegression(t, shrinkToRegression(t, result, err))
 		return
 	}
-	for _, deed := range lived.Script.Actions {
-		t.Log(deed)
+	for _, action := range result.Script.Actions {
+		t.Log(action)
 	}
-	if _, again := runHashed(t, recordedScript(lived)); again != hash {
-		t.Errorf("written down it is another life, of hash %s", again)
+	if _, again := runHashed(t, recordedScript(result)); again != hash {
+		t.Errorf("the recorded script is another run, of hash %s", again)
 	}
 }
 
-// TestWrittenDown has what a life has written down be judged the same when it is read from
-// files, which have an order of their own.
-func TestWrittenDown(t *testing.T) {
-	lived := runInBubble(t, Draw(*seed, modeOf(*seed), 20*time.Minute))
-	here, err := Judge(lived)
+// TestRecordedHistory judges a run's history as read from files, in the order of the files, and
+// wants the same verdicts.
+func TestRecordedHistory(t *testing.T) {
+	result := runInBubble(t, Draw(*seed, modeOf(*seed), 20*time.Minute))
+	here, err := Judge(result)
 	if err != nil {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	if err := lived.Log.Write(dir); err != nil {
+	if err := result.Log.Write(dir); err != nil {
 		t.Fatal(err)
 	}
-	if lived.Log, err = history.Read(dir); err != nil {
+	if result.Log, err = history.Read(dir); err != nil {
 		t.Fatal(err)
 	}
-	there, err := Judge(lived)
+	there, err := Judge(result)
 	if diff := cmp.Diff(verdicts(here), verdicts(there)); diff != "" || err != nil {
 		t.Errorf("%v; (-as it was lived +as it was read)\n%s", err, diff)
 	}
-	lived.Store = nil // as podfall verify has it, which finds no database
-	if _, err := Judge(lived); err != nil {
+	result.Store = nil // as podfall verify has it, which finds no database
+	if _, err := Judge(result); err != nil {
 		t.Error(err)
 	}
 }
 
-// verdicts are the lines of what became of the promises.
+// verdicts returns a line for each guarantee.
 func verdicts(results []guarantees.Result) []string {
 	var lines []string
 	for _, r := range results {
@@ -123,8 +123,8 @@ func verdicts(results []guarantees.Result) []string {
 	return lines
 }
 
-// TestRegressions plays the lives that have shown mistakes, which are gone. Each still puts to
-// the test what it has once broken.
+// TestRegressions runs the recorded regressions. Each must still have cases of what it once
+// violated.
 func TestRegressions(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(regressions, "*.json"))
 	if err != nil {
@@ -140,12 +140,12 @@ func TestRegressions(t *testing.T) {
 			if err := json.Unmarshal(data, &kept); err != nil {
 				t.Fatal(err)
 			}
-			lived := runInBubble(t, kept.Script)
-			results, broken := Judge(lived)
+			result := runInBubble(t, kept.Script)
+			results, broken := Judge(result)
 			if broken != nil {
 				t.Errorf("it breaks %s again, which was %s: %v\n%s", ViolationName(broken), kept.Broke, broken, strings.Join(kept.Story, "\n"))
 			}
-			if casesOf(kept.Broke, lived, results) == 0 {
+			if casesOf(kept.Broke, result, results) == 0 {
 				t.Errorf("it meets no case of %s any more: it proves nothing", kept.Broke)
 			}
 		})
@@ -154,13 +154,13 @@ func TestRegressions(t *testing.T) {
 
 // casesOf returns how often a run has a case of what was once violated: a guarantee, or a status
 // for a wrong final state; 0 for unknown names.
-func casesOf(broke string, lived Result, results []guarantees.Result) int {
+func casesOf(broke string, result Result, results []guarantees.Result) int {
 	if i := slices.IndexFunc(results, func(r guarantees.Result) bool { return r.ID == broke }); i >= 0 {
 		return results[i].Cases
 	}
 	resource := map[string]string{"replicas": "replicasets.apps", "rollouts": "deployments.apps", "jobs": "jobs.batch", "cronjobs": "cronjobs.batch"}[broke]
 	written := 0
-	for _, e := range lived.Log.Events {
+	for _, e := range result.Log.Events {
 		if c, ok := e.Fact.(history.Commit); ok && c.Resource == resource {
 			written++
 		}
@@ -168,7 +168,7 @@ func casesOf(broke string, lived Result, results []guarantees.Result) int {
 	return written
 }
 
-// TestMinimise leaves what is needed, and nothing else.
+// TestMinimise checks that minimise leaves what is needed, and nothing else.
 func TestMinimise(t *testing.T) {
 	all := make([]int, 100)
 	for i := range all {
@@ -187,8 +187,8 @@ func TestMinimise(t *testing.T) {
 	}
 }
 
-// TestShortenWithAWrongClock has the clock that a broken promise shows be a day behind: the life ends
-// soon after it was broken all the same.
+// TestShortenWithAWrongClock has a violation whose clock is a day behind. The shortened run still
+// ends soon after the violation.
 func TestShortenWithAWrongClock(t *testing.T) {
 	const seen = 20 * time.Minute
 	start := time.Unix(0, 0)
@@ -196,12 +196,12 @@ func TestShortenWithAWrongClock(t *testing.T) {
 	late := history.Event{Began: int64(seen), Ended: int64(seen), Wall: start.Add(seen - 24*time.Hour)}
 	broken := &guarantees.ViolationError{ID: "A8", Counterexample: guarantees.Counterexample{Events: []history.Event{late}}}
 	var lasted []time.Duration
-	lived := Result{Script: Script{Duration: time.Hour}, Log: history.Log{Events: []history.Event{begin, late}}}
-	Shrink(lived, broken, 10, func(script Script) error {
+	result := Result{Script: Script{Duration: time.Hour}, Log: history.Log{Events: []history.Event{begin, late}}}
+	Shrink(result, broken, 10, func(script Script) error {
 		lasted = append(lasted, script.Duration)
 		return broken
 	})
 	if want := []time.Duration{time.Hour, seen + 5*time.Second}; len(lasted) < 2 || !slices.Equal(lasted[:2], want) {
-		t.Errorf("lives of %v, want them to begin with %v", lasted, want)
+		t.Errorf("runs of %v, want them to begin with %v", lasted, want)
 	}
 }

@@ -19,29 +19,29 @@ import (
 )
 
 var (
-	seedCount      = flag.Int("seeds", 0, "how many lives; 0 is the thousand of today and those that are kept, or with -short a few")
+	seedCount      = flag.Int("seeds", 0, "how many runs; 0 is today's thousand and the recorded regressions, or a few with -short")
 	from           = flag.Uint64("from", 1, "the first seed, when there are -seeds")
-	hours          = flag.Float64("hours", 1, "how long each life lasts")
+	hours          = flag.Float64("hours", 1, "the simulated hours of each run")
 	faultFree      = flag.Bool("quiet", false, "nothing breaks")
 	seed           = flag.Uint64("seed", 17, "the seed of TestReplay")
 	out            = flag.String("out", "", "the directory in which TestReplay leaves what was written down, as a cluster does")
-	hashAll        = flag.Bool("hash", false, "hash every life, not only those that are lived twice")
-	shrinkFailures = flag.Bool("shrink", true, "tell in short why the first life failed, and keep it")
+	hashAll        = flag.Bool("hash", false, "hash every run, not only those that are repeated")
+	shrinkFailures = flag.Bool("shrink", true, "shrink the first failed run, and keep it as a regression")
 )
 
-// TestMain leaves more garbage lying about than usual, because lives are short, but no more
-// than a small machine has room for; and lets others go first.
+// TestMain sets a larger garbage collection target than the default, because runs are short, but
+// one that fits a small machine. It also lowers the priority.
 func TestMain(m *testing.M) {
-	stepAside()
+	lowerPriority()
 	debug.SetGCPercent(800)
 	debug.SetMemoryLimit(1 << 30)
 	os.Exit(m.Run())
 }
 
-// stepAside lets the tests of real processes that run beside these have a processor when
-// they need one: no second of the wall counts in a life. Linux keeps a priority for each
-// thread; elsewhere nothing is changed.
-func stepAside() {
+// lowerPriority lets real-process tests that run at the same time have the processor: wall-clock
+// time does not matter here. Linux has a priority for each thread; on other systems nothing
+// changes.
+func lowerPriority() {
 	const nice = 10
 	tasks, err := os.ReadDir("/proc/self/task")
 	if err != nil {
@@ -55,18 +55,18 @@ func stepAside() {
 }
 
 // runInBubble runs a script in its own bubble.
-func runInBubble(t *testing.T, script Script) (lived Result) {
+func runInBubble(t *testing.T, script Script) (result Result) {
 	t.Helper()
-	synctest.Test(t, func(*testing.T) { lived = Run(script, nil) })
-	return lived
+	synctest.Test(t, func(*testing.T) { result = Run(script, nil) })
+	return result
 }
 
 // runHashed is runInBubble with a hash of all events.
-func runHashed(t *testing.T, script Script) (lived Result, hash string) {
+func runHashed(t *testing.T, script Script) (result Result, hash string) {
 	t.Helper()
 	sum := sha256.New()
-	synctest.Test(t, func(*testing.T) { lived = Run(script, sum) })
-	return lived, hex.EncodeToString(sum.Sum(nil))
+	synctest.Test(t, func(*testing.T) { result = Run(script, sum) })
+	return result, hex.EncodeToString(sum.Sum(nil))
 }
 
 // modeOf returns Liveness for odd seeds, else Safety.
@@ -83,7 +83,7 @@ func scriptOfSeed(seed uint64) Script {
 	return script
 }
 
-// BenchmarkHour is one hour of a cluster of three nodes, and its judgement.
+// BenchmarkHour runs and judges one hour of a cluster of three nodes.
 func BenchmarkHour(b *testing.B) {
 	b.ReportAllocs()
 	before := cpuTime()
@@ -95,32 +95,32 @@ func BenchmarkHour(b *testing.B) {
 	b.ReportMetric(float64((cpuTime()-before).Milliseconds())/float64(b.N), "cpu-ms/op")
 }
 
-// BenchmarkJudge is the judgement of such an hour alone.
+// BenchmarkJudge judges such an hour.
 func BenchmarkJudge(b *testing.B) {
-	lived := runHour(b)
+	result := runHour(b)
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := Judge(lived); err != nil {
+		if _, err := Judge(result); err != nil {
 			b.Error(err)
 		}
 	}
 }
 
 // runHour runs an hour for a benchmark, which has no bubble of its own.
-func runHour(b *testing.B) (lived Result) {
+func runHour(b *testing.B) (result Result) {
 	b.Helper()
 	if !testing.RunTests(func(_, _ string) (bool, error) { return true, nil }, []testing.InternalTest{{
-		Name: "hour", F: func(t *testing.T) { lived = runInBubble(t, Draw(2, Safety, time.Hour)) },
+		Name: "hour", F: func(t *testing.T) { result = runInBubble(t, Draw(2, Safety, time.Hour)) },
 	}}) {
-		b.Fatal("the life was not lived")
+		b.Fatal("the run did not happen")
 	}
-	return lived
+	return result
 }
 
 // checkEventful checks that a run has had enough events to prove something.
-func checkEventful(lived Result, results []guarantees.Result) error {
+func checkEventful(result Result, results []guarantees.Result) error {
 	commits, kinds := 0, map[history.Name]int{}
-	for _, e := range lived.Log.Events {
+	for _, e := range result.Log.Events {
 		kinds[e.Fact.Name()]++
 		if c, ok := e.Fact.(history.Commit); ok && c.Resource == "pods" {
 			commits++
@@ -135,11 +135,11 @@ func checkEventful(lived Result, results []guarantees.Result) error {
 	for _, name := range []history.Name{
 		history.NameOpCall, history.NameWatchEvent, history.NameStart, history.NameSignal, history.NameKubeletFinal, history.NameDecide, history.NameLease,
 	} {
-		if kinds[name] == 0 && (name != history.NameSignal && name != history.NameKubeletFinal || !takesAllNodesOut(lived.Script)) {
+		if kinds[name] == 0 && (name != history.NameSignal && name != history.NameKubeletFinal || !takesAllNodesOut(result.Script)) {
 			return fmt.Errorf("%w: no %s", ErrUneventful, name)
 		}
 	}
-	if minutes := lived.Script.Duration.Minutes(); float64(commits) < minutes || held < 20 {
+	if minutes := result.Script.Duration.Minutes(); float64(commits) < minutes || held < 20 {
 		return fmt.Errorf("%w: %d commits of pods in %.0f minutes, %d properties held", ErrUneventful, commits, minutes, held)
 	}
 	return nil
@@ -148,7 +148,7 @@ func checkEventful(lived Result, results []guarantees.Result) error {
 // takesAllNodesOut reports whether users take every node out of service.
 func takesAllNodesOut(script Script) bool {
 	for _, node := range script.NodeNames() {
-		if !slices.ContainsFunc(script.Actions, func(deed Action) bool { return deed.Kind == OutOfService && deed.Name == node }) {
+		if !slices.ContainsFunc(script.Actions, func(action Action) bool { return action.Kind == OutOfService && action.Name == node }) {
 			return false
 		}
 	}

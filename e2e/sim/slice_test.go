@@ -62,7 +62,7 @@ func (v *podCreator) Step(now time.Time, in Input, out Out) {
 	}
 }
 
-// TestSlice has one client and the apiserver.
+// TestSlice runs one client and the apiserver.
 func TestSlice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := NewWorld(NewNet(1, FaultRates{}, 0))

@@ -2,7 +2,7 @@ package sim
 
 import "time"
 
-// timers are what a process does at a time, by key.
+// timers holds the functions that a process runs at a time, by key.
 type timers map[string]*timer
 
 type timer struct {
@@ -10,8 +10,8 @@ type timer struct {
 	do func(now time.Time, out Out)
 }
 
-// set has something done at a time, in place of what was to be done under that key. Who
-// sets the same again costs nothing.
+// set runs a function at a time, in place of an earlier one of that key. Setting the same again
+// costs nothing.
 func (t timers) set(key string, at time.Time, do func(time.Time, Out), out Out) {
 	if old := t[key]; old != nil && old.at.Equal(at) {
 		old.do = do
@@ -21,14 +21,14 @@ func (t timers) set(key string, at time.Time, do func(time.Time, Out), out Out) 
 	out.Wake(key, at)
 }
 
-// soonest is set, unless something is to be done sooner under that key.
+// soonest is like set, unless the key has an earlier time.
 func (t timers) soonest(key string, at time.Time, do func(time.Time, Out), out Out) {
 	if old := t[key]; old == nil || at.Before(old.at) {
 		t.set(key, at, do, out)
 	}
 }
 
-// stop takes a timer away.
+// stop removes a timer.
 func (t timers) stop(key string, out Out) {
 	if t[key] != nil {
 		delete(t, key)
@@ -36,7 +36,7 @@ func (t timers) stop(key string, out Out) {
 	}
 }
 
-// fire does what is due.
+// fire runs a due timer.
 func (t timers) fire(now time.Time, key string, out Out) {
 	if due := t[key]; due != nil && !now.Before(due.at) {
 		delete(t, key)

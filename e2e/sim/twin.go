@@ -47,20 +47,20 @@ func (c *cluster) addOldKubelets() {
 
 // planTwins schedules the times with two kubelets.
 func (c *cluster) planTwins() {
-	for i, deed := range c.script.Actions {
-		if deed.Kind != SecondKubelet {
+	for i, action := range c.script.Actions {
+		if action.Kind != SecondKubelet {
 			continue
 		}
-		told := history.Trouble{Kind: history.TroubleFault, What: fmt.Sprintf("%s %s #%d", deed.Kind, deed.Name, i)}
-		own := kubeletPrefix + deed.Name
-		c.At(deed.At, func() {
+		told := history.Trouble{Kind: history.TroubleFault, What: fmt.Sprintf("%s %s #%d", action.Kind, action.Name, i)}
+		own := kubeletPrefix + action.Name
+		c.At(action.At, func() {
 			c.Note(nemesis, history.FaultBegin{Trouble: told})
 			c.takeDown(own)
-			c.Start(oldKubeletOf(deed.Name))
+			c.Start(oldKubeletOf(action.Name))
 		})
-		c.At(deed.At+oldKubeletAlone, func() { c.bringUp(own) })
-		c.At(deed.At+deed.For, func() {
-			c.Crash(oldKubeletOf(deed.Name))
+		c.At(action.At+oldKubeletAlone, func() { c.bringUp(own) })
+		c.At(action.At+action.For, func() {
+			c.Crash(oldKubeletOf(action.Name))
 			c.Note(nemesis, history.FaultEnd{Trouble: told})
 		})
 	}
@@ -74,13 +74,13 @@ func drawTwins(seed uint64, nodes []string, until time.Duration) []Action {
 	var all []Action
 	for n := 0; ; n++ {
 		d := newDice(seed, "twin", n)
-		deed := Action{
+		action := Action{
 			At: time.Minute + time.Duration(n)*twinPause + d.between(0, twinPause), Kind: SecondKubelet, Name: pick(d, nodes...),
 			For: d.between(15*time.Second, 2*time.Minute),
 		}
-		if deed.At+deed.For >= until {
+		if action.At+action.For >= until {
 			return all
 		}
-		all = append(all, deed)
+		all = append(all, action)
 	}
 }

@@ -32,9 +32,9 @@ type user struct {
 func NewUser(script *Script) Process { return &user{script: script} }
 
 const (
-	namespace = metav1.NamespaceDefault
-	finalizer = "example.com/held"
-	wakeDeed  = "deed "
+	namespace  = metav1.NamespaceDefault
+	finalizer  = "example.com/held"
+	wakeAction = "deed "
 	// A name that is taken is asked for again, so often.
 	retries    = 15
 	retryAfter = 3 * time.Second
@@ -49,13 +49,13 @@ func (u *user) Step(now time.Time, in Input, out Out) {
 	switch in := in.(type) {
 	case Boot:
 		u.client, u.calm = newClient(proto.Admin, in), now.Add(u.script.FaultsEnd)
-		for i, deed := range u.script.Actions {
-			if !deed.Kind.isFault() && deed.Kind != Compact && deed.Kind != WebhookDenies {
-				out.Wake(wakeDeed+strconv.Itoa(i)+" 0", now.Add(deed.At))
+		for i, action := range u.script.Actions {
+			if !action.Kind.isFault() && action.Kind != Compact && action.Kind != WebhookDenies {
+				out.Wake(wakeAction+strconv.Itoa(i)+" 0", now.Add(action.At))
 			}
 		}
 	case Alarm:
-		rest, ok := strings.CutPrefix(in.Key, wakeDeed)
+		rest, ok := strings.CutPrefix(in.Key, wakeAction)
 		if !ok {
 			return
 		}
@@ -71,24 +71,24 @@ func (u *user) Step(now time.Time, in Input, out Out) {
 
 // do carries out an action; tries is how often it was refused because its name was taken.
 func (u *user) do(now time.Time, out Out, i, tries int) {
-	deed := u.script.Actions[i]
+	action := u.script.Actions[i]
 	if tries > 0 && u.script.FaultsEnd > 0 && now.After(u.calm.Add(-requestLimit)) { // amends are made once, and may come before it
-		if slices.Contains([]ActionKind{AddFinalizer, OutOfService, DeleteNode}, deed.Kind) {
+		if slices.Contains([]ActionKind{AddFinalizer, OutOfService, DeleteNode}, action.Kind) {
 			return
 		}
-		deed.Finalizer = false
+		action.Finalizer = false
 	}
 	then := func(now time.Time, got Outcome, out Out) {
-		taken := apierrors.IsAlreadyExists(got.Err) || apierrors.IsTooManyRequests(got.Err) && deed.Kind == EvictPodOf
+		taken := apierrors.IsAlreadyExists(got.Err) || apierrors.IsTooManyRequests(got.Err) && action.Kind == EvictPodOf
 		if (taken || Unanswered(got.Err)) && tries < retries {
-			out.Wake(wakeDeed+strconv.Itoa(i)+" "+strconv.Itoa(tries+1), now.Add(retryAfter))
+			out.Wake(wakeAction+strconv.Itoa(i)+" "+strconv.Itoa(tries+1), now.Add(retryAfter))
 		}
 	}
-	if slices.Contains([]ActionKind{DeletePodOf, DeleteReadyAhead, EvictPodOf, Unlabel, Relabel}, deed.Kind) {
-		u.doToPods(now, out, deed, then)
+	if slices.Contains([]ActionKind{DeletePodOf, DeleteReadyAhead, EvictPodOf, Unlabel, Relabel}, action.Kind) {
+		u.changePods(now, out, action, then)
 		return
 	}
-	u.ask(now, out, u.requestOf(deed), then)
+	u.ask(now, out, u.requestOf(action), then)
 }
 
 func (u *user) ask(now time.Time, out Out, ask Ask, then Then) {
@@ -98,16 +98,16 @@ func (u *user) ask(now time.Time, out Out, ask Ask, then Then) {
 }
 
 // requestOf returns the request of an action.
-func (u *user) requestOf(deed Action) Ask {
-	within, called := deed.namespacedName()
-	deed.Name = called
+func (u *user) requestOf(action Action) Ask {
+	within, called := action.namespacedName()
+	action.Name = called
 	pod := podapi.Target{Kind: kindOfResource("pods"), Namespace: within, Name: called}
-	switch deed.Kind {
+	switch action.Kind {
 	case CreatePod:
 		pod.Name = ""
-		return Ask{Verb: proto.VerbCreate, Target: pod, Object: podFor(deed, within)}
+		return Ask{Verb: proto.VerbCreate, Target: pod, Object: podFor(action, within)}
 	case DeletePod:
-		return Ask{Verb: proto.VerbDelete, Target: pod, Options: &metav1.DeleteOptions{GracePeriodSeconds: deed.Grace}}
+		return Ask{Verb: proto.VerbDelete, Target: pod, Options: &metav1.DeleteOptions{GracePeriodSeconds: action.Grace}}
 	case ForceDelete:
 		return Ask{Verb: proto.VerbDelete, Target: pod, Options: metav1.NewDeleteOptions(0)}
 	case AddFinalizer:
@@ -116,81 +116,81 @@ func (u *user) requestOf(deed Action) Ask {
 		return mergeRequest(pod, map[string]any{"metadata": map[string]any{"finalizers": nil}})
 	case CreateReplicas:
 		return createRequest("replicasets.apps", within, &appsv1.ReplicaSet{
-			ObjectMeta: metav1.ObjectMeta{Name: deed.Name},
-			Spec:       appsv1.ReplicaSetSpec{Replicas: &deed.Count, Selector: selector(deed.Name), Template: templateFor(deed)},
+			ObjectMeta: metav1.ObjectMeta{Name: action.Name},
+			Spec:       appsv1.ReplicaSetSpec{Replicas: &action.Count, Selector: selector(action.Name), Template: templateFor(action)},
 		})
 	case CreateStateful:
 		return createRequest("statefulsets.apps", within, &appsv1.StatefulSet{
-			ObjectMeta: metav1.ObjectMeta{Name: deed.Name},
+			ObjectMeta: metav1.ObjectMeta{Name: action.Name},
 			Spec: appsv1.StatefulSetSpec{
-				Replicas: &deed.Count, Selector: selector(deed.Name), Template: templateFor(deed), ServiceName: deed.Name,
-				VolumeClaimTemplates: templatesFor(deed.Shape),
+				Replicas: &action.Count, Selector: selector(action.Name), Template: templateFor(action), ServiceName: action.Name,
+				VolumeClaimTemplates: templatesFor(action.Shape),
 			},
 		})
 	case CreateDaemons, DeleteDaemons, CreateJob, DeleteJob, SuspendJob, ResumeJob:
-		return setRequest(deed, within)
+		return setRequest(action, within)
 	case CreateCronJob, DeleteCronJob, SuspendCronJob, ResumeCronJob:
-		return cronJobRequest(deed, within)
+		return cronJobRequest(action, within)
 	case CreateDeployment, DeleteDeployment, ScaleDeployment, RollOut, RollBack, PauseRollout, ResumeRollout:
-		return deploymentRequest(deed, within)
+		return deploymentRequest(action, within)
 	case CreateBudget, ChangeBudget, DeleteBudget:
-		return budgetRequest(deed, within)
+		return budgetRequest(action, within)
 	case CreateVolume, CreateClaim, CreateNamespace, DeleteNamespace:
-		return provisionRequest(deed, within)
+		return provisionRequest(action, within)
 	case CreateWebhook, DeleteWebhook:
-		return webhookRequest(deed)
+		return webhookRequest(action)
 	case DeleteReplicas:
-		return deleteRequest("replicasets.apps", within, deed)
+		return deleteRequest("replicasets.apps", within, action)
 	case DeleteStateful:
-		return deleteRequest("statefulsets.apps", within, deed)
+		return deleteRequest("statefulsets.apps", within, action)
 	case ScaleReplicas, ScaleStateful:
-		return scaleRequest(within, deed)
+		return scaleRequest(within, action)
 	case OutOfService, BackInService:
-		return taintRequest(deed)
+		return taintRequest(action)
 	case DeleteNode:
-		return Ask{Verb: proto.VerbDelete, Target: nodeTarget(deed.Name), Options: &metav1.DeleteOptions{}}
+		return Ask{Verb: proto.VerbDelete, Target: nodeTarget(action.Name), Options: &metav1.DeleteOptions{}}
 	case CutNode, Crash, Reboot, Pause, SlowDisk, FailDisk, Compact, FaultAtPoint, SecondKubelet, SkewClock,
 		DeletePodOf, DeleteReadyAhead, EvictPodOf, Unlabel, Relabel, WebhookDenies, WebhookFails:
 	}
-	panic("sim: no user does " + string(deed.Kind))
+	panic("sim: no user does " + string(action.Kind))
 }
 
 // provisionRequest creates or deletes a namespace, volume or claim.
-func provisionRequest(deed Action, within string) Ask {
-	if deed.Kind == CreateVolume {
-		return createRequest(volumesResource, "", volumeFor(deed.Name))
+func provisionRequest(action Action, within string) Ask {
+	if action.Kind == CreateVolume {
+		return createRequest(volumesResource, "", volumeFor(action.Name))
 	}
-	if deed.Kind == CreateClaim {
-		return createRequest(claimsResource, within, claimFor(deed.Name, deed.Name))
+	if action.Kind == CreateClaim {
+		return createRequest(claimsResource, within, claimFor(action.Name, action.Name))
 	}
-	return namespaceRequest(deed)
+	return namespaceRequest(action)
 }
 
-func scaleRequest(within string, deed Action) Ask {
+func scaleRequest(within string, action Action) Ask {
 	resource := "replicasets.apps"
-	if deed.Kind == ScaleStateful {
+	if action.Kind == ScaleStateful {
 		resource = "statefulsets.apps"
 	}
-	target := podapi.Target{Kind: kindOfResource(resource), Namespace: within, Name: deed.Name}
-	return mergeRequest(target, map[string]any{"spec": map[string]any{"replicas": deed.Count}})
+	target := podapi.Target{Kind: kindOfResource(resource), Namespace: within, Name: action.Name}
+	return mergeRequest(target, map[string]any{"spec": map[string]any{"replicas": action.Count}})
 }
 
 // namespaceRequest creates or deletes a namespace.
-func namespaceRequest(deed Action) Ask {
-	if deed.Kind == CreateNamespace {
-		return createRequest("namespaces", "", &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: deed.Name}})
+func namespaceRequest(action Action) Ask {
+	if action.Kind == CreateNamespace {
+		return createRequest("namespaces", "", &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: action.Name}})
 	}
-	target := podapi.Target{Kind: kindOfResource("namespaces"), Name: deed.Name}
+	target := podapi.Target{Kind: kindOfResource("namespaces"), Name: action.Name}
 	return Ask{Verb: proto.VerbDelete, Target: target, Options: &metav1.DeleteOptions{}}
 }
 
 // taintRequest marks a node as out of service, or removes the mark.
-func taintRequest(deed Action) Ask {
+func taintRequest(action Action) Ask {
 	var taints any
-	if deed.Kind == OutOfService {
+	if action.Kind == OutOfService {
 		taints = []corev1.Taint{{Key: corev1.TaintNodeOutOfService, Value: "nodeshutdown", Effect: corev1.TaintEffectNoExecute}}
 	}
-	return mergeRequest(nodeTarget(deed.Name), map[string]any{"spec": map[string]any{"taints": taints}})
+	return mergeRequest(nodeTarget(action.Name), map[string]any{"spec": map[string]any{"taints": taints}})
 }
 
 func nodeTarget(node string) podapi.Target {
@@ -201,9 +201,9 @@ func createRequest(resource, within string, obj kinds.Object) Ask {
 	return Ask{Verb: proto.VerbCreate, Target: podapi.Target{Kind: kindOfResource(resource), Namespace: within}, Object: obj}
 }
 
-func deleteRequest(resource, within string, deed Action) Ask {
-	target := podapi.Target{Kind: kindOfResource(resource), Namespace: within, Name: deed.Name}
-	return Ask{Verb: proto.VerbDelete, Target: target, Options: &metav1.DeleteOptions{PropagationPolicy: &deed.Policy}}
+func deleteRequest(resource, within string, action Action) Ask {
+	target := podapi.Target{Kind: kindOfResource(resource), Namespace: within, Name: action.Name}
+	return Ask{Verb: proto.VerbDelete, Target: target, Options: &metav1.DeleteOptions{PropagationPolicy: &action.Policy}}
 }
 
 func mergeRequest(target podapi.Target, patch any) Ask {
@@ -218,36 +218,36 @@ func selector(app string) *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}
 }
 
-func podFor(deed Action, within string) *corev1.Pod {
-	template := templateFor(deed)
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: deed.Name, Namespace: within, Labels: template.Labels}, Spec: template.Spec}
+func podFor(action Action, within string) *corev1.Pod {
+	template := templateFor(action)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: action.Name, Namespace: within, Labels: template.Labels}, Spec: template.Spec}
 	pod.Annotations, pod.Spec.RestartPolicy = template.Annotations, corev1.RestartPolicyNever
-	if deed.Shape.Restarts {
+	if action.Shape.Restarts {
 		pod.Spec.RestartPolicy = corev1.RestartPolicyAlways
 	}
-	if deed.Shape.Disk != "" {
-		pod.Spec.Volumes = append(pod.Spec.Volumes, withDisk(deed.Shape.Disk))
+	if action.Shape.Disk != "" {
+		pod.Spec.Volumes = append(pod.Spec.Volumes, withDisk(action.Shape.Disk))
 	}
-	if deed.Finalizer {
+	if action.Finalizer {
 		pod.Finalizers = []string{finalizer}
 	}
 	return pod
 }
 
-// templateFor is a pod of one container, and what its shape adds.
-func templateFor(deed Action) corev1.PodTemplateSpec {
-	container := corev1.Container{Name: "main", Image: "scripted", Args: slices.Clone(deed.App.Args())}
-	if deed.PreStop > 0 {
+// templateFor returns a template of one container, with what the shape adds.
+func templateFor(action Action) corev1.PodTemplateSpec {
+	container := corev1.Container{Name: "main", Image: "scripted", Args: slices.Clone(action.App.Args())}
+	if action.PreStop > 0 {
 		container.Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{
-			Sleep: &corev1.SleepAction{Seconds: int64(deed.PreStop / time.Second)},
+			Sleep: &corev1.SleepAction{Seconds: int64(action.PreStop / time.Second)},
 		}}
 	}
 	template := corev1.PodTemplateSpec{
-		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": deed.Name}},
-		Spec:       corev1.PodSpec{TerminationGracePeriodSeconds: deed.Grace, Containers: []corev1.Container{container}},
+		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": action.Name}},
+		Spec:       corev1.PodSpec{TerminationGracePeriodSeconds: action.Grace, Containers: []corev1.Container{container}},
 	}
-	if deed.Shape != (Shape{}) {
-		deed.Shape.apply(&template, deed.App)
+	if action.Shape != (Shape{}) {
+		action.Shape.apply(&template, action.App)
 	}
 	return template
 }

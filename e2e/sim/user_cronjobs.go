@@ -7,7 +7,7 @@ import (
 	"github.com/podfall/podfall/internal/podapi"
 )
 
-// What users do with CronJobs.
+// User actions on CronJobs.
 const (
 	CreateCronJob  ActionKind = "create cronjob"
 	DeleteCronJob  ActionKind = "delete cronjob"
@@ -27,26 +27,26 @@ type CronJobOptions struct {
 }
 
 // cronJobRequest returns the request of an action on a CronJob.
-func cronJobRequest(deed Action, within string) Ask {
-	if deed.Kind == CreateCronJob {
-		return createRequest(cronJobsResource, within, cronJobFor(deed))
+func cronJobRequest(action Action, within string) Ask {
+	if action.Kind == CreateCronJob {
+		return createRequest(cronJobsResource, within, cronJobFor(action))
 	}
-	if deed.Kind == DeleteCronJob {
-		return deleteRequest(cronJobsResource, within, deed)
+	if action.Kind == DeleteCronJob {
+		return deleteRequest(cronJobsResource, within, action)
 	}
-	its := podapi.Target{Kind: kindOfResource(cronJobsResource), Namespace: within, Name: deed.Name}
-	return mergeRequest(its, map[string]any{"spec": map[string]any{"suspend": deed.Kind == SuspendCronJob}})
+	its := podapi.Target{Kind: kindOfResource(cronJobsResource), Namespace: within, Name: action.Name}
+	return mergeRequest(its, map[string]any{"spec": map[string]any{"suspend": action.Kind == SuspendCronJob}})
 }
 
-// cronJobFor has the Job of a deed be made at its times.
-func cronJobFor(deed Action) *batchv1.CronJob {
-	times := deed.Shape.CronJob
+// cronJobFor returns the CronJob of an action.
+func cronJobFor(action Action) *batchv1.CronJob {
+	times := action.Shape.CronJob
 	return &batchv1.CronJob{
-		ObjectMeta: metav1.ObjectMeta{Name: deed.Name},
+		ObjectMeta: metav1.ObjectMeta{Name: action.Name},
 		Spec: batchv1.CronJobSpec{
 			Schedule: times.Schedule, ConcurrencyPolicy: times.Policy, StartingDeadlineSeconds: times.Late,
 			SuccessfulJobsHistoryLimit: times.Good, FailedJobsHistoryLimit: times.Bad,
-			JobTemplate: batchv1.JobTemplateSpec{Spec: jobFor(deed).Spec},
+			JobTemplate: batchv1.JobTemplateSpec{Spec: jobFor(action).Spec},
 		},
 	}
 }

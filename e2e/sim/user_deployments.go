@@ -11,7 +11,7 @@ import (
 	"github.com/podfall/podfall/internal/podapi"
 )
 
-// What users do with Deployments.
+// User actions on Deployments.
 const (
 	CreateDeployment ActionKind = "create deployment"
 	DeleteDeployment ActionKind = "delete deployment"
@@ -42,19 +42,19 @@ type RolloutOptions struct {
 // versionAnnotation is on a template, and says which it is.
 const versionAnnotation = "example.com/version"
 
-// versionFor is the template of a Deployment's version.
-func versionFor(deed Action) corev1.PodTemplateSpec {
-	template := templateFor(deed)
-	metav1.SetMetaDataAnnotation(&template.ObjectMeta, versionAnnotation, strconv.Itoa(deed.Shape.Rollout.Version))
+// versionFor returns the template of a Deployment's version.
+func versionFor(action Action) corev1.PodTemplateSpec {
+	template := templateFor(action)
+	metav1.SetMetaDataAnnotation(&template.ObjectMeta, versionAnnotation, strconv.Itoa(action.Shape.Rollout.Version))
 	return template
 }
 
-func deploymentFor(deed Action) *appsv1.Deployment {
-	how := deed.Shape.Rollout
+func deploymentFor(action Action) *appsv1.Deployment {
+	how := action.Shape.Rollout
 	its := &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Name: deed.Name},
+		ObjectMeta: metav1.ObjectMeta{Name: action.Name},
 		Spec: appsv1.DeploymentSpec{
-			Replicas: &deed.Count, Selector: selector(deed.Name), Template: versionFor(deed),
+			Replicas: &action.Count, Selector: selector(action.Name), Template: versionFor(action),
 			MinReadySeconds: how.Ready, ProgressDeadlineSeconds: how.Deadline, RevisionHistoryLimit: how.History,
 		},
 	}
@@ -78,23 +78,23 @@ func parseIntOrPercent(text string) *intstr.IntOrString {
 }
 
 // deploymentRequest returns the request of an action on a Deployment.
-func deploymentRequest(deed Action, within string) Ask {
-	if deed.Kind == CreateDeployment {
-		return createRequest(deploymentsResource, within, deploymentFor(deed))
+func deploymentRequest(action Action, within string) Ask {
+	if action.Kind == CreateDeployment {
+		return createRequest(deploymentsResource, within, deploymentFor(action))
 	}
-	if deed.Kind == DeleteDeployment {
-		return deleteRequest(deploymentsResource, within, deed)
+	if action.Kind == DeleteDeployment {
+		return deleteRequest(deploymentsResource, within, action)
 	}
-	its := podapi.Target{Kind: kindOfResource(deploymentsResource), Namespace: within, Name: deed.Name}
-	if deed.Kind == RollBack {
+	its := podapi.Target{Kind: kindOfResource(deploymentsResource), Namespace: within, Name: action.Name}
+	if action.Kind == RollBack {
 		return mergeRequest(its, map[string]any{"metadata": map[string]any{"annotations": map[string]string{appsv1.DeprecatedRollbackTo: "0"}}})
 	}
-	spec := map[string]any{"paused": deed.Kind == PauseRollout}
-	if deed.Kind == RollOut {
-		spec = map[string]any{"template": versionFor(deed)}
+	spec := map[string]any{"paused": action.Kind == PauseRollout}
+	if action.Kind == RollOut {
+		spec = map[string]any{"template": versionFor(action)}
 	}
-	if deed.Kind == ScaleDeployment {
-		spec = map[string]any{"replicas": deed.Count}
+	if action.Kind == ScaleDeployment {
+		spec = map[string]any{"replicas": action.Count}
 	}
 	return mergeRequest(its, map[string]any{"spec": spec})
 }

@@ -13,7 +13,7 @@ const (
 	CreateClaim  ActionKind = "create claim"
 )
 
-// diskDriver is who attaches them.
+// diskDriver is the driver that attaches the volumes.
 const diskDriver = "disk.example.com"
 
 func volumeFor(called string) *corev1.PersistentVolume {

@@ -14,7 +14,7 @@ import (
 	"github.com/podfall/podfall/services/apiserver/webhook"
 )
 
-// What users do with admission webhooks.
+// User actions on admission webhooks.
 const (
 	// CreateWebhook creates a configuration of Count webhooks. Detail holds the failurePolicy, the
 	// operations, the resources and the exemption: "Fail CREATE,DELETE pods/* spares-nodes".
@@ -43,17 +43,17 @@ func hookResource(name string) string {
 }
 
 // webhookRequest returns the request of an action on webhooks.
-func webhookRequest(deed Action) Ask {
-	resource := hookResource(deed.Name)
-	if deed.Kind == DeleteWebhook {
-		return Ask{Verb: proto.VerbDelete, Target: podapi.Target{Kind: kindOfResource(resource), Name: deed.Name}, Options: &metav1.DeleteOptions{}}
+func webhookRequest(action Action) Ask {
+	resource := hookResource(action.Name)
+	if action.Kind == DeleteWebhook {
+		return Ask{Verb: proto.VerbDelete, Target: podapi.Target{Kind: kindOfResource(resource), Name: action.Name}, Options: &metav1.DeleteOptions{}}
 	}
-	meta := metav1.ObjectMeta{Name: deed.Name}
+	meta := metav1.ObjectMeta{Name: action.Name}
 	if resource == webhook.ValidatingResource {
-		return createRequest(resource, "", &ar.ValidatingWebhookConfiguration{ObjectMeta: meta, Webhooks: webhooksFor(deed)})
+		return createRequest(resource, "", &ar.ValidatingWebhookConfiguration{ObjectMeta: meta, Webhooks: webhooksFor(action)})
 	}
 	made := &ar.MutatingWebhookConfiguration{ObjectMeta: meta}
-	for _, w := range webhooksFor(deed) {
+	for _, w := range webhooksFor(action) {
 		made.Webhooks = append(made.Webhooks, ar.MutatingWebhook{
 			Name: w.Name, ClientConfig: w.ClientConfig, Rules: w.Rules, FailurePolicy: w.FailurePolicy, ObjectSelector: w.ObjectSelector,
 			SideEffects: w.SideEffects, TimeoutSeconds: w.TimeoutSeconds, AdmissionReviewVersions: w.AdmissionReviewVersions,
@@ -64,16 +64,16 @@ func webhookRequest(deed Action) Ask {
 }
 
 // webhooksFor returns the webhooks of a configuration.
-func webhooksFor(deed Action) (all []ar.ValidatingWebhook) {
-	says := append(strings.Fields(deed.Detail), "", "", "", "")
+func webhooksFor(action Action) (all []ar.ValidatingWebhook) {
+	says := append(strings.Fields(action.Detail), "", "", "", "")
 	var operations []ar.OperationType
 	for one := range strings.SplitSeq(says[1], ",") {
 		operations = append(operations, ar.OperationType(one))
 	}
-	for i := range max(deed.Count, 1) {
+	for i := range max(action.Count, 1) {
 		one := ar.ValidatingWebhook{
 			Name: fmt.Sprintf("%s%d.example.com", labelPrefix, i), FailurePolicy: new(ar.FailurePolicyType(says[0])),
-			ClientConfig: ar.WebhookClientConfig{URL: new("https://127.0.0.1:9443/" + deed.Name)}, SideEffects: new(ar.SideEffectClassNone),
+			ClientConfig: ar.WebhookClientConfig{URL: new("https://127.0.0.1:9443/" + action.Name)}, SideEffects: new(ar.SideEffectClassNone),
 			TimeoutSeconds: new(int32(2)), AdmissionReviewVersions: []string{"v1"},
 			Rules: []ar.RuleWithOperations{{Operations: operations, Rule: ar.Rule{
 				APIGroups: []string{corev1.GroupName}, APIVersions: []string{"v1"}, Resources: slices.Collect(strings.SplitSeq(says[2], ",")),

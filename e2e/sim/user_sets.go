@@ -15,7 +15,7 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// What users do with sets whose pods have names that nobody knows before.
+// User actions on sets whose pods have generated names.
 const (
 	CreateDaemons ActionKind = "create daemonset"
 	CreateJob     ActionKind = "create job"
@@ -30,56 +30,56 @@ const (
 	EvictPodOf  ActionKind = "evict pod of"
 )
 
-func daemonsFor(deed Action) *appsv1.DaemonSet {
+func daemonsFor(action Action) *appsv1.DaemonSet {
 	return &appsv1.DaemonSet{
-		ObjectMeta: metav1.ObjectMeta{Name: deed.Name},
-		Spec:       appsv1.DaemonSetSpec{Selector: selector(deed.Name), Template: templateFor(deed)},
+		ObjectMeta: metav1.ObjectMeta{Name: action.Name},
+		Spec:       appsv1.DaemonSetSpec{Selector: selector(action.Name), Template: templateFor(action)},
 	}
 }
 
 // setRequest returns the request of an action on one of these sets.
-func setRequest(deed Action, within string) Ask {
-	if deed.Kind == CreateDaemons {
-		return createRequest("daemonsets.apps", within, daemonsFor(deed))
+func setRequest(action Action, within string) Ask {
+	if action.Kind == CreateDaemons {
+		return createRequest("daemonsets.apps", within, daemonsFor(action))
 	}
-	if deed.Kind == DeleteDaemons {
-		return deleteRequest("daemonsets.apps", within, deed)
+	if action.Kind == DeleteDaemons {
+		return deleteRequest("daemonsets.apps", within, action)
 	}
-	if deed.Kind == CreateJob {
-		return createRequest("jobs.batch", within, jobFor(deed))
+	if action.Kind == CreateJob {
+		return createRequest("jobs.batch", within, jobFor(action))
 	}
-	if deed.Kind == DeleteJob {
-		deed.Policy = cmp.Or(deed.Policy, metav1.DeletePropagationBackground)
-		return deleteRequest("jobs.batch", within, deed)
+	if action.Kind == DeleteJob {
+		action.Policy = cmp.Or(action.Policy, metav1.DeletePropagationBackground)
+		return deleteRequest("jobs.batch", within, action)
 	}
-	its := podapi.Target{Kind: kindOfResource("jobs.batch"), Namespace: within, Name: deed.Name}
-	return mergeRequest(its, map[string]any{"spec": map[string]any{"suspend": deed.Kind == SuspendJob}})
+	its := podapi.Target{Kind: kindOfResource("jobs.batch"), Namespace: within, Name: action.Name}
+	return mergeRequest(its, map[string]any{"spec": map[string]any{"suspend": action.Kind == SuspendJob}})
 }
 
-// jobFor is a Job of Count completions, of which half are tried at once.
-func jobFor(deed Action) *batchv1.Job {
+// jobFor returns a Job of Count completions, half of them in parallel.
+func jobFor(action Action) *batchv1.Job {
 	its := &batchv1.Job{
-		ObjectMeta: metav1.ObjectMeta{Name: deed.Name},
-		Spec:       batchv1.JobSpec{Completions: new(deed.Count), Parallelism: new((deed.Count + 1) / 2), Template: templateFor(deed)},
+		ObjectMeta: metav1.ObjectMeta{Name: action.Name},
+		Spec:       batchv1.JobSpec{Completions: new(action.Count), Parallelism: new((action.Count + 1) / 2), Template: templateFor(action)},
 	}
-	deed.Shape.Job.apply(&its.Spec, deed.Name)
+	action.Shape.Job.apply(&its.Spec, action.Name)
 	return its
 }
 
-// second is what the name of a set's second budget ends in.
-const second = "-too"
+// secondSuffix ends the name of a set's second budget.
+const secondSuffix = "-too"
 
 // setOfBudget returns the set whose pods a budget selects.
-func setOfBudget(budget string) string { return strings.TrimSuffix(budget, second) }
+func setOfBudget(budget string) string { return strings.TrimSuffix(budget, secondSuffix) }
 
-// budgetFor is the budget of a set, of which Count pods at least are to be healthy, or all
-// but one when that is zero.
-func budgetFor(deed Action) *policyv1.PodDisruptionBudget {
+// budgetFor returns the budget of a set. At least Count pods must be healthy; if Count is 0, all
+// but one.
+func budgetFor(action Action) *policyv1.PodDisruptionBudget {
 	budget := &policyv1.PodDisruptionBudget{
-		ObjectMeta: metav1.ObjectMeta{Name: deed.Name}, Spec: policyv1.PodDisruptionBudgetSpec{Selector: selector(setOfBudget(deed.Name))},
+		ObjectMeta: metav1.ObjectMeta{Name: action.Name}, Spec: policyv1.PodDisruptionBudgetSpec{Selector: selector(setOfBudget(action.Name))},
 	}
-	if deed.Count > 0 {
-		budget.Spec.MinAvailable = new(intstr.FromInt32(deed.Count))
+	if action.Count > 0 {
+		budget.Spec.MinAvailable = new(intstr.FromInt32(action.Count))
 	} else {
 		budget.Spec.MaxUnavailable = new(intstr.FromInt32(1))
 	}
@@ -88,23 +88,23 @@ func budgetFor(deed Action) *policyv1.PodDisruptionBudget {
 
 // budgetRequest creates or deletes a budget, or changes its minimum and, by Detail, its unhealthy
 // pod eviction policy.
-func budgetRequest(deed Action, within string) Ask {
+func budgetRequest(action Action, within string) Ask {
 	const budgets = "poddisruptionbudgets.policy"
-	if deed.Kind == CreateBudget {
-		return createRequest(budgets, within, budgetFor(deed))
+	if action.Kind == CreateBudget {
+		return createRequest(budgets, within, budgetFor(action))
 	}
-	if deed.Kind == DeleteBudget {
-		deed.Policy = metav1.DeletePropagationBackground
-		return deleteRequest(budgets, within, deed)
+	if action.Kind == DeleteBudget {
+		action.Policy = metav1.DeletePropagationBackground
+		return deleteRequest(budgets, within, action)
 	}
 	spec := map[string]any{"minAvailable": nil, "maxUnavailable": 1, "unhealthyPodEvictionPolicy": nil}
-	if deed.Count > 0 {
-		spec["minAvailable"], spec["maxUnavailable"] = deed.Count, nil
+	if action.Count > 0 {
+		spec["minAvailable"], spec["maxUnavailable"] = action.Count, nil
 	}
-	if deed.Detail != "" {
-		spec["unhealthyPodEvictionPolicy"] = deed.Detail
+	if action.Detail != "" {
+		spec["unhealthyPodEvictionPolicy"] = action.Detail
 	}
-	target := podapi.Target{Kind: kindOfResource(budgets), Namespace: within, Name: deed.Name}
+	target := podapi.Target{Kind: kindOfResource(budgets), Namespace: within, Name: action.Name}
 	return mergeRequest(target, map[string]any{"spec": spec})
 }
 
@@ -114,13 +114,13 @@ const (
 	labelWas = "was"
 )
 
-// doToPods asks which pods a set has, and does to one of them what a deed says, or to all that
-// it once had.
-func (u *user) doToPods(now time.Time, out Out, deed Action, then Then) {
-	within, set := deed.namespacedName()
+// changePods lists the pods of a set, and carries out the action on one of them, or on all pods
+// that the set once had.
+func (u *user) changePods(now time.Time, out Out, action Action, then Then) {
+	within, set := action.namespacedName()
 	pods := podapi.Target{Kind: kindOfResource("pods"), Namespace: within}
 	of := labelApp + "=" + set
-	if deed.Kind == Relabel {
+	if action.Kind == Relabel {
 		of = labelWas + "=" + set
 	}
 	list := Ask{Verb: proto.VerbList, Target: pods, Options: &metav1.ListOptions{LabelSelector: of}}
@@ -130,31 +130,31 @@ func (u *user) doToPods(now time.Time, out Out, deed Action, then Then) {
 			then(now, got, out)
 			return
 		}
-		if deed.Kind == DeleteReadyAhead {
+		if action.Kind == DeleteReadyAhead {
 			found = readyAhead(found, now)
-		} else if deed.Kind != Relabel {
-			found = found[int(deed.Count)%len(found):][:1]
+		} else if action.Kind != Relabel {
+			found = found[int(action.Count)%len(found):][:1]
 		}
 		for _, pod := range found {
 			pods.Name = pod.GetName()
-			u.ask(now, out, podRequest(deed, pods, set), then)
+			u.ask(now, out, podRequest(action, pods, set), then)
 		}
 	})
 }
 
 // podRequest returns the request of an action on one pod of a set.
-func podRequest(deed Action, pod podapi.Target, set string) Ask {
-	options := &metav1.DeleteOptions{GracePeriodSeconds: deed.Grace}
+func podRequest(action Action, pod podapi.Target, set string) Ask {
+	options := &metav1.DeleteOptions{GracePeriodSeconds: action.Grace}
 	labels := func(app, was any) Ask {
 		return mergeRequest(pod, map[string]any{"metadata": map[string]any{"labels": map[string]any{labelApp: app, labelWas: was}}})
 	}
-	if deed.Kind == Unlabel {
+	if action.Kind == Unlabel {
 		return labels(nil, set)
 	}
-	if deed.Kind == Relabel {
+	if action.Kind == Relabel {
 		return labels(set, nil)
 	}
-	if deed.Kind == EvictPodOf {
+	if action.Kind == EvictPodOf {
 		pod.Subresource = "eviction"
 		eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}, DeleteOptions: options}
 		return Ask{Verb: proto.VerbCreate, Target: pod, Object: eviction}

@@ -42,7 +42,7 @@ type connections struct {
 	subscribers map[string][]string
 }
 
-// record is what the processes have noted.
+// record holds the events that the processes have recorded.
 type record struct {
 	events []history.Event
 	noted  map[string]uint64 // so many by each that is no process of the world
@@ -74,7 +74,7 @@ type processClock struct {
 // call is a request under way.
 type call struct {
 	to string
-	// timeout is what comes to the caller when nobody answers.
+	// timeout is the caller's input if there is no answer.
 	timeout event
 }
 
@@ -88,13 +88,13 @@ func NewWorld(net *Net) *World {
 	}
 }
 
-// Add makes a place for a process, and starts it at the given time after the beginning.
+// Add adds a process, and starts it at the given time after the start.
 func (w *World) Add(name string, begin func() Process, after time.Duration) {
 	w.processes[name] = &process{name: name, begin: begin, disk: Disk{}}
 	w.At(after, func() { w.Start(name) })
 }
 
-// At has the world do something at a time after the beginning.
+// At runs a function at a time after the start.
 func (w *World) At(after time.Duration, do func()) {
 	w.push(&event{at: after, do: do})
 }
@@ -111,8 +111,7 @@ func (w *World) Running(name string) bool {
 	return p != nil && p.running != nil
 }
 
-// Run lets the time pass until it is that much after the beginning. The error is what
-// [World.Stop] was given.
+// Run lets time pass until that much after the start. The error is the one given to [World.Stop].
 func (w *World) Run(until time.Duration) error {
 	for len(w.coming) > 0 && w.stop == nil && w.coming[0].at <= until {
 		next := w.coming[0]
@@ -203,8 +202,8 @@ func (w *World) Start(name string) {
 	w.step(p, Boot{Boot: p.boot, Disk: maps.Clone(p.disk), Seed: seed, Decoded: &w.decoded}, "")
 }
 
-// Crash ends a process. One with an End method has it called, for what its machine sees of
-// the end; it can do nothing any more.
+// Crash ends a process and its output. If it has an End method, End is called for what its machine
+// sees of the crash.
 func (w *World) Crash(name string) {
 	p := w.processes[name]
 	if p == nil || p.running == nil {
@@ -219,8 +218,7 @@ func (w *World) Crash(name string) {
 	}
 }
 
-// End crashes all processes, and lets no time pass any more. What has happened stays to be
-// read.
+// End crashes all processes and stops time. The history stays readable.
 func (w *World) End() {
 	for name := range w.processes { // none can do anything to another
 		w.Crash(name)
@@ -237,14 +235,14 @@ func without(names []string, name string) []string {
 	return kept
 }
 
-// Pause has a process stand still: what comes for it waits.
+// Pause pauses a process: its inputs wait.
 func (w *World) Pause(name string) {
 	if p := w.processes[name]; p != nil && p.running != nil {
 		p.paused = true
 	}
 }
 
-// Resume lets it go on, with all that has come for it.
+// Resume resumes a process with all inputs that have waited.
 func (w *World) Resume(name string) {
 	p := w.processes[name]
 	if p == nil || !p.paused {
@@ -267,8 +265,7 @@ func (w *World) Persisted(name, key string) any {
 	return nil
 }
 
-// Note writes an event into the history of a process that is no place of the world, such as
-// the network, which breaks things.
+// Note records an event of a process that the world does not run, for example the nemesis.
 func (w *World) Note(name string, fact history.Fact) {
 	w.record.noted[name]++
 	w.note(history.Event{
@@ -283,5 +280,5 @@ func (w *World) note(e history.Event, by clock.Clock) {
 	w.trace.note(e.Process, e.Cause, e.Fact)
 }
 
-// History is everything that was noted, in order.
+// History returns all recorded events, in order.
 func (w *World) History() history.Log { return history.Log{Events: w.record.events} }

@@ -8,11 +8,9 @@ import (
 	"time"
 )
 
-// Every message takes a while, so that what follows from a tick never falls on the
-// instant of the tick: the order of one instant is anybody's, and a story is exact.
+// Each message takes a while, so that a tick's consequences never fall on the instant of the
+// tick. The order within one instant is undefined, and stories must be exact.
 const (
-	// Each message takes a while, so that a tick's consequences never fall on the instant of the
-	// tick. The order within one instant is undefined, and stories must be exact.
 	hubDelay  = time.Millisecond
 	nodeDelay = 300 * time.Microsecond
 )

@@ -56,7 +56,7 @@ type Session struct {
 	// what package inspect has for it; nil when there is no way to ask.
 	Inspect func(ctx context.Context, process string) ([]byte, error)
 	// Past is what the processes have written down; nil when there is no way to ask.
-	Past Past
+	Past HistorySource
 	// Close ends the connection; nil when there is nothing to end.
 	Close func()
 }

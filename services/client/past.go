@@ -15,55 +15,56 @@ import (
 	"github.com/podfall/podfall/internal/history"
 )
 
-// Past tells what the processes of a cluster have written down, past every cut.
-type Past interface {
+// HistorySource reads the history of a cluster's processes over the management connection, which no
+// cut reaches.
+type HistorySource interface {
 	// Processes are those that can be asked.
 	Processes(ctx context.Context) ([]string, error)
-	// History is a page of what a process has written, from a place on.
+	// History returns a page of a process's history from a position on.
 	History(ctx context.Context, process string, from history.Position) (history.Page, error)
 }
 
-// past reads what the processes have written down: their files where these are on this
-// machine, and what the others say when they are asked.
-type past struct {
+// historyReader reads the processes' history: files on this machine, and the answers of other
+// processes.
+type historyReader struct {
 	*call
 
 	files history.Reader
-	// told is how far each process that has no file here has told its history.
-	told map[string]*telling
-	// unasked is why nobody can be asked; empty when somebody can.
-	unasked string
-	events  []history.Event
+	// cursors has how far the history of each process without a file here has been read.
+	cursors map[string]*historyCursor
+	// askError is why processes cannot be asked; empty if they can.
+	askError string
+	events   []history.Event
 }
 
-// telling is how one process tells its history.
-type telling struct {
+// historyCursor is how far one process's history has been read.
+type historyCursor struct {
 	next history.Position
-	// heard is when it last answered, on the cluster's clock; zero when it never has.
-	heard time.Time
-	err   string
+	// answeredAt is the process's last answer, in cluster time; zero if it never answered.
+	answeredAt time.Time
+	err        string
 }
 
-// past connects to the cluster, which need not be up where there are files.
-func (c *call) past(ctx context.Context) (*past, error) {
-	p := &past{call: c, files: history.Reader{Dir: c.env.History}, told: map[string]*telling{}}
+// openHistory connects to the cluster. The cluster need not be up if its history files are here.
+func (c *call) openHistory(ctx context.Context) (*historyReader, error) {
+	p := &historyReader{call: c, files: history.Reader{Dir: c.env.History}, cursors: map[string]*historyCursor{}}
 	names, err := p.processes(ctx)
 	if err != nil {
 		log, readErr := history.Read(c.env.History)
 		if c.env.History == "" || readErr != nil || len(log.Events) == 0 {
 			return nil, err
 		}
-		p.unasked = err.Error()
+		p.askError = err.Error()
 	}
 	for _, name := range names {
-		if writes(name) && (c.env.History == "" || !history.Exists(c.env.History, name)) {
-			p.told[name] = &telling{}
+		if writesHistory(name) && (c.env.History == "" || !history.Exists(c.env.History, name)) {
+			p.cursors[name] = &historyCursor{}
 		}
 	}
 	return p, nil
 }
 
-func (p *past) processes(ctx context.Context) ([]string, error) {
+func (p *historyReader) processes(ctx context.Context) ([]string, error) {
 	if _, err := p.api(ctx); err != nil {
 		return nil, err
 	}
@@ -73,14 +74,14 @@ func (p *past) processes(ctx context.Context) ([]string, error) {
 	return p.session.Past.Processes(ctx)
 }
 
-// writes reports whether a process writes a history that a deletion is told from.
-func writes(process string) bool {
+// writesHistory reports whether a process writes history that a timeline needs.
+func writesHistory(process string) bool {
 	kind, _, _ := strings.Cut(process, "/")
 	return slices.Contains([]string{"apiserver", "controllers", "kubelet", "runtime"}, kind)
 }
 
-// read takes what is new into the events.
-func (p *past) read(ctx context.Context) error {
+// readNew adds new events.
+func (p *historyReader) readNew(ctx context.Context) error {
 	var all []history.Event
 	if p.env.History != "" {
 		log, err := p.files.Next()
@@ -89,54 +90,54 @@ func (p *past) read(ctx context.Context) error {
 		}
 		all = log.Events
 	}
-	all = append(all, p.ask(ctx)...)
+	all = append(all, p.fetchNew(ctx)...)
 	if len(all) > 0 {
 		p.events = history.Merge(slices.Concat(p.events, all), 0).Events
 	}
 	return nil
 }
 
-// ask asks all processes at once for what they have not told yet.
-func (p *past) ask(ctx context.Context) []history.Event {
+// fetchNew asks all processes at once for new events.
+func (p *historyReader) fetchNew(ctx context.Context) []history.Event {
 	ctx, cancel := clock.Clock{}.Timeout(ctx, gather.Patience)
 	defer cancel()
 	var mu sync.Mutex
 	var all []history.Event
-	var asking sync.WaitGroup
-	for name, t := range p.told {
-		asking.Go(func() {
+	var requests sync.WaitGroup
+	for name, cursor := range p.cursors {
+		requests.Go(func() {
 			for more := true; more; {
-				page, err := p.session.Past.History(ctx, name, t.next)
+				page, err := p.session.Past.History(ctx, name, cursor.next)
 				if err != nil {
-					t.err = err.Error()
+					cursor.err = err.Error()
 					return
 				}
 				events, _ := page.Events()
 				mu.Lock()
 				all = append(all, events...)
 				mu.Unlock()
-				t.next, t.heard, t.err, more = page.Next, p.env.Clock.Now(), "", page.More
+				cursor.next, cursor.answeredAt, cursor.err, more = page.Next, p.env.Clock.Now(), "", page.More
 			}
 		})
 	}
-	asking.Wait()
+	requests.Wait()
 	return all
 }
 
-// sources are whose words the events are, and how old each word is: a file on this machine
-// has all that its process has done.
-func (p *past) sources() []why.Source {
+// sources are the processes whose history was read, and how old it is. A file on this machine is up
+// to date.
+func (p *historyReader) sources() []why.Source {
 	now := p.env.Clock.Now()
 	var sources []why.Source
 	for _, e := range p.events {
-		if p.told[e.Process] == nil && writes(e.Process) && !slices.ContainsFunc(sources, func(s why.Source) bool { return s.Name == e.Process }) {
+		if p.cursors[e.Process] == nil && writesHistory(e.Process) && !slices.ContainsFunc(sources, func(s why.Source) bool { return s.Name == e.Process }) {
 			sources = append(sources, why.Source{Name: e.Process})
 		}
 	}
-	for name, t := range p.told {
-		s := why.Source{Name: name, Err: t.err}
-		if !t.heard.IsZero() {
-			s.AgeSeconds = now.Sub(t.heard).Seconds()
+	for name, cursor := range p.cursors {
+		s := why.Source{Name: name, Err: cursor.err}
+		if !cursor.answeredAt.IsZero() {
+			s.AgeSeconds = now.Sub(cursor.answeredAt).Seconds()
 		}
 		sources = append(sources, s)
 	}
@@ -144,8 +145,8 @@ func (p *past) sources() []why.Source {
 	return sources
 }
 
-// evidence says whose words an answer goes by.
-func evidence(sources []why.Source) string {
+// formatSources says which processes an answer is based on.
+func formatSources(sources []why.Source) string {
 	words := make([]string, 0, len(sources))
 	for _, s := range sources {
 		word := s.Name

@@ -40,132 +40,131 @@ func runTimeline(ctx context.Context, c *call) error {
 	if format := c.flags.String(flagOutput); format != "" && format != "json" {
 		return c.misused("--output %q: want json, or nothing", format)
 	}
-	about, err := c.about(ctx)
+	object, err := c.parseObject(ctx)
 	if err != nil {
 		return err
 	}
-	if about.Kind.Resource != "pods" {
-		return fmt.Errorf("%s: want a pod", about.Kind.Resource)
+	if object.Kind.Resource != "pods" {
+		return fmt.Errorf("%s: want a pod", object.Kind.Resource)
 	}
-	events, err := c.past(ctx)
+	events, err := c.openHistory(ctx)
 	if err != nil {
 		return err
 	}
-	teller := &timelineWriter{past: events, printed: map[toldStep]bool{}, pod: about.Namespace + "/" + about.Name}
+	writer := &timelineWriter{historyReader: events, printed: map[stepKey]bool{}, pod: object.Namespace + "/" + object.Name}
 	follow := c.flags.Bool("follow")
 	for {
-		told, found, err := teller.read(ctx)
+		current, found, err := writer.readNew(ctx)
 		switch {
 		case err != nil:
 			return err
-		case !found && (!follow || !c.mayBeDeleted(ctx, about)):
-			return fmt.Errorf("no deletion of pod %q in namespace %q has been written down. %s", about.Name, about.Namespace, evidence(events.sources()))
+		case !found && (!follow || !c.mayBeDeleted(ctx, object)):
+			return fmt.Errorf("no deletion of pod %q in namespace %q has been written down. %s", object.Name, object.Namespace, formatSources(events.sources()))
 		case found && c.flags.String(flagOutput) == "json":
-			if !follow || told.Over {
-				return c.json(toldTimeline{told, events.sources()})
+			if !follow || current.Over {
+				return c.printJSON(timelineReport{current, events.sources()})
 			}
 		case found:
-			teller.write(told)
+			writer.printNew(current)
 		}
-		if !follow || told.Over {
-			teller.end()
+		if !follow || current.Over {
+			writer.printSources()
 			return nil
 		}
-		if err := (clock.Clock{}).Sleep(ctx, followPause); err != nil {
-			teller.end()
+		if err := (clock.Clock{}).Sleep(ctx, followInterval); err != nil {
+			writer.printSources()
 			return err
 		}
 	}
 }
 
 // mayBeDeleted reports whether the API has the pod, or does not say: then its deletion may still begin.
-func (c *call) mayBeDeleted(ctx context.Context, about podapi.Target) bool {
+func (c *call) mayBeDeleted(ctx context.Context, object podapi.Target) bool {
 	api, err := c.api(ctx)
 	if err == nil {
-		_, err = api.Get(ctx, about, metav1.GetOptions{})
+		_, err = api.Get(ctx, object, metav1.GetOptions{})
 	}
 	return !apierrors.IsNotFound(err)
 }
 
-// toldTimeline is a timeline as programs are told it.
-type toldTimeline struct {
+// timelineReport is a timeline with its sources, for JSON.
+type timelineReport struct {
 	timeline.Timeline
 
-	// Sources are whose words it goes by.
+	// Sources are the processes whose history the timeline is made from.
 	Sources []why.Source `json:"sources"`
 }
 
-// followPause is between two looks at the history, on the wall.
-const followPause = 200 * time.Millisecond
+// followInterval is the wall-clock time between two reads of the history.
+const followInterval = 200 * time.Millisecond
 
 // timelineWriter reads the history and prints what is new in a pod's deletion.
 type timelineWriter struct {
-	*past
+	*historyReader
 
 	pod     string
-	printed map[toldStep]bool
+	printed map[stepKey]bool
 	uid     string
 }
 
-// toldStep is what a step is known by: a process that was silent for a while tells late
-// what belongs between others' steps.
-type toldStep struct {
+// stepKey identifies a printed step: a process that was silent may report steps late that belong
+// between those of others.
+type stepKey struct {
 	at            time.Time
 	process, text string
 }
 
-// end says whose words were told.
-func (w *timelineWriter) end() {
+// printSources prints whose history was read.
+func (w *timelineWriter) printSources() {
 	if w.flags.String(flagOutput) == "" {
-		terminal.Printf(w.stdout, "\n%s\n", evidence(w.sources()))
-		if w.unasked != "" {
-			terminal.Printf(w.stdout, "Nobody was asked, files were read: %s\n", w.unasked)
+		terminal.Printf(w.stdout, "\n%s\n", formatSources(w.sources()))
+		if w.askError != "" {
+			terminal.Printf(w.stdout, "Nobody was asked, files were read: %s\n", w.askError)
 		}
 	}
 }
 
-// read takes what is new into the timeline.
-func (w *timelineWriter) read(ctx context.Context) (timeline.Timeline, bool, error) {
-	if err := w.past.read(ctx); err != nil {
+// readNew reads new events and returns the timeline.
+func (w *timelineWriter) readNew(ctx context.Context) (timeline.Timeline, bool, error) {
+	if err := w.historyReader.readNew(ctx); err != nil {
 		return timeline.Timeline{}, false, err
 	}
 	uid := w.uid
 	if uid == "" {
 		uid = w.flags.String("uid")
 	}
-	told, found := timeline.Find(w.events, w.pod, uid)
-	w.uid = told.UID
-	return told, found, nil
+	current, found := timeline.Find(w.events, w.pod, uid)
+	w.uid = current.UID
+	return current, found, nil
 }
 
-// The widths of the columns before the lanes.
 const laneWidth = 12
 
-// write prints the steps that have not been printed yet.
-func (w *timelineWriter) write(told timeline.Timeline) {
+// printNew prints the steps that have not been printed yet.
+func (w *timelineWriter) printNew(current timeline.Timeline) {
 	if len(w.printed) == 0 {
-		terminal.Printf(w.stdout, "pod %s, uid %s, node %s, asked for at %s, grace %ds\n\n", told.Pod, told.UID, told.Node,
-			told.Began.UTC().Format(time.RFC3339), told.GraceSeconds)
+		terminal.Printf(w.stdout, "pod %s, uid %s, node %s, asked for at %s, grace %ds\n\n", current.Pod, current.UID, current.Node,
+			current.Began.UTC().Format(time.RFC3339), current.GraceSeconds)
 		terminal.Printf(w.stdout, "%9s %6s  %-*s %-8s %s\n", "AFTER", "GRACE", laneWidth, "LANE", "RULE", "STEP")
 	}
-	for _, step := range told.Steps {
-		known := toldStep{step.At, step.Process, step.Text}
+	for _, step := range current.Steps {
+		known := stepKey{step.At, step.Process, step.Text}
 		if w.printed[known] {
 			continue
 		}
 		w.printed[known] = true
 		share := "-"
-		if told.GraceSeconds > 0 {
+		if current.GraceSeconds > 0 {
 			share = fmt.Sprintf("%.0f%%", 100*step.Grace)
 		}
-		terminal.Printf(w.stdout, "%+8.3fs %6s  %-*s %-8s %s%s\n", step.AfterSeconds, share, laneWidth, step.Lane, step.Rule, indent(step.Lane), step.Text)
+		terminal.Printf(w.stdout, "%+8.3fs %6s  %-*s %-8s %s%s\n", step.AfterSeconds, share, laneWidth, step.Lane, step.Rule, indentLane(step.Lane), step.Text)
 	}
-	if told.Over {
+	if current.Over {
 		terminal.Printf(w.stdout, "\nThe object is gone, and nothing of it is alive.\n")
 	}
 }
 
-// indent moves a step into its lane.
-func indent(lane timeline.Lane) string {
+// indentLane is the indentation of a lane's steps.
+func indentLane(lane timeline.Lane) string {
 	return strings.Repeat("  ", max(slices.Index(timeline.Lanes(), lane), 0))
 }

@@ -35,23 +35,23 @@ func truthCommand(env Env) *cli.Command {
 	}
 }
 
-// Truth is what the API says of the pods on nodes beside what the nodes say.
+// Truth compares the API's state of pods with the nodes' state.
 type Truth struct {
-	At   time.Time   `json:"at"`
-	Rows []TruthRow  `json:"pods"`
-	Seen []TruthNode `json:"nodes"`
-	// Windows are the split-brain windows, open and closed, as far back as the history
-	// goes, and Sources whose history that is.
+	At    time.Time   `json:"at"`
+	Rows  []TruthRow  `json:"pods"`
+	Nodes []TruthNode `json:"nodes"`
+	// Windows are the split-brain windows, open and closed, as far back as the history goes.
+	// Sources are the processes whose history that is.
 	Windows []windows.Window `json:"windows"`
 	Sources []why.Source     `json:"sources"`
-	// Blind is why windows are not known; empty when they are.
-	Blind string `json:"blind,omitempty"`
+	// WindowsUnknown is why windows are unknown; empty if they are known.
+	WindowsUnknown string `json:"blind,omitempty"`
 }
 
-// TruthNode is one witness.
+// TruthNode is the answer of one node.
 type TruthNode struct {
 	Node string `json:"node"`
-	// AgeSeconds is how old the node's word is.
+	// AgeSeconds is the age of the node's answer.
 	AgeSeconds float64 `json:"ageSeconds"`
 	Err        string  `json:"err,omitempty"`
 }
@@ -62,15 +62,17 @@ type TruthRow struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	UID       string `json:"uid"`
-	// API is how the API shows it: a phase, Terminating, or gone.
+	// API is the state in the API: a phase, Terminating, or gone.
 	API string `json:"api"`
-	// There is what the node has: so many containers alive, or unknown.
+	// Alive is how many containers the node has alive.
 	Alive int `json:"alive"`
-	// PIDs are the processes of those on the node's machine, and Scripted says how many have none.
-	PIDs     []int  `json:"pids,omitempty"`
-	Scripted int    `json:"scripted,omitempty"`
-	There    string `json:"there"`
-	// Verdict is what that means where the two differ: orphan, not there.
+	// PIDs are the processes of those containers on the node's machine. Scripted counts containers
+	// without a process.
+	PIDs     []int `json:"pids,omitempty"`
+	Scripted int   `json:"scripted,omitempty"`
+	// OnNode is the node's state: how many containers are alive, or unknown.
+	OnNode string `json:"there"`
+	// Verdict names a difference between both states, for example an orphan.
 	Verdict string `json:"verdict,omitempty"`
 }
 
@@ -82,7 +84,7 @@ func runTruth(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	pods, err := listAll(ctx, api, target(builtIn("pods"), "", ""), metav1.ListOptions{})
+	pods, err := listAll(ctx, api, target(builtInKind("pods"), "", ""), metav1.ListOptions{})
 	if err != nil {
 		return err
 	}
@@ -99,61 +101,61 @@ func runTruth(ctx context.Context, c *call) error {
 	if len(nodes) == 0 {
 		nodes = known
 	}
-	said := c.askRuntimes(ctx, nodes)
+	answers := c.askRuntimes(ctx, nodes)
 	truth := Truth{At: c.env.Clock.Now(), Rows: []TruthRow{}, Windows: []windows.Window{}}
 	for i, node := range nodes {
-		truth.Seen = append(truth.Seen, TruthNode{Node: node, AgeSeconds: truth.At.Sub(said[i].At).Seconds(), Err: said[i].Err})
-		truth.Rows = append(truth.Rows, beside(node, podsOn(pods.Items, node), said[i])...)
+		truth.Nodes = append(truth.Nodes, TruthNode{Node: node, AgeSeconds: truth.At.Sub(answers[i].At).Seconds(), Err: answers[i].Err})
+		truth.Rows = append(truth.Rows, compareNode(node, podsOn(pods.Items, node), answers[i])...)
 	}
-	past, err := c.past(ctx)
+	reader, err := c.openHistory(ctx)
 	if err == nil {
-		err = past.read(ctx)
+		err = reader.readNew(ctx)
 	}
 	switch {
 	case errors.Is(err, errNoHistory):
-		truth.Blind = err.Error()
+		truth.WindowsUnknown = err.Error()
 	case err != nil:
 		return err
 	default:
-		truth.Windows, truth.Sources = append(truth.Windows, windows.Find(past.events, c.env.Clock.Now())...), past.sources()
+		truth.Windows, truth.Sources = append(truth.Windows, windows.Find(reader.events, c.env.Clock.Now())...), reader.sources()
 	}
 	if c.flags.String(flagOutput) == "json" {
-		return c.json(truth)
+		return c.printJSON(truth)
 	}
-	return c.truth(truth)
+	return c.printTruth(truth)
 }
 
-// askRuntimes asks all at once.
+// askRuntimes asks all nodes' runtimes at once.
 func (c *call) askRuntimes(ctx context.Context, nodes []string) []inspect.Answer[inspect.Runtime] {
-	said := make([]inspect.Answer[inspect.Runtime], len(nodes))
+	answers := make([]inspect.Answer[inspect.Runtime], len(nodes))
 	ctx, cancel := clock.Clock{}.Timeout(ctx, gather.Patience)
 	defer cancel()
 	var all sync.WaitGroup
 	for i, node := range nodes {
 		all.Go(func() {
-			said[i].At, said[i].Err = c.env.Clock.Now(), "processes cannot be asked from here"
+			answers[i].At, answers[i].Err = c.env.Clock.Now(), "processes cannot be asked from here"
 			if c.session.Inspect == nil {
 				return
 			}
 			data, err := c.session.Inspect(ctx, "runtime/"+node)
-			said[i].At = c.env.Clock.Now()
+			answers[i].At = c.env.Clock.Now()
 			runtime := &inspect.Runtime{}
 			if err == nil {
 				err = json.Unmarshal(data, runtime)
 			}
 			if err != nil {
-				said[i].Err = err.Error()
+				answers[i].Err = err.Error()
 				return
 			}
-			said[i].Report, said[i].Err = runtime, ""
+			answers[i].Report, answers[i].Err = runtime, ""
 		})
 	}
 	all.Wait()
-	return said
+	return answers
 }
 
-// beside compares the two views of one node, by UID.
-func beside(node string, pods []*corev1.Pod, said inspect.Answer[inspect.Runtime]) []TruthRow {
+// compareNode compares the API's and the runtime's pods of one node, by UID.
+func compareNode(node string, pods []*corev1.Pod, answer inspect.Answer[inspect.Runtime]) []TruthRow {
 	rows := map[string]*TruthRow{}
 	for _, pod := range pods {
 		state := string(pod.Status.Phase)
@@ -162,8 +164,8 @@ func beside(node string, pods []*corev1.Pod, said inspect.Answer[inspect.Runtime
 		}
 		rows[string(pod.UID)] = &TruthRow{Node: node, Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID), API: state}
 	}
-	if said.Report != nil {
-		for _, container := range said.Report.Containers {
+	if answer.Report != nil {
+		for _, container := range answer.Report.Containers {
 			if !container.Alive {
 				continue
 			}
@@ -183,7 +185,7 @@ func beside(node string, pods []*corev1.Pod, said inspect.Answer[inspect.Runtime
 	}
 	sorted := make([]TruthRow, 0, len(rows))
 	for _, row := range rows {
-		row.judge(said.Report != nil)
+		row.setVerdict(answer.Report != nil)
 		sorted = append(sorted, *row)
 	}
 	slices.SortFunc(sorted, func(a, b TruthRow) int {
@@ -192,15 +194,15 @@ func beside(node string, pods []*corev1.Pod, said inspect.Answer[inspect.Runtime
 	return sorted
 }
 
-func (r *TruthRow) judge(known bool) {
+func (r *TruthRow) setVerdict(known bool) {
 	switch {
 	case !known:
-		r.There = "unknown"
+		r.OnNode = "unknown"
 		return
 	case r.Alive == 0:
-		r.There = "nothing alive"
+		r.OnNode = "nothing alive"
 	default:
-		r.There = fmt.Sprintf("%d alive", r.Alive) + processes(r.PIDs, r.Scripted)
+		r.OnNode = fmt.Sprintf("%d alive", r.Alive) + formatProcesses(r.PIDs, r.Scripted)
 	}
 	switch {
 	case r.API == "gone" && r.Alive > 0:
@@ -212,17 +214,17 @@ func (r *TruthRow) judge(known bool) {
 	}
 }
 
-// truth prints for people.
-func (c *call) truth(truth Truth) error {
+// printTruth prints the comparison for people.
+func (c *call) printTruth(truth Truth) error {
 	table := printers.GetNewTabWriter(c.stdout)
 	terminal.Printf(table, "NODE\tNAMESPACE\tPOD\tUID\tAPI\tNODE SAYS\tVERDICT\n")
 	for _, row := range truth.Rows {
-		terminal.Printf(table, "%s\t%s\t%s\t%.8s\t%s\t%s\t%s\n", row.Node, row.Namespace, row.Name, row.UID, row.API, row.There, row.Verdict)
+		terminal.Printf(table, "%s\t%s\t%s\t%.8s\t%s\t%s\t%s\n", row.Node, row.Namespace, row.Name, row.UID, row.API, row.OnNode, row.Verdict)
 	}
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	for _, node := range truth.Seen {
+	for _, node := range truth.Nodes {
 		if node.Err != "" {
 			terminal.Printf(c.stdout, "\n%s says nothing: %s\n", node.Node, node.Err)
 		}
@@ -233,25 +235,25 @@ func (c *call) truth(truth Truth) error {
 			state = "OPEN"
 		}
 		terminal.Printf(c.stdout, "\nsplit brain of %s %s for %.1fs, since %s\n", w.Identity, state, w.Took, w.Begin.UTC().Format(time.RFC3339))
-		for _, life := range w.Incarnations {
-			terminal.Printf(c.stdout, "  uid %s on %s: containers %s%s\n", life.UID, life.Node, short(life.Containers), processes(life.PIDs, life.Scripted))
+		for _, incarnation := range w.Incarnations {
+			terminal.Printf(c.stdout, "  uid %s on %s: containers %s%s\n", incarnation.UID, incarnation.Node, shortIDs(incarnation.Containers), formatProcesses(incarnation.PIDs, incarnation.Scripted))
 		}
 	}
 	switch {
-	case truth.Blind != "":
-		terminal.Printf(c.stdout, "\nWhether there was a split brain is not known: %s.\n", truth.Blind)
+	case truth.WindowsUnknown != "":
+		terminal.Printf(c.stdout, "\nWhether there was a split brain is not known: %s.\n", truth.WindowsUnknown)
 		return nil
 	case len(truth.Windows) == 0:
 		terminal.Printf(c.stdout, "\nNo split brain.\n")
 	}
-	terminal.Printf(c.stdout, "\n%s\n", evidence(truth.witnesses()))
+	terminal.Printf(c.stdout, "\n%s\n", formatSources(truth.allSources()))
 	return nil
 }
 
-// witnesses are the runtimes as they were asked just now, and whoever else has told of the past.
-func (t Truth) witnesses() []why.Source {
-	all := make([]why.Source, 0, len(t.Seen)+len(t.Sources))
-	for _, node := range t.Seen {
+// allSources are the runtimes that were asked just now, and the sources of the windows.
+func (t Truth) allSources() []why.Source {
+	all := make([]why.Source, 0, len(t.Nodes)+len(t.Sources))
+	for _, node := range t.Nodes {
 		all = append(all, why.Source{Name: "runtime/" + node.Node, AgeSeconds: node.AgeSeconds, Err: node.Err})
 	}
 	for _, s := range t.Sources {
@@ -262,7 +264,7 @@ func (t Truth) witnesses() []why.Source {
 	return all
 }
 
-func short(ids []string) string {
+func shortIDs(ids []string) string {
 	all := make([]string, 0, len(ids))
 	for _, id := range ids {
 		all = append(all, id[:min(len(id), 12)])
@@ -270,8 +272,8 @@ func short(ids []string) string {
 	return strings.Join(all, " ")
 }
 
-// processes says which processes containers are, in parentheses; nothing when nobody knows.
-func processes(pids []int, scripted int) string {
+// formatProcesses lists the containers' processes in parentheses; empty if none is known.
+func formatProcesses(pids []int, scripted int) string {
 	var all []string
 	for _, pid := range pids {
 		all = append(all, fmt.Sprintf("pid %d", pid))
@@ -287,9 +289,9 @@ func processes(pids []int, scripted int) string {
 	return " (" + strings.Join(all, ", ") + ")"
 }
 
-// nodeNames are the nodes of the API, and those that pods are bound to besides.
+// nodeNames returns the API's nodes, and the nodes of pods that have no Node object.
 func nodeNames(ctx context.Context, api API, pods []kinds.Object) ([]string, error) {
-	nodes, err := listAll(ctx, api, target(builtIn("nodes"), "", ""), metav1.ListOptions{})
+	nodes, err := listAll(ctx, api, target(builtInKind("nodes"), "", ""), metav1.ListOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -316,8 +318,8 @@ func podsOn(pods []kinds.Object, node string) []*corev1.Pod {
 	return there
 }
 
-// builtIn is a kind of the table.
-func builtIn(resource string) kinds.Kind {
+// builtInKind returns a kind of the table.
+func builtInKind(resource string) kinds.Kind {
 	kind, _ := kinds.ByResource(resource) // there is one
 	return kind
 }

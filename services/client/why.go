@@ -27,7 +27,7 @@ func whyCommand(env Env) *cli.Command {
 	}
 }
 
-// errBlocked ends a why whose object is blocked.
+// errBlocked ends `why` if the object is blocked.
 var errBlocked = errors.New("blocked")
 
 func runWhy(ctx context.Context, c *call) error {
@@ -37,7 +37,7 @@ func runWhy(ctx context.Context, c *call) error {
 	if !c.flags.Args().Present() {
 		return c.explainAll(ctx)
 	}
-	about, err := c.about(ctx)
+	object, err := c.parseObject(ctx)
 	if err != nil {
 		return err
 	}
@@ -45,18 +45,18 @@ func runWhy(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	report, err := gather.Observer{API: api, Ask: gather.JSON(c.session.Inspect), Clock: c.env.Clock}.Why(ctx, about)
+	report, err := gather.Observer{API: api, Ask: gather.JSON(c.session.Inspect), Clock: c.env.Clock}.Why(ctx, object)
 	if err != nil {
 		return err
 	}
 	if c.flags.String(flagOutput) == "json" {
-		err = c.json(struct {
+		err = c.printJSON(struct {
 			Schema string `json:"schema"`
 			why.Report
 			Blocked bool `json:"blocked"`
 		}{why.Schema, report, report.Blocked()})
 	} else {
-		c.explain(report)
+		c.printReport(report)
 	}
 	switch {
 	case err != nil:
@@ -64,31 +64,31 @@ func runWhy(ctx context.Context, c *call) error {
 	case report.Blocked():
 		return errBlocked
 	case report.Missing():
-		c.lastDeletion(ctx, about)
-		return apierrors.NewNotFound(about.Kind.GroupResource(), about.Name)
+		c.printLastDeletion(ctx, object)
+		return apierrors.NewNotFound(object.Kind.GroupResource(), object.Name)
 	}
 	return nil
 }
 
-// lastDeletion prints the timeline of a pod that is gone, if its deletion has been written down.
-func (c *call) lastDeletion(ctx context.Context, about podapi.Target) {
-	if about.Kind.GroupResource().String() != "pods" || c.flags.String(flagOutput) == "json" {
+// printLastDeletion prints the timeline of a pod that is gone, if the history has its deletion.
+func (c *call) printLastDeletion(ctx context.Context, object podapi.Target) {
+	if object.Kind.GroupResource().String() != "pods" || c.flags.String(flagOutput) == "json" {
 		return
 	}
-	past, err := c.past(ctx)
+	reader, err := c.openHistory(ctx)
 	if err != nil {
 		return // nothing is written down here, which is not what was asked
 	}
-	teller := &timelineWriter{past: past, printed: map[toldStep]bool{}, pod: about.Namespace + "/" + about.Name}
-	if told, found, err := teller.read(ctx); err == nil && found {
+	writer := &timelineWriter{historyReader: reader, printed: map[stepKey]bool{}, pod: object.Namespace + "/" + object.Name}
+	if current, found, err := writer.readNew(ctx); err == nil && found {
 		terminal.Printf(c.stdout, "\n")
-		teller.write(told)
-		teller.end()
+		writer.printNew(current)
+		writer.printSources()
 	}
 }
 
-// about is the one object that the arguments name: pod/web, or pod web.
-func (c *call) about(ctx context.Context) (podapi.Target, error) {
+// parseObject parses the one object that the arguments name: pod/web, or pod web.
+func (c *call) parseObject(ctx context.Context) (podapi.Target, error) {
 	args := c.flags.Args().Slice()
 	if len(args) == 2 && !strings.Contains(args[0], "/") {
 		args = []string{args[0] + "/" + args[1]}
@@ -108,15 +108,15 @@ func (c *call) about(ctx context.Context) (podapi.Target, error) {
 	return target(kind, namespace, name), nil
 }
 
-// json prints a value for programs.
-func (c *call) json(value any) error {
+// printJSON prints a value for programs.
+func (c *call) printJSON(value any) error {
 	encoder := json.NewEncoder(c.env.Stdout)
 	encoder.SetIndent("", "    ")
 	return encoder.Encode(value)
 }
 
-// explain prints a report for people.
-func (c *call) explain(report why.Report) {
+// printReport prints a report for people.
+func (c *call) printReport(report why.Report) {
 	where := ""
 	if report.Namespace != "" {
 		where = " in " + report.Namespace
@@ -126,15 +126,15 @@ func (c *call) explain(report why.Report) {
 		terminal.Printf(c.stdout, "Nothing is known to block it.\n")
 	}
 	for _, f := range report.Findings {
-		c.finding(f, report.At)
+		c.printFinding(f, report.At)
 	}
 	for _, below := range report.Below {
 		terminal.Printf(c.stdout, "\n%s: %s: %s\n", below.Object, below.State, strings.Join(below.IDs(), ", "))
 	}
-	terminal.Printf(c.stdout, "\n%s\n", evidence(report.Sources))
+	terminal.Printf(c.stdout, "\n%s\n", formatSources(report.Sources))
 }
 
-func (c *call) finding(f why.Finding, now time.Time) {
+func (c *call) printFinding(f why.Finding, now time.Time) {
 	title := f.Title()
 	if lasted := now.Sub(f.Since); !f.Since.IsZero() && lasted >= 0 { // it may be of a clock that is ahead
 		title += fmt.Sprintf(", for %v", lasted.Round(time.Second))

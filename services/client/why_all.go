@@ -54,7 +54,7 @@ func (c *call) explainAll(ctx context.Context) error {
 	}
 	list.Blocked = slices.ContainsFunc(list.Items, why.Report.Blocked)
 	if c.flags.String(flagOutput) == "json" {
-		err = c.json(list)
+		err = c.printJSON(list)
 	} else {
 		c.writeGroups(list)
 	}

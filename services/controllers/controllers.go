@@ -50,7 +50,7 @@ type Config struct {
 	Select []string
 	// EventGate delays what the controllers see; nil, except in tests.
 	EventGate *view.EventGate
-	// Observers are told what the controllers decide, and may ask which run.
+	// Observers receive the controllers' decisions, and may ask which controllers run.
 	inspect.Observers[inspect.Controllers]
 	control.Machine
 	// FaultStore holds the shared fault state for Faults and Partitions; nil if these kinds are not
@@ -67,20 +67,20 @@ func Run(ctx context.Context, cfg Config) error {
 		return err
 	}
 	api := podapi.New(cfg.Bus, podapi.Config{Clock: cfg.Clock, Boot: cfg.Boot, Log: cfg.Log, Faults: cfg.Faults, History: cfg.History})
-	speakers := &recorders{api: api, clock: cfg.Clock, log: cfg.Log}
+	eventRecorders := &recorders{api: api, clock: cfg.Clock, log: cfg.Log}
 	kinds := &kindDirectory{api: api}
 	base := control.Base{
 		API: api, Collections: api, Kinds: kinds.directory, Clock: cfg.Clock, Compat: cfg.Compat, Machine: cfg.Machine, Metrics: cfg.Metrics,
-		Views: view.NewSet(api, cfg.EventGate), Events: speakers.forComponent, History: cfg.History,
+		Views: view.NewSet(api, cfg.EventGate), Events: eventRecorders.forComponent, History: cfg.History,
 	}
-	begin := make([]func(context.Context) error, 0, len(rows))
+	runs := make([]func(context.Context) error, 0, len(rows))
 	for _, row := range rows {
 		base.Log, base.API = cfg.Log.With("controller", row.name), control.WithHistory(api.WithName("controllers/"+row.name), cfg.History, row.name)
-		begin = append(begin, row.make(base).Run)
+		runs = append(runs, row.make(base).Run)
 	}
 	if cfg.FaultStore != nil {
 		base.Log, base.API = cfg.Log.With("controller", "faults"), api.WithName("controllers/faults")
-		begin = append(begin, faults.New(base, cfg.FaultStore).Run)
+		runs = append(runs, faults.New(base, cfg.FaultStore).Run)
 	}
 	began := cfg.Clock.Now()
 	cfg.ProvideInspect(func(context.Context) inspect.Controllers {
@@ -97,9 +97,9 @@ func Run(ctx context.Context, cfg Config) error {
 		if cfg.Ready != nil {
 			cfg.Ready()
 		}
-		return daemon.Run(ctx, begin...)
+		return daemon.Run(ctx, runs...)
 	}
-	return daemon.Run(ctx, slices.Concat(speakers.tasks(), kinds.tasks(), []func(context.Context) error{base.Views.Run, work})...)
+	return daemon.Run(ctx, slices.Concat(eventRecorders.tasks(), kinds.tasks(), []func(context.Context) error{base.Views.Run, work})...)
 }
 
 // recorders has an event recorder for each component.
@@ -117,16 +117,16 @@ type componentRecorder struct {
 
 // forComponent returns the recorder of one component.
 func (s *recorders) forComponent(component string) control.Recorder {
-	for _, one := range s.known {
-		if one.component == component {
-			return one
+	for _, recorder := range s.known {
+		if recorder.component == component {
+			return recorder
 		}
 	}
-	made := componentRecorder{component, events.New(events.Config{
+	added := componentRecorder{component, events.New(events.Config{
 		API: s.api, Clock: s.clock, RateLimit: events.DefaultRateLimit(), Component: component, Log: s.log,
 	})}
-	s.known = append(s.known, made)
-	return made
+	s.known = append(s.known, added)
+	return added
 }
 
 func (s *recorders) tasks() []func(context.Context) error {

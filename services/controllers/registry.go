@@ -41,10 +41,10 @@ func Select(list []string) ([]string, error) {
 
 func selectRows(list []string) ([]row, error) {
 	rows := registry()
-	said := map[string]bool{}
-	all := !slices.ContainsFunc(list, func(one string) bool { return !strings.HasPrefix(one, "-") })
-	for _, one := range list {
-		name, without := strings.CutPrefix(one, "-")
+	selected := map[string]bool{}
+	all := !slices.ContainsFunc(list, func(entry string) bool { return !strings.HasPrefix(entry, "-") })
+	for _, entry := range list {
+		name, without := strings.CutPrefix(entry, "-")
 		if name == "*" && !without {
 			all = true
 			continue
@@ -52,15 +52,15 @@ func selectRows(list []string) ([]row, error) {
 		i := slices.IndexFunc(rows, func(r row) bool { return r.name == name || (name != "" && r.alias == name) })
 		if i < 0 {
 			return nil, fmt.Errorf("controllers: %q is not in the list of known controllers: want *, or names, or -names, of %s",
-				one, strings.Join(sortedNames(rows), ", "))
+				entry, strings.Join(sortedNames(rows), ", "))
 		}
-		if before, twice := said[rows[i].name]; twice && before == without {
+		if previous, known := selected[rows[i].name]; known && previous == without {
 			return nil, fmt.Errorf("controllers: %q and %q: want one or the other", name, "-"+name)
 		}
-		said[rows[i].name] = !without
+		selected[rows[i].name] = !without
 	}
 	return slices.DeleteFunc(rows, func(r row) bool {
-		wanted, named := said[r.name]
+		wanted, named := selected[r.name]
 		return named && !wanted || !named && !all
 	}), nil
 }

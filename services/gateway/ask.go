@@ -49,6 +49,6 @@ func (g *gateway) serveAsk(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(answer) // who asked may have gone
+	_, _ = w.Write(answer) // the client may have left
 	return nil
 }

@@ -19,8 +19,8 @@ func (d *deadlined) SetWriteDeadline(until time.Time) error {
 	return nil
 }
 
-// TestAnIdleWatchHasNoDeadline: HTTP/2 resets a stream whose write deadline passes, even
-// when nothing is being written, so that a quiet watch would break every 30 s.
+// TestAnIdleWatchHasNoDeadline: HTTP/2 resets a stream whose write deadline passes even if nothing
+// is being written. A deadline would break an idle watch every 30 s.
 func TestAnIdleWatchHasNoDeadline(t *testing.T) {
 	w := &deadlined{ResponseRecorder: httptest.NewRecorder()}
 	s := &responseSink{ctx: t.Context(), w: w, control: http.NewResponseController(w)}

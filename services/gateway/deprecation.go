@@ -13,8 +13,8 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// What the Go types of the API say of their end; upstream's package deprecation reads the
-// same.
+// The methods of API types that say when a version is deprecated, removed or replaced. Upstream's
+// package deprecation reads the same.
 type (
 	deprecated interface{ APILifecycleDeprecated() (major, minor int) }
 	removed    interface{ APILifecycleRemoved() (major, minor int) }

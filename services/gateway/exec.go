@@ -18,8 +18,6 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// The subprotocols of exec and attach: remotecommand's versions whose end is a Status. The
-// fifth lets a client close its stdin.
 const (
 	// remoteCommand5 and remoteCommand4 are the subprotocols of exec and attach that end with a
 	// Status. With version 5 a client can close its stdin.
@@ -53,12 +51,12 @@ func (c *call) serveStream() error {
 	if c.route.subresource == "exec" {
 		request.Command = c.query["command"]
 	}
-	server, refused := c.openKubeletStream(pod.Spec.NodeName, request)
+	server, refusal := c.openKubeletStream(pod.Spec.NodeName, request)
 	if server != nil {
 		defer server.Close()
 	}
-	if refused != nil && (!wantsWebSocket(c.r) || isRefusedBeforeUpgrade(refused)) {
-		return refused
+	if refusal != nil && (!wantsWebSocket(c.r) || isRefusedBeforeUpgrade(refusal)) {
+		return refusal
 	}
 	if !wantsWebSocket(c.r) {
 		return errOnlyWebSocket()
@@ -68,11 +66,11 @@ func (c *call) serveStream() error {
 		return nil // the upgrader has answered
 	}
 	defer client.close()
-	if refused == nil {
-		refused = c.relayStream(client, server, pod.Spec.NodeName)
+	if refusal == nil {
+		refusal = c.relayStream(client, server, pod.Spec.NodeName)
 	}
-	if refused != nil {
-		_ = remote.SendStatus(c.r.Context(), client, proto.StatusFrom(refused)) // it may have left
+	if refusal != nil {
+		_ = remote.SendStatus(c.r.Context(), client, proto.StatusFrom(refusal)) // it may have left
 	}
 	return nil
 }
@@ -83,15 +81,15 @@ func (c *call) checkUpgrade() error {
 		return apierrors.NewBadRequest("Upgrade request required")
 	}
 	if !wantsWebSocket(c.r) {
-		return nil // refused later, so that first it is said what is wrong with the container
+		return nil // refused later: errors of the container come first
 	}
 	if c.r.Method != http.MethodGet {
 		return notAllowed()
 	}
-	asked := websocket.Subprotocols(c.r)
-	if !slices.Contains(asked, remoteCommand5) && !slices.Contains(asked, remoteCommand4) {
+	offered := websocket.Subprotocols(c.r)
+	if !slices.Contains(offered, remoteCommand5) && !slices.Contains(offered, remoteCommand4) {
 		return apierrors.NewBadRequest(fmt.Sprintf("unable to upgrade: unable to negotiate protocol: client supports %v, server accepts [%s %s]",
-			asked, remoteCommand5, remoteCommand4))
+			offered, remoteCommand5, remoteCommand4))
 	}
 	return nil
 }
@@ -106,9 +104,9 @@ func errOnlyWebSocket() error {
 // isRefusedBeforeUpgrade reports whether a refusal is sent before the upgrade. Upstream sends a
 // kubelet's refusal after the upgrade. Only the refusal of containers without a process comes
 // before.
-func isRefusedBeforeUpgrade(refused error) bool {
+func isRefusedBeforeUpgrade(refusal error) bool {
 	var status apierrors.APIStatus
-	return errors.As(refused, &status) && status.Status().Code == http.StatusNotImplemented
+	return errors.As(refusal, &status) && status.Status().Code == http.StatusNotImplemented
 }
 
 // openKubeletStream asks the kubelet for a session, and returns it once the kubelet offers it.

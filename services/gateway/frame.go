@@ -41,13 +41,13 @@ func (c *call) newFramer() (*framer, error) {
 	if c.kind.Custom {
 		offer.media = offer.media[:1]
 	}
-	as, err := negotiate(c.r, offer)
+	wanted, err := negotiate(c.r, offer)
 	if err != nil {
 		return nil, err
 	}
-	as.pretty = false // a frame is a line
-	shaper, err := c.newPrinter(as)
-	return &framer{printer: shaper, clock: c.cfg.Clock, omitLength: wantsWebSocket(c.r)}, err
+	wanted.pretty = false // a frame is a line
+	printer, err := c.newPrinter(wanted)
+	return &framer{printer: printer, clock: c.cfg.Clock, omitLength: wantsWebSocket(c.r)}, err
 }
 
 // contentType is the response's content type.

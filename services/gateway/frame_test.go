@@ -13,8 +13,8 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// TestAgesAreOfTheEvent: get -w runs for hours, and the age in each row is the pod's then.
-func TestAgesAreOfTheEvent(t *testing.T) {
+// TestTableAgeAtEvent: get -w runs for hours, and the age in each row is the pod's at the event.
+func TestTableAgeAtEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kind, _ := kinds.ByResource("pods")
 		f := &framer{printer: printer{kind: kind, form: form{media: mediaJSON, as: asTable, metaVersion: "v1"}}}

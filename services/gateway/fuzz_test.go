@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// FuzzRequest reads what strangers send in a request's head: nothing panics, a route has a
-// resource and a version, and what is negotiated has been offered.
+// FuzzRequest reads arbitrary request heads: nothing panics, a route has a resource and a version,
+// and the negotiated form was offered.
 func FuzzRequest(f *testing.F) {
 	f.Fuzz(func(t *testing.T, path, query, accept, agent string) {
 		if to, ok := parseRoute(path); ok && (to.Version == "" && !strings.Contains(path, "//") || strings.Contains(to.name, "/")) {
@@ -37,8 +37,8 @@ func FuzzRequest(f *testing.F) {
 	})
 }
 
-// FuzzReadsGzip: who names gzip in any part of what he reads gets it, unless he gives it no weight.
-func FuzzReadsGzip(f *testing.F) {
+// FuzzAcceptsGzip: a client that names gzip anywhere gets it, unless its weight is 0.
+func FuzzAcceptsGzip(f *testing.F) {
 	f.Fuzz(func(t *testing.T, header string) {
 		reads := func(headers ...string) bool {
 			return acceptsGzip(&http.Request{Header: http.Header{"Accept-Encoding": headers}})

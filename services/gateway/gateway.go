@@ -120,9 +120,9 @@ func withDefaults(cfg Config) (Config, error) {
 	case cfg.Bus == nil, cfg.Listener == nil:
 		return cfg, errors.New("want a bus and a listener")
 	case cfg.Token == "":
-		return cfg, errors.New("token: want one, because whoever reaches the port may try")
+		return cfg, errors.New("token: must not be empty, because any local program can reach the port")
 	case cfg.TLS == nil || len(cfg.TLS.Certificates) == 0 && cfg.TLS.GetCertificate == nil:
-		return cfg, errors.New("TLS: want a certificate, because a token is not for everyone's eyes")
+		return cfg, errors.New("TLS: a certificate is required, because requests carry the token")
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)

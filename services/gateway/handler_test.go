@@ -10,8 +10,8 @@ import (
 	"github.com/podfall/podfall/services/gateway/guard"
 )
 
-// TestAPanicEndsItsRequest and no other.
-func TestAPanicEndsItsRequest(t *testing.T) {
+// TestPanicEndsRequest: a panic ends only its own request.
+func TestPanicEndsRequest(t *testing.T) {
 	var log strings.Builder
 	g := &gateway{
 		cfg:   Config{Log: slog.New(slog.NewTextHandler(&log, nil))},

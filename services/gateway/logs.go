@@ -133,7 +133,7 @@ func (c *call) getPod(ctx context.Context) (*corev1.Pod, error) {
 }
 
 // selectContainer returns the container asked for, or the only one.
-func selectContainer(pod *corev1.Pod, asked string) (string, error) {
+func selectContainer(pod *corev1.Pod, name string) (string, error) {
 	var regular, initial []string
 	for _, container := range pod.Spec.Containers {
 		regular = append(regular, container.Name)
@@ -141,12 +141,12 @@ func selectContainer(pod *corev1.Pod, asked string) (string, error) {
 	for _, container := range pod.Spec.InitContainers {
 		initial = append(initial, container.Name)
 	}
-	ephemeral := slices.ContainsFunc(pod.Spec.EphemeralContainers, func(e corev1.EphemeralContainer) bool { return e.Name == asked })
+	ephemeral := slices.ContainsFunc(pod.Spec.EphemeralContainers, func(e corev1.EphemeralContainer) bool { return e.Name == name })
 	switch {
-	case asked != "" && (ephemeral || slices.Contains(regular, asked) || slices.Contains(initial, asked)):
-		return asked, nil
-	case asked != "":
-		return "", apierrors.NewBadRequest(fmt.Sprintf("container %s is not valid for pod %s", asked, pod.Name))
+	case name != "" && (ephemeral || slices.Contains(regular, name) || slices.Contains(initial, name)):
+		return name, nil
+	case name != "":
+		return "", apierrors.NewBadRequest(fmt.Sprintf("container %s is not valid for pod %s", name, pod.Name))
 	case len(regular) == 1 && len(initial) == 0:
 		return regular[0], nil
 	case len(initial) > 0:
@@ -170,8 +170,7 @@ type logReader struct {
 	terminating bool
 }
 
-// Kubelets keep no streams: a container that is followed is asked again and again, at once
-// when its pod has changed.
+// Kubelets keep no streams of logs: the gateway polls a followed log, and at once when the pod changes.
 const (
 	// followInterval is the time between two requests, in cluster time and at most as long in
 	// wall-clock time: a program writes on while the cluster's clock is slow or paused.

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestAgo: the more seconds, the longer ago, also where a duration has no room for them.
-func TestAgo(t *testing.T) {
+// TestSecondsBefore: more seconds are never later, also beyond the longest duration.
+func TestSecondsBefore(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	last := now
 	for _, seconds := range []int64{1, 3600, 9_000_000_000, 9_300_000_000, math.MaxInt64} {

@@ -12,7 +12,6 @@ import (
 	"github.com/podfall/podfall/services/gateway/accept"
 )
 
-// The media types that objects are read and written in, in the order of preference.
 const (
 	// mediaJSON, mediaYAML and mediaProtobuf are the media types of objects, in the order of
 	// preference.
@@ -24,7 +23,7 @@ const (
 // shape is what an object is converted to before it is written.
 type shape string
 
-// The shapes that a client may ask for with "as".
+// The values of the Accept parameter "as".
 const (
 	asObject      shape = ""
 	asTable       shape = "Table"
@@ -54,13 +53,13 @@ type offers struct {
 // (upstream's NegotiateMediaTypeOptions).
 func negotiate(r *http.Request, offer offers) (form, error) {
 	pretty := wantsPretty(r)
-	for _, wanted := range accept.Clauses(r) {
+	for _, clause := range accept.Clauses(r) {
 		for _, media := range offer.media {
-			if !wanted.Covers(media) {
+			if !clause.Covers(media) {
 				continue
 			}
-			if chosen, ok := formFor(wanted, media, offer.shapes); ok {
-				chosen.pretty = pretty || wanted.Params["pretty"] == "1"
+			if chosen, ok := formFor(clause, media, offer.shapes); ok {
+				chosen.pretty = pretty || clause.Params["pretty"] == "1"
 				return chosen, nil
 			}
 		}
@@ -72,13 +71,13 @@ func negotiate(r *http.Request, offer offers) (form, error) {
 }
 
 // formFor returns the form that a clause asks for, if it is offered.
-func formFor(wanted accept.Clause, media string, shapes []shape) (form, bool) {
-	as := shape(wanted.Params["as"])
+func formFor(clause accept.Clause, media string, shapes []shape) (form, bool) {
+	as := shape(clause.Params["as"])
 	if as == asObject {
 		return form{media: media}, true
 	}
-	version := wanted.Params["v"]
-	served := wanted.Params["g"] == metav1.GroupName && (version == "v1" || version == "v1beta1")
+	version := clause.Params["v"]
+	served := clause.Params["g"] == metav1.GroupName && (version == "v1" || version == "v1beta1")
 	if !served || !slices.Contains(shapes, as) || as == asTable && media == mediaProtobuf {
 		return form{}, false
 	}
@@ -89,7 +88,7 @@ func formFor(wanted accept.Clause, media string, shapes []shape) (form, bool) {
 // that people use by hand.
 func wantsPretty(r *http.Request) bool {
 	query := r.URL.Query()
-	if _, said := query["pretty"]; said {
+	if _, explicit := query["pretty"]; explicit {
 		return isTrue(query, "pretty")
 	}
 	for _, tool := range []string{"curl", "Wget", "Mozilla/5.0"} {

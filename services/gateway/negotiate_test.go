@@ -68,7 +68,7 @@ func TestPretty(t *testing.T) {
 	}
 }
 
-func TestManager(t *testing.T) {
+func TestFieldManager(t *testing.T) {
 	for _, c := range []struct{ named, agent, want string }{
 		{"me", "kubectl/v1", "me"},
 		{"", "kubectl/v1.37.2 (linux/amd64)", "kubectl"},

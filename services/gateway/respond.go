@@ -26,7 +26,7 @@ func respond(w http.ResponseWriter, r *http.Request, code int, obj runtime.Objec
 	w.Header().Set("Content-Type", f.media)
 	out := &bufferedResponse{w: w, code: code, gzip: acceptsGzip(r)}
 	if err := encode(out, obj, f); err != nil {
-		if out.begun {
+		if out.started {
 			panic(http.ErrAbortHandler)
 		}
 		return err
@@ -56,16 +56,16 @@ type bufferedResponse struct {
 	code     int
 	gzip     bool
 	buffered []byte
-	begun    bool
-	out      io.Writer
+	started  bool
+	body     io.Writer
 	close    func() error
 }
 
 // Write implements io.Writer. It reports no error if the client has left, because encoding has not
 // failed.
 func (d *bufferedResponse) Write(data []byte) (int, error) {
-	if d.begun {
-		_, err := d.out.Write(data)
+	if d.started {
+		_, err := d.body.Write(data)
 		return len(data), ignoreDisconnect(err)
 	}
 	d.buffered = append(d.buffered, data...)
@@ -87,14 +87,14 @@ func (d *bufferedResponse) Write(data []byte) (int, error) {
 func ignoreDisconnect(error) error { return nil }
 
 func (d *bufferedResponse) begin(out io.Writer, end func() error) {
-	d.begun, d.out, d.close = true, out, end
+	d.started, d.body, d.close = true, out, end
 	d.w.WriteHeader(d.code)
-	_, _ = d.out.Write(d.buffered) // as in Write
+	_, _ = d.body.Write(d.buffered) // as in Write
 	d.buffered = nil
 }
 
 func (d *bufferedResponse) finish() {
-	if !d.begun {
+	if !d.started {
 		d.w.Header().Set("Content-Length", strconv.Itoa(len(d.buffered)))
 		d.begin(d.w, func() error { return nil })
 	}
@@ -104,7 +104,7 @@ func (d *bufferedResponse) finish() {
 // respondError answers with an error in a form that the client accepts.
 func (g *gateway) respondError(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() != nil {
-		return // nobody is there to read it
+		return // the client has left
 	}
 	status := statusOf(err)
 	if status.Code >= http.StatusInternalServerError {
@@ -131,7 +131,7 @@ func statusOf(err error) *metav1.Status {
 	}
 	status := proto.StatusFrom(err)
 	// The apiserver says what exactly it does not serve; upstream leaves it at this.
-	if said, _, more := strings.Cut(status.Message, resourceNotFound+": "); more && said == "" {
+	if prefix, _, ok := strings.Cut(status.Message, resourceNotFound+": "); ok && prefix == "" {
 		status.Message = resourceNotFound
 	}
 	return status

@@ -16,9 +16,9 @@ import (
 	"github.com/podfall/podfall/services/gateway/guard"
 )
 
-// TestCompressedSaysSo: what is compressed says so, what says so is, and only for those who
-// can read it.
-func TestCompressedSaysSo(t *testing.T) {
+// TestContentEncoding: an answer is compressed if and only if its header says so, and only for
+// clients that accept gzip.
+func TestContentEncoding(t *testing.T) {
 	compat, err := proto.CompatFor("")
 	if err != nil {
 		t.Fatal(err)

@@ -27,9 +27,9 @@ type review struct {
 
 // findReview returns the review of a resource. The cluster has one user, and that user may do
 // everything.
-func findReview(asked schema.GroupVersionResource) (review, bool) {
+func findReview(resource schema.GroupVersionResource) (review, bool) {
 	authorization, authentication := authorizationv1.SchemeGroupVersion, authenticationv1.SchemeGroupVersion
-	for gvr, is := range map[schema.GroupVersionResource]review{
+	for gvr, found := range map[schema.GroupVersionResource]review{
 		authorization.WithResource("selfsubjectaccessreviews"):  {kind: authorization.WithKind("SelfSubjectAccessReview")},
 		authorization.WithResource("subjectaccessreviews"):      {kind: authorization.WithKind("SubjectAccessReview")},
 		authorization.WithResource("localsubjectaccessreviews"): {kind: authorization.WithKind("LocalSubjectAccessReview"), namespaced: true},
@@ -37,22 +37,22 @@ func findReview(asked schema.GroupVersionResource) (review, bool) {
 		authentication.WithResource("tokenreviews"):             {kind: authentication.WithKind("TokenReview")},
 		authentication.WithResource("selfsubjectreviews"):       {kind: authentication.WithKind("SelfSubjectReview")},
 	} {
-		if gvr == asked {
-			return is, true
+		if gvr == resource {
+			return found, true
 		}
 	}
 	return review{}, false
 }
 
 // serveUnstored serves resources that are not stored.
-func (g *gateway) serveUnstored(w *response, r *http.Request, to route) error {
-	if to.GroupVersionResource == corev1.SchemeGroupVersion.WithResource("bindings") {
-		return g.createBinding(w, r, to)
+func (g *gateway) serveUnstored(w *response, r *http.Request, route route) error {
+	if route.GroupVersionResource == corev1.SchemeGroupVersion.WithResource("bindings") {
+		return g.createBinding(w, r, route)
 	}
-	if asked, ok := findReview(to.GroupVersionResource); ok {
-		return g.serveReview(w, r, to, asked)
+	if review, ok := findReview(route.GroupVersionResource); ok {
+		return g.serveReview(w, r, route, review)
 	}
-	if !isBuiltInGroup(to.Group) {
+	if !isBuiltInGroup(route.Group) {
 		pageNotFound(w)
 		return nil
 	}
@@ -66,26 +66,26 @@ func isBuiltInGroup(group string) bool {
 		slices.ContainsFunc(kinds.All(), func(k kinds.Kind) bool { return k.Group == group && k.IsServedByDefault() })
 }
 
-func (g *gateway) serveReview(w http.ResponseWriter, r *http.Request, to route, asked review) error {
-	if asked.namespaced != (to.namespace != "") || to.name != "" {
+func (g *gateway) serveReview(w http.ResponseWriter, r *http.Request, route route, wanted review) error {
+	if wanted.namespaced != (route.namespace != "") || route.name != "" {
 		return notServed()
 	}
 	if r.Method != http.MethodPost {
 		return notAllowed()
 	}
-	as, err := negotiate(r, offers{media: []string{mediaJSON, mediaYAML, mediaProtobuf}})
+	format, err := negotiate(r, offers{media: []string{mediaJSON, mediaYAML, mediaProtobuf}})
 	if err != nil {
 		return err
 	}
-	question, err := decodeBody(r, asked.kind)
+	question, err := decodeBody(r, wanted.kind)
 	if err != nil {
 		return err
 	}
 	if err := g.answerReview(question, requestUser(r)); err != nil {
 		return err
 	}
-	question.GetObjectKind().SetGroupVersionKind(asked.kind)
-	return respond(w, r, http.StatusCreated, question, as)
+	question.GetObjectKind().SetGroupVersionKind(wanted.kind)
+	return respond(w, r, http.StatusCreated, question, format)
 }
 
 // decodeBody decodes a request's body, which must be of a kind.
@@ -104,8 +104,8 @@ func decodeBody(r *http.Request, kind schema.GroupVersionKind) (runtime.Object, 
 	} else {
 		scheme := kinds.Scheme()
 		serializer := json.NewSerializerWithOptions(json.DefaultMetaFactory, scheme, scheme, json.SerializerOptions{Yaml: media == mediaYAML})
-		wanted := kind
-		obj, gvk, err = serializer.Decode(body, &wanted, nil)
+		defaultKind := kind
+		obj, gvk, err = serializer.Decode(body, &defaultKind, nil)
 	}
 	if err != nil {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("the object provided is unrecognized (must be of type %s): %v", kind.Kind, err))
@@ -116,7 +116,7 @@ func decodeBody(r *http.Request, kind schema.GroupVersionKind) (runtime.Object, 
 	return obj, nil
 }
 
-// The one user there is.
+// The cluster's only user and its groups.
 const (
 	userName    = "kubernetes-admin"
 	adminGroup  = "system:masters"
@@ -146,15 +146,15 @@ func (c *call) rejectImpersonation() error {
 
 // requestUser is the request's user: the admin, or the user that the admin impersonates.
 func requestUser(r *http.Request) authenticationv1.UserInfo {
-	played := r.Header.Get("Impersonate-User")
-	if played == "" {
+	impersonated := r.Header.Get("Impersonate-User")
+	if impersonated == "" {
 		return admin()
 	}
 	groups := slices.Clone(r.Header.Values("Impersonate-Group"))
 	if !slices.Contains(groups, insideGroup) {
 		groups = append(groups, insideGroup)
 	}
-	return authenticationv1.UserInfo{Username: played, UID: r.Header.Get("Impersonate-Uid"), Groups: groups}
+	return authenticationv1.UserInfo{Username: impersonated, UID: r.Header.Get("Impersonate-Uid"), Groups: groups}
 }
 
 // answerReview sets a review's status.
@@ -219,11 +219,11 @@ func requireOneAttribute(kind string, resource *authorizationv1.ResourceAttribut
 
 // createBinding passes a Binding on to its pod: older schedulers create it as a resource of its
 // own.
-func (g *gateway) createBinding(w *response, r *http.Request, to route) error {
-	if to.namespace == "" || to.name != "" || r.Method != http.MethodPost {
+func (g *gateway) createBinding(w *response, r *http.Request, route route) error {
+	if route.namespace == "" || route.name != "" || r.Method != http.MethodPost {
 		return notAllowed()
 	}
-	as, err := negotiate(r, offers{media: []string{mediaJSON, mediaYAML, mediaProtobuf}})
+	format, err := negotiate(r, offers{media: []string{mediaJSON, mediaYAML, mediaProtobuf}})
 	if err != nil {
 		return err
 	}
@@ -246,10 +246,10 @@ func (g *gateway) createBinding(w *response, r *http.Request, to route) error {
 	pods, _ := kinds.ByResource("pods")
 	answer, err := g.api.WithWarn(w.warn).Do(r.Context(), podapi.RawRequest{
 		Verb: proto.VerbCreate, Options: &opts, ContentType: kinds.ContentTypeProtobuf, Body: body,
-		Target: podapi.Target{Kind: pods, Namespace: to.namespace, Name: binding.Name, Subresource: "binding"},
+		Target: podapi.Target{Kind: pods, Namespace: route.namespace, Name: binding.Name, Subresource: "binding"},
 	})
 	if err != nil {
 		return err
 	}
-	return respond(w, r, answer.Code, answer.Object, as)
+	return respond(w, r, answer.Code, answer.Object, format)
 }

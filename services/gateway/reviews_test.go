@@ -15,8 +15,8 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// TestDecodedIsOfTheKind: a body of another kind is refused, however it is encoded.
-func TestDecodedIsOfTheKind(t *testing.T) {
+// TestDecodeBodyChecksKind refuses a body of another kind in each encoding.
+func TestDecodeBodyChecksKind(t *testing.T) {
 	kind := authorizationv1.SchemeGroupVersion.WithKind("SelfSubjectAccessReview")
 	review := &authorizationv1.SelfSubjectAccessReview{}
 	review.SetGroupVersionKind(kind)
@@ -51,8 +51,8 @@ func TestDecodedIsOfTheKind(t *testing.T) {
 	}
 }
 
-// TestBodiesAreNoBombs: YAML whose aliases would fill the memory is not read (T11).
-func TestBodiesAreNoBombs(t *testing.T) {
+// TestYAMLAliasBomb is T11: YAML with aliases that would fill the memory is refused.
+func TestYAMLAliasBomb(t *testing.T) {
 	bomb := "a: &a " + strings.Repeat("x", 10_000) + "\nb: [" + strings.Repeat("*a, ", 10_000) + "]"
 	request := func() *http.Request {
 		r := httptest.NewRequest(http.MethodDelete, "/", strings.NewReader(bomb))

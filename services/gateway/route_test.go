@@ -10,7 +10,7 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-func TestRouteOf(t *testing.T) {
+func TestParseRoute(t *testing.T) {
 	core := func(resource string) schema.GroupVersionResource {
 		return schema.GroupVersionResource{Version: "v1", Resource: resource}
 	}

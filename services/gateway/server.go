@@ -12,8 +12,6 @@ import (
 	"github.com/podfall/podfall/internal/daemon"
 )
 
-// The server's limits. None of them ends a watch: how long an answer may take is the
-// handlers' to say.
 const (
 	// headerTimeout, idleTimeout and maxHeader are the server's limits. None of them ends a watch:
 	// handlers limit the duration of answers.

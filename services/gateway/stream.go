@@ -57,7 +57,7 @@ func newSharedWatches(from watchSource, pumps *daemon.Group) *sharedWatches {
 type sharedWatch struct {
 	scope   proto.WatchScope
 	readers int
-	newest  *eventNode
+	last    *eventNode
 	// stop is closed when the last reader has left.
 	stop chan struct{}
 	// started is closed when the watch has begun or failed with err.
@@ -69,7 +69,8 @@ type sharedWatch struct {
 // never change after that. A nil event ends the list.
 type eventNode struct {
 	number uint64
-	set    chan struct{}
+	// filled is closed once event and next are set.
+	filled chan struct{}
 	event  *event
 	next   *eventNode
 }
@@ -120,7 +121,7 @@ func (s *sharedWatches) join(ctx context.Context, target podapi.Target, opts met
 		joined = s.startWatch(scope, target, opts)
 	}
 	joined.readers++
-	r := &watchReader{shared: s, watch: joined, position: joined.newest}
+	r := &watchReader{shared: s, watch: joined, position: joined.last}
 	s.mu.Unlock()
 	select {
 	case <-joined.started:
@@ -137,29 +138,29 @@ func (s *sharedWatches) join(ctx context.Context, target podapi.Target, opts met
 
 // startWatch begins a shared watch. The caller holds the lock.
 func (s *sharedWatches) startWatch(scope proto.WatchScope, target podapi.Target, opts metav1.ListOptions) *sharedWatch {
-	begun := &sharedWatch{scope: scope, newest: newEventNode(0), started: make(chan struct{})}
-	s.byScope[scope] = begun
-	live := metav1.ListOptions{
+	started := &sharedWatch{scope: scope, last: newEventNode(0), started: make(chan struct{})}
+	s.byScope[scope] = started
+	options := metav1.ListOptions{
 		LabelSelector: opts.LabelSelector, FieldSelector: opts.FieldSelector,
 		SendInitialEvents: new(false), ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
 		AllowWatchBookmarks: true, TimeoutSeconds: new(int64(sharedWatchDuration / time.Second)),
 	}
-	begun.stop = make(chan struct{})
+	started.stop = make(chan struct{})
 	s.pumps.Go(func(ctx context.Context) error {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		changes, err := s.source.Watch(ctx, target, live)
-		begun.err = err
-		close(begun.started)
+		changes, err := s.source.Watch(ctx, target, options)
+		started.err = err
+		close(started.started)
 		if err == nil {
-			s.pump(begun, changes)
+			s.pump(started, changes)
 			changes.Stop()
 		}
-		s.dropScope(begun)
-		s.appendEvent(begun, nil)
+		s.dropScope(started)
+		s.appendEvent(started, nil)
 		return nil
 	})
-	return begun
+	return started
 }
 
 // pump appends a watch's events to the list, until the watch ends or the last reader leaves.
@@ -178,16 +179,16 @@ func (s *sharedWatches) pump(into *sharedWatch, changes watch.Interface) {
 }
 
 func newEventNode(number uint64) *eventNode {
-	return &eventNode{number: number, set: make(chan struct{})}
+	return &eventNode{number: number, filled: make(chan struct{})}
 }
 
-func (s *sharedWatches) appendEvent(to *sharedWatch, change *event) {
+func (s *sharedWatches) appendEvent(watched *sharedWatch, event *event) {
 	s.mu.Lock()
-	filled := to.newest
-	to.newest = newEventNode(filled.number + 1)
-	filled.event, filled.next = change, to.newest
+	filled := watched.last
+	watched.last = newEventNode(filled.number + 1)
+	filled.event, filled.next = event, watched.last
 	s.mu.Unlock()
-	close(filled.set)
+	close(filled.filled)
 }
 
 // dropScope makes the next reader of the scope start a new watch.
@@ -214,13 +215,13 @@ func (r *watchReader) close() {
 }
 
 // ready is closed when next has an event.
-func (r *watchReader) ready() <-chan struct{} { return r.position.set }
+func (r *watchReader) ready() <-chan struct{} { return r.position.filled }
 
 // next returns the event at the reader's position; nil at the end, or if the reader is too far
 // behind. Wait for ready first.
 func (r *watchReader) next() *event {
 	r.shared.mu.Lock()
-	behind := r.watch.newest.number - r.position.number
+	behind := r.watch.last.number - r.position.number
 	r.shared.mu.Unlock()
 	if behind > maxLag {
 		return nil

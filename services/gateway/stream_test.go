@@ -17,13 +17,13 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// bench is a source whose watches a test writes.
-type bench struct {
+// fakeSource is a source with watches that a test writes.
+type fakeSource struct {
 	opened []*watch.FakeWatcher
 	err    error
 }
 
-func (b *bench) Watch(ctx context.Context, _ podapi.Target, _ metav1.ListOptions) (watch.Interface, error) {
+func (b *fakeSource) Watch(ctx context.Context, _ podapi.Target, _ metav1.ListOptions) (watch.Interface, error) {
 	if b.err != nil {
 		return nil, b.err
 	}
@@ -41,11 +41,11 @@ func podsTarget() podapi.Target {
 	return podapi.Target{Kind: pods}
 }
 
-// shared runs a test of streams in a bubble, which fails when one of them is left behind.
-func shared(t *testing.T, test func(t *testing.T, b *bench, s *sharedWatches)) {
+// runShared runs a test of shared watches in a bubble, and fails if a goroutine is left.
+func runShared(t *testing.T, test func(t *testing.T, b *fakeSource, s *sharedWatches)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		b, pumps := &bench{}, daemon.NewGroup(t.Context())
+		b, pumps := &fakeSource{}, daemon.NewGroup(t.Context())
 		test(t, b, newSharedWatches(b, pumps))
 		pumps.Stop()
 		if err := pumps.Wait(); err != nil {
@@ -54,7 +54,7 @@ func shared(t *testing.T, test func(t *testing.T, b *bench, s *sharedWatches)) {
 	})
 }
 
-func joined(t *testing.T, s *sharedWatches, opts metav1.ListOptions) *watchReader {
+func mustJoin(t *testing.T, s *sharedWatches, opts metav1.ListOptions) *watchReader {
 	t.Helper()
 	r, err := s.join(t.Context(), podsTarget(), opts)
 	if err != nil {
@@ -64,12 +64,12 @@ func joined(t *testing.T, s *sharedWatches, opts metav1.ListOptions) *watchReade
 }
 
 func TestReadersOfOneScopeShareAWatch(t *testing.T) {
-	shared(t, func(t *testing.T, b *bench, s *sharedWatches) {
-		first := joined(t, s, metav1.ListOptions{LabelSelector: "a=1,b=2"})
+	runShared(t, func(t *testing.T, b *fakeSource, s *sharedWatches) {
+		first := mustJoin(t, s, metav1.ListOptions{LabelSelector: "a=1,b=2"})
 		b.opened[0].Add(podAt(1))
 		synctest.Wait()
-		second := joined(t, s, metav1.ListOptions{LabelSelector: "b=2,a=1", ResourceVersion: "7"})
-		other := joined(t, s, metav1.ListOptions{LabelSelector: "a=1"})
+		second := mustJoin(t, s, metav1.ListOptions{LabelSelector: "b=2,a=1", ResourceVersion: "7"})
+		other := mustJoin(t, s, metav1.ListOptions{LabelSelector: "a=1"})
 		if len(b.opened) != 2 {
 			t.Fatalf("%d watches, want 2: of two scopes", len(b.opened))
 		}
@@ -106,7 +106,7 @@ func TestReadersOfOneScopeShareAWatch(t *testing.T) {
 		if !b.opened[0].IsStopped() || !b.opened[1].IsStopped() {
 			t.Error("a watch goes on without a reader")
 		}
-		joined(t, s, metav1.ListOptions{LabelSelector: "a=1"}).close()
+		mustJoin(t, s, metav1.ListOptions{LabelSelector: "a=1"}).close()
 		if len(b.opened) != 3 {
 			t.Errorf("%d watches after all had ended and one began, want 3", len(b.opened))
 		}
@@ -114,8 +114,8 @@ func TestReadersOfOneScopeShareAWatch(t *testing.T) {
 }
 
 func TestASharedWatchThatEnds(t *testing.T) {
-	shared(t, func(t *testing.T, b *bench, s *sharedWatches) {
-		r := joined(t, s, metav1.ListOptions{})
+	runShared(t, func(t *testing.T, b *fakeSource, s *sharedWatches) {
+		r := mustJoin(t, s, metav1.ListOptions{})
 		b.opened[0].Error(&metav1.Status{Code: 410})
 		b.opened[0].Stop()
 		<-r.ready()
@@ -126,7 +126,7 @@ func TestASharedWatchThatEnds(t *testing.T) {
 		if change := r.next(); change != nil {
 			t.Errorf("%+v, want the end", change)
 		}
-		again := joined(t, s, metav1.ListOptions{})
+		again := mustJoin(t, s, metav1.ListOptions{})
 		if len(b.opened) != 2 {
 			t.Error("a reader joined what has ended")
 		}
@@ -136,20 +136,20 @@ func TestASharedWatchThatEnds(t *testing.T) {
 }
 
 func TestASharedWatchThatIsRefused(t *testing.T) {
-	shared(t, func(t *testing.T, b *bench, s *sharedWatches) {
+	runShared(t, func(t *testing.T, b *fakeSource, s *sharedWatches) {
 		b.err = errors.New("not today")
 		if _, err := s.join(t.Context(), podsTarget(), metav1.ListOptions{}); !errors.Is(err, b.err) {
 			t.Errorf("join: %v", err)
 		}
 		b.err = nil
-		joined(t, s, metav1.ListOptions{}).close()
+		mustJoin(t, s, metav1.ListOptions{}).close()
 	})
 }
 
-// TestASlowReaderIsDropped holds up nobody else (WCH-34).
+// TestASlowReaderIsDropped: a slow reader blocks no other reader (WCH-34).
 func TestASlowReaderIsDropped(t *testing.T) {
-	shared(t, func(t *testing.T, b *bench, s *sharedWatches) {
-		slow, quick := joined(t, s, metav1.ListOptions{}), joined(t, s, metav1.ListOptions{})
+	runShared(t, func(t *testing.T, b *fakeSource, s *sharedWatches) {
+		slow, quick := mustJoin(t, s, metav1.ListOptions{}), mustJoin(t, s, metav1.ListOptions{})
 		for i := range maxLag + 1 {
 			b.opened[0].Modify(podAt(i + 1))
 			<-quick.ready()
@@ -165,7 +165,7 @@ func TestASlowReaderIsDropped(t *testing.T) {
 	})
 }
 
-// TestAnEventIsEncodedOnce for each form, however many want it.
+// TestAnEventIsEncodedOnce: each event is encoded once in each form.
 func TestAnEventIsEncodedOnce(t *testing.T) {
 	var encoded atomic.Int32
 	e := &event{Event: watch.Event{Type: watch.Added, Object: podAt(1)}}

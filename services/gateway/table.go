@@ -80,7 +80,7 @@ func (p printer) partialMetadata(obj kinds.Object) *metav1.PartialObjectMetadata
 // wants.
 func (p printer) newTable(objs ...kinds.Object) *metav1.Table {
 	of := p.kind.GroupVersionKind
-	if len(objs) == 1 { // such as a Scale, which is not of the kind whose subresource it is
+	if len(objs) == 1 { // a subresource may have another kind, for example Scale
 		of = objs[0].GetObjectKind().GroupVersionKind()
 	}
 	table := p.view.Table(of, objs...)

@@ -67,7 +67,7 @@ func (g *gateway) serveMetrics(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-	_, _ = w.Write(text) // who asked may have gone
+	_, _ = w.Write(text) // the client may have left
 	return nil
 }
 
@@ -139,11 +139,11 @@ const invalidLabel = "invalid"
 
 // dryRunLabel is the label of a dry run (upstream's cleanDryRun).
 func (c *call) dryRunLabel() string {
-	asked := c.query["dryRun"]
+	values := c.query["dryRun"]
 	switch {
-	case len(asked) == 0:
+	case len(values) == 0:
 		return ""
-	case len(validation.ValidateDryRun(nil, asked)) > 0:
+	case len(validation.ValidateDryRun(nil, values)) > 0:
 		return invalidLabel
 	}
 	return metav1.DryRunAll

@@ -17,8 +17,8 @@ import (
 	"github.com/podfall/podfall/services/gateway/guard"
 )
 
-// TestClientsDoNotChooseLabels: what a client makes up is counted as one thing, because
-// counts are kept for ever (T12).
+// TestClientsDoNotChooseLabels is T12: label values that a client made up are counted as one,
+// because series are kept for ever.
 func TestClientsDoNotChooseLabels(t *testing.T) {
 	pods, _ := kinds.ByResource("pods")
 	g := &gateway{limiter: newLimiter(defaultLimits()), telemetry: newTelemetry()}

@@ -74,8 +74,8 @@ const requestTimeout = time.Minute
 // withTimeout returns the request's context with the client's timeout, or ours if that is shorter.
 func (c *call) withTimeout() (context.Context, context.CancelFunc, error) {
 	limit := requestTimeout
-	if asked := c.query.Get("timeout"); asked != "" {
-		parsed, err := time.ParseDuration(asked)
+	if timeout := c.query.Get("timeout"); timeout != "" {
+		parsed, err := time.ParseDuration(timeout)
 		if err != nil {
 			return nil, nil, apierrors.NewBadRequest(fmt.Sprintf("invalid timeout specified in the request URL - %v", err))
 		}
@@ -94,7 +94,7 @@ func (c *call) forward() error {
 		return err
 	}
 	defer cancel()
-	as, err := c.negotiateForm()
+	format, err := c.negotiateForm()
 	if err != nil {
 		return err
 	}
@@ -106,18 +106,18 @@ func (c *call) forward() error {
 	if err != nil {
 		return err
 	}
-	shaper, err := c.newPrinter(as)
+	printer, err := c.newPrinter(format)
 	if err != nil {
 		return err
 	}
 	if answer.Page == nil {
-		return respond(c.w, c.r, answer.Code, shaper.convertObject(answer.Object), as)
+		return respond(c.w, c.r, answer.Code, printer.convertObject(answer.Object), format)
 	}
-	list, err := shaper.convertPage(answer.Page)
+	list, err := printer.convertPage(answer.Page)
 	if err != nil {
 		return err
 	}
-	return respond(c.w, c.r, answer.Code, list, as)
+	return respond(c.w, c.r, answer.Code, list, format)
 }
 
 // negotiateForm negotiates the form of objects of the kind.
@@ -132,9 +132,9 @@ func (c *call) negotiateForm() (form, error) {
 	return negotiate(c.r, offer)
 }
 
-func (c *call) newPrinter(as form) (printer, error) {
-	p := printer{kind: c.kind, form: as, view: podview.View{Now: c.cfg.Clock.Now(), Compat: c.cfg.Compat}}
-	if as.as != asTable {
+func (c *call) newPrinter(format form) (printer, error) {
+	p := printer{kind: c.kind, form: format, view: podview.View{Now: c.cfg.Clock.Now(), Compat: c.cfg.Compat}}
+	if format.as != asTable {
 		return p, nil
 	}
 	opts, err := parseOptions(c.query, metav1.Convert_url_Values_To_v1_TableOptions)

@@ -11,7 +11,7 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
-// TestWarningHeaders warns of more and of less than the headers of an answer hold.
+// TestWarningHeaders warns with more and with less text than the headers hold.
 func TestWarningHeaders(t *testing.T) {
 	many := make([]string, 100)
 	for i := range many {

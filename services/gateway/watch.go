@@ -14,8 +14,6 @@ import (
 	"github.com/podfall/podfall/internal/podapi"
 )
 
-// How often a watch sends a bookmark, and how long before its end the last (WCH-24). All
-// times of a watch are the wall's: its client does not live on the cluster's clock.
 const (
 	// bookmarkInterval is the wall-clock time between two bookmarks. finalBookmarkLead is the time
 	// between the last bookmark and the watch's end (WCH-24). All times of a watch are wall-clock
@@ -41,23 +39,23 @@ func (c *call) serveWatch() error {
 	}
 	ctx, cancel := clock.Clock{}.Timeout(c.r.Context(), c.api.WatchDuration(opts.TimeoutSeconds))
 	defer cancel()
-	live, err := c.streams.join(ctx, target, opts)
+	reader, err := c.streams.join(ctx, target, opts)
 	if err != nil {
 		return err
 	}
-	defer live.close()
-	past, err := c.api.CatchUp(ctx, target, opts)
+	defer reader.close()
+	backlog, err := c.api.CatchUp(ctx, target, opts)
 	if err != nil {
 		return err
 	}
-	to, err := c.openSink(ctx, frames)
+	out, err := c.openSink(ctx, frames)
 	if err != nil {
 		return err
 	}
-	defer to.close()
-	w := &clientWatch{call: c, target: target, opts: opts, live: live, frames: frames, to: to}
+	defer out.close()
+	w := &clientWatch{call: c, target: target, opts: opts, reader: reader, frames: frames, out: out}
 	w.revision, _ = strconv.ParseUint(opts.ResourceVersion, 10, 64) // the apiserver has accepted it
-	return w.run(to.context(), past)
+	return w.run(out.context(), backlog)
 }
 
 // withName adds a name to a field selector, for the deprecated watch path.
@@ -74,9 +72,9 @@ type clientWatch struct {
 	*call
 	target podapi.Target
 	opts   metav1.ListOptions
-	live   *watchReader
+	reader *watchReader
 	frames *framer
-	to     sink
+	out    sink
 	// revision is the revision up to which the client has received all events.
 	revision       uint64
 	lastBookmarkAt time.Time
@@ -84,28 +82,28 @@ type clientWatch struct {
 
 // run delivers until the watch ends. The answer has begun, so no error can be returned to the
 // client.
-func (w *clientWatch) run(ctx context.Context, past podapi.Backlog) error {
+func (w *clientWatch) run(ctx context.Context, backlog podapi.Backlog) error {
 	w.lastBookmarkAt = clock.Clock{}.Now()
 	for {
-		for _, change := range past.Events {
+		for _, change := range backlog.Events {
 			if !w.sendEvent(ctx, &event{Event: change, revision: revisionOf(change)}) || change.Type == watch.Error {
 				return nil
 			}
 		}
-		w.revision = max(w.revision, past.Revision)
-		if past.Complete {
+		w.revision = max(w.revision, backlog.Revision)
+		if backlog.Complete {
 			break
 		}
 		next := w.opts
 		next.SendInitialEvents, next.ResourceVersionMatch = nil, ""
 		next.ResourceVersion = strconv.FormatUint(w.revision, 10)
 		var err error
-		if past, err = w.api.CatchUp(ctx, w.target, next); err != nil {
+		if backlog, err = w.api.CatchUp(ctx, w.target, next); err != nil {
 			w.sendEvent(ctx, &event{Event: watch.Event{Type: watch.Error, Object: statusOf(err)}})
 			return nil
 		}
 	}
-	for w.to.flush() == nil && w.deliverReady(ctx) {
+	for w.out.flush() == nil && w.deliverReady(ctx) {
 	}
 	return nil
 }
@@ -117,15 +115,15 @@ func (w *clientWatch) deliverReady(ctx context.Context) bool {
 		return false
 	case <-w.ending:
 		return false
-	case <-w.live.ready():
+	case <-w.reader.ready():
 	}
 	for {
-		change := w.live.next()
+		change := w.reader.next()
 		if change == nil || !w.deliver(ctx, change) {
 			return false
 		}
 		select {
-		case <-w.live.ready():
+		case <-w.reader.ready():
 		default:
 			return true
 		}
@@ -146,12 +144,12 @@ func (w *clientWatch) deliver(ctx context.Context, change *event) bool {
 	}
 	w.revision = change.revision
 	going := true
-	err := podapi.DeliverWithFaults(ctx, w.cfg.Faults, clientName(w.r), w.target, change.Event, func(told watch.Event) error {
-		one := change
-		if told.Type == watch.Error {
-			one = &event{Event: told}
+	err := podapi.DeliverWithFaults(ctx, w.cfg.Faults, clientName(w.r), w.target, change.Event, func(delivered watch.Event) error {
+		sent := change
+		if delivered.Type == watch.Error {
+			sent = &event{Event: delivered}
 		}
-		going = w.sendEvent(ctx, one) && told.Type != watch.Error
+		going = w.sendEvent(ctx, sent) && delivered.Type != watch.Error
 		return nil
 	})
 	return going && err == nil
@@ -183,7 +181,7 @@ func (w *clientWatch) sendEvent(ctx context.Context, change *event) bool {
 		w.cfg.Log.ErrorContext(ctx, "a watch ends, because an event cannot be encoded", "path", w.r.URL.Path, "cause", err)
 		return false
 	}
-	if w.to.write(frame) != nil {
+	if w.out.write(frame) != nil {
 		return false
 	}
 	w.telemetry.events.Add(1, w.kind.Group, w.kind.Version, w.kind.Resource)

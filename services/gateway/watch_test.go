@@ -54,14 +54,14 @@ func (c *client) flush() error             { return nil }
 func (c *client) context() context.Context { return c.ctx }
 func (c *client) close()                   {}
 
-// TestAWatchGoesOn from its past into the present, skips what it has told already, and
-// sends bookmarks every minute and before the end (WCH-20, WCH-24).
-func TestAWatchGoesOn(t *testing.T) {
-	shared(t, func(t *testing.T, b *bench, s *sharedWatches) {
+// TestWatchCatchesUp delivers past and live events without repetition, and sends bookmarks every
+// minute and before the end (WCH-20, WCH-24).
+func TestWatchCatchesUp(t *testing.T) {
+	runShared(t, func(t *testing.T, b *fakeSource, s *sharedWatches) {
 		ctx, cancel := context.WithTimeout(t.Context(), 150*time.Second)
 		defer cancel()
 		to := &client{ctx: ctx, began: time.Now()}
-		w := watchOver(t, s, to, metav1.ListOptions{AllowWatchBookmarks: true})
+		w := newTestWatch(t, s, to, metav1.ListOptions{AllowWatchBookmarks: true})
 		live := b.opened[0]
 		live.Add(podAt(4)) // in the past too
 		live.Add(podAt(6))
@@ -78,7 +78,7 @@ func TestAWatchGoesOn(t *testing.T) {
 		if err := w.run(ctx, podapi.Backlog{Events: []watch.Event{{Type: watch.Added, Object: podAt(4)}}, Revision: 5, Complete: true}); err != nil {
 			t.Error(err)
 		}
-		w.live.close()
+		w.reader.close()
 		feeding.Wait()
 		want := []string{"0s ADDED 4", "0s ADDED 6", "1m0s BOOKMARK 7", "1m40s MODIFIED 50", "2m0s BOOKMARK 60", "2m28s BOOKMARK 60"}
 		if got := strings.Join(to.heard, "\n"); got != strings.Join(want, "\n") {
@@ -90,27 +90,27 @@ func TestAWatchGoesOn(t *testing.T) {
 	})
 }
 
-// TestAWatchEnds with an ERROR, with its client, and with the gateway; without bookmarks if
-// nobody asked for them.
+// TestAWatchEnds with an ERROR, with its client, and with the gateway. It sends no bookmarks unless
+// the client asked for them.
 func TestAWatchEnds(t *testing.T) {
-	for name, end := range map[string]func(b *bench, to *client, ending chan struct{}){
-		"an ERROR": func(b *bench, _ *client, _ chan struct{}) {
+	for name, end := range map[string]func(b *fakeSource, to *client, ending chan struct{}){
+		"an ERROR": func(b *fakeSource, _ *client, _ chan struct{}) {
 			b.opened[0].Error(&metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Code: 410})
 		},
-		"a client that has left": func(b *bench, to *client, _ chan struct{}) {
+		"a client that has left": func(b *fakeSource, to *client, _ chan struct{}) {
 			to.mu.Lock()
 			to.gone = true
 			to.mu.Unlock()
 			b.opened[0].Add(podAt(9))
 		},
-		"the gateway's end":          func(_ *bench, _ *client, ending chan struct{}) { close(ending) },
-		"the end of the bus's watch": func(b *bench, _ *client, _ chan struct{}) { b.opened[0].Stop() },
+		"the gateway's end":          func(_ *fakeSource, _ *client, ending chan struct{}) { close(ending) },
+		"the end of the bus's watch": func(b *fakeSource, _ *client, _ chan struct{}) { b.opened[0].Stop() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			shared(t, func(t *testing.T, b *bench, s *sharedWatches) {
+			runShared(t, func(t *testing.T, b *fakeSource, s *sharedWatches) {
 				ending := make(chan struct{})
 				to := &client{ctx: t.Context(), began: time.Now()}
-				w := watchOver(t, s, to, metav1.ListOptions{})
+				w := newTestWatch(t, s, to, metav1.ListOptions{})
 				w.ending = ending
 				var running sync.WaitGroup
 				running.Go(func() { _ = w.run(t.Context(), podapi.Backlog{Complete: true}) })
@@ -127,19 +127,19 @@ func TestAWatchEnds(t *testing.T) {
 				if wantError := name == "an ERROR"; wantError != (len(to.heard) == 1) {
 					t.Errorf("heard %v", to.heard)
 				}
-				w.live.close()
+				w.reader.close()
 			})
 		})
 	}
 }
 
-func watchOver(t *testing.T, s *sharedWatches, to *client, opts metav1.ListOptions) *clientWatch {
+func newTestWatch(t *testing.T, s *sharedWatches, to *client, opts metav1.ListOptions) *clientWatch {
 	t.Helper()
 	kind := podsTarget().Kind
 	g := &gateway{cfg: Config{Log: slog.New(slog.DiscardHandler)}, telemetry: newTelemetry()}
 	c := &call{gateway: g, r: httptest.NewRequest(http.MethodGet, "/", nil), kind: kind}
 	return &clientWatch{
-		call: c, target: podsTarget(), opts: opts, live: joined(t, s, opts), to: to,
+		call: c, target: podsTarget(), opts: opts, reader: mustJoin(t, s, opts), out: to,
 		frames: &framer{printer: printer{kind: kind, form: defaultForm()}},
 	}
 }

@@ -24,45 +24,45 @@ type Contacts struct {
 	now func() time.Time
 
 	mu sync.Mutex
-	open
+	unanswered
 	api     inspect.Contact
 	runtime inspect.Contact
 	refused map[string]inspect.Refusal
 }
 
 // unanswered are the requests and calls that wait for an answer.
-type open struct {
-	made   uint64
-	calls  map[uint64]inspect.Call // of the runtime
-	asking map[uint64]time.Time    // requests of the API
+type unanswered struct {
+	lastID   uint64
+	calls    map[uint64]inspect.Call // of the runtime
+	requests map[uint64]time.Time    // requests of the API
 }
 
 // NewContacts returns empty contacts. now returns steady time, [clock.Clock.Steady].
 func NewContacts(now func() time.Time) *Contacts {
 	return &Contacts{
-		now: now, open: open{calls: map[uint64]inspect.Call{}, asking: map[uint64]time.Time{}}, refused: map[string]inspect.Refusal{},
+		now: now, unanswered: unanswered{calls: map[uint64]inspect.Call{}, requests: map[uint64]time.Time{}}, refused: map[string]inspect.Refusal{},
 	}
 }
 
 // BeginRequest records a request of the API. The returned function records its result.
-func (c *Contacts) Asks(verb proto.Verb, target podapi.Target, uid string) (answered func(error)) {
+func (c *Contacts) BeginRequest(verb proto.Verb, target podapi.Target, uid string) (answered func(error)) {
 	began := c.now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.made++
-	id := c.made
-	c.asking[id] = began
+	c.lastID++
+	id := c.lastID
+	c.requests[id] = began
 	return func(err error) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		delete(c.asking, id)
+		delete(c.requests, id)
 		refusal, heard := refusalIn(err)
 		if !heard {
-			failed(&c.api, began, err)
+			recordUnanswered(&c.api, began, err)
 			return
 		}
 		c.api = inspect.Contact{Last: c.now()}
-		c.note(verb, target, uid, refusal)
+		c.recordRefusal(verb, target, uid, refusal)
 	}
 }
 
@@ -82,9 +82,9 @@ func refusalIn(err error) (refusal apierrors.APIStatus, heard bool) {
 }
 
 // recordUnanswered records that a request that began at an instant was not answered.
-func failed(c *inspect.Contact, began time.Time, err error) {
+func recordUnanswered(c *inspect.Contact, began time.Time, err error) {
 	if errors.Is(err, context.Canceled) {
-		return // nobody wanted the answer any more
+		return // the caller no longer wants the answer
 	}
 	if c.Failing.IsZero() {
 		c.Failing = began
@@ -94,7 +94,7 @@ func failed(c *inspect.Contact, began time.Time, err error) {
 
 // recordRefusal keeps the last refusal of each request, until an equal request is accepted. The
 // caller holds the lock.
-func (c *Contacts) note(verb proto.Verb, target podapi.Target, uid string, refusal apierrors.APIStatus) {
+func (c *Contacts) recordRefusal(verb proto.Verb, target podapi.Target, uid string, refusal apierrors.APIStatus) {
 	r := inspect.Refusal{Verb: string(verb), Resource: target.Kind.GroupResource().String(), Key: target.Name, UID: uid}
 	if target.Subresource != "" {
 		r.Resource += "/" + target.Subresource
@@ -112,28 +112,28 @@ func (c *Contacts) note(verb proto.Verb, target podapi.Target, uid string, refus
 	if r.First = before.First; r.First.IsZero() {
 		r.First = now
 	}
-	if len(c.refused) < mostRefusals || before.Count > 0 {
+	if len(c.refused) < maxRefusals || before.Count > 0 {
 		c.refused[key] = r
 	}
 }
 
 // maxRefusals bounds the refusals that are kept.
-const mostRefusals = 1000
+const maxRefusals = 1000
 
 // BeginCall records a call of the runtime. The returned function records its result.
-func (c *Contacts) Calls(method, id string) (answered func(error)) {
+func (c *Contacts) BeginCall(method, id string) (answered func(error)) {
 	began := c.now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.made++
-	number := c.made
+	c.lastID++
+	number := c.lastID
 	c.calls[number] = inspect.Call{Method: method, ID: id, Since: began}
 	return func(err error) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		delete(c.calls, number)
 		if proto.IsRuntimeUnavailable(err) {
-			failed(&c.runtime, began, err)
+			recordUnanswered(&c.runtime, began, err)
 		} else if err == nil || !proto.IsRuntimeCode(err, proto.CodeDeadlineExceeded) {
 			c.runtime = inspect.Contact{Last: c.now()}
 		}
@@ -142,20 +142,20 @@ func (c *Contacts) Calls(method, id string) (answered func(error)) {
 
 // Fill adds the contacts to the report of a kubelet. It moves all times of the report to steady
 // time by their age at Now, whatever the clock showed then.
-func (c *Contacts) Tell(said *inspect.Kubelet) {
+func (c *Contacts) Fill(report *inspect.Kubelet) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	shown := said.Now
-	said.Now, said.API, said.Runtime = c.now(), c.api, c.runtime
-	for _, began := range c.asking { // one that waits for long is as good as failed
-		if said.Now.Sub(began) > longWait && (said.API.Failing.IsZero() || began.Before(said.API.Failing)) {
-			said.API.Failing = began
-			said.API.Err = cmp.Or(said.API.Err, "a request has not been answered yet")
+	shown := report.Now
+	report.Now, report.API, report.Runtime = c.now(), c.api, c.runtime
+	for _, began := range c.requests { // one that waits for long is as good as failed
+		if report.Now.Sub(began) > longWait && (report.API.Failing.IsZero() || began.Before(report.API.Failing)) {
+			report.API.Failing = began
+			report.API.Err = cmp.Or(report.API.Err, "a request has not been answered yet")
 		}
 	}
-	said.Calls = slices.SortedFunc(maps.Values(c.calls), func(a, b inspect.Call) int { return a.Since.Compare(b.Since) })
-	said.Refused = slices.SortedFunc(maps.Values(c.refused), func(a, b inspect.Refusal) int { return a.First.Compare(b.First) })
-	*said = said.Shift(shown.Sub(said.Now))
+	report.Calls = slices.SortedFunc(maps.Values(c.calls), func(a, b inspect.Call) int { return a.Since.Compare(b.Since) })
+	report.Refused = slices.SortedFunc(maps.Values(c.refused), func(a, b inspect.Refusal) int { return a.First.Compare(b.First) })
+	*report = report.Shift(shown.Sub(report.Now))
 }
 
 // longWait is how long the API may take to answer before it counts as failing.
@@ -163,7 +163,7 @@ const longWait = 3 * time.Second
 
 // WorkerReport returns what a worker is doing, for inspection. Stays is why its pod's directories
 // are not removed, or nil.
-func WorkOf(view podworker.View, stays error) inspect.PodWorker {
+func WorkerReport(view podworker.View, stays error) inspect.PodWorker {
 	work := inspect.PodWorker{UID: string(view.UID), State: view.State.String(), Removed: view.Removed}
 	work.Step, work.Since, work.Grace = view.Doing, view.Since, view.Grace
 	work.Err, work.Failed, work.First = view.LastErr, view.Failures, view.FailingSince

@@ -16,16 +16,16 @@ func TestTellByAnotherClock(t *testing.T) {
 	began := time.Unix(1_700_000_000, 0)
 	passes := began
 	c := NewContacts(func() time.Time { return passes })
-	c.Asks(proto.VerbGet, podapi.Target{}, "")(nil)
+	c.BeginRequest(proto.VerbGet, podapi.Target{}, "")(nil)
 	passes = passes.Add(5 * time.Second)
-	c.Asks(proto.VerbGet, podapi.Target{}, "")(errors.New("no answer"))
-	c.Calls("StopContainer", "c1")
+	c.BeginRequest(proto.VerbGet, podapi.Target{}, "")(errors.New("no answer"))
+	c.BeginCall("StopContainer", "c1")
 	passes = passes.Add(2 * time.Second)
 	for _, off := range []time.Duration{0, -17 * time.Second, 24 * time.Hour} {
 		said := inspect.Kubelet{
 			Self: inspect.Self{Began: began, Now: passes.Add(off)}, Pods: []inspect.PodWorker{{Since: began, First: passes}, {}},
 		}
-		c.Tell(&said)
+		c.Fill(&said)
 		work := [3]time.Duration{said.Now.Sub(said.Began), said.Now.Sub(said.Pods[0].Since), said.Now.Sub(said.Pods[0].First)}
 		if want := [3]time.Duration{7 * time.Second, 7 * time.Second, 0}; work != want {
 			t.Errorf("a clock that is %v off: it began, and a pod's step and failure did, %v ago, want %v", off, work, want)
@@ -60,11 +60,11 @@ func TestContactWithTheRuntime(t *testing.T) {
 	} {
 		passes := began
 		c := NewContacts(func() time.Time { return passes })
-		answered := c.Calls("StopContainer", "c1")
+		answered := c.BeginCall("StopContainer", "c1")
 		passes = over
 		answered(row.err)
 		said := inspect.Kubelet{Self: inspect.Self{Now: over}}
-		c.Tell(&said)
+		c.Fill(&said)
 		if said.Runtime != row.want {
 			t.Errorf("%s: %+v, want %+v", name, said.Runtime, row.want)
 		}

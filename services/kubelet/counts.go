@@ -9,39 +9,39 @@ import (
 )
 
 // kubeletMetrics are upstream's metrics of its kubelet. Durations are wall time.
-type counts struct {
-	operations, errors, took     *metrics.Family
-	startedPods, startedContents *metrics.Family
-	desired, pods, containers    *metrics.Family
+type kubeletMetrics struct {
+	operations, errors, durations  *metrics.Family
+	startedPods, startedContainers *metrics.Family
+	desired, pods, containers      *metrics.Family
 }
 
-func newCounts(all *metrics.Registry, node string) counts {
+func newKubeletMetrics(all *metrics.Registry, node string) kubeletMetrics {
 	all.Gauge("kubelet_node_name", "The node's name. The count is always 1.", "node").Set(1, node)
-	return counts{
+	return kubeletMetrics{
 		operations: all.Counter("kubelet_runtime_operations_total", "Cumulative number of runtime operations by operation type.", "operation_type"),
 		errors:     all.Counter("kubelet_runtime_operations_errors_total", "Cumulative number of runtime operation errors by operation type.", "operation_type"),
-		took: all.Histogram("kubelet_runtime_operations_duration_seconds",
+		durations: all.Histogram("kubelet_runtime_operations_duration_seconds",
 			"Duration in seconds of runtime operations. Broken down by operation type.", metrics.LatencyBuckets(), "operation_type"),
-		startedPods:     all.Counter("kubelet_started_pods_total", "Cumulative number of pods started"),
-		startedContents: all.Counter("kubelet_started_containers_total", "Cumulative number of containers started"),
-		desired:         all.Gauge("kubelet_desired_pods", "The number of pods the kubelet is being instructed to run."),
-		pods:            all.Gauge("kubelet_running_pods", "Number of pods that have a running pod sandbox"),
-		containers:      all.Gauge("kubelet_running_containers", "Number of currently running containers", "container_state"),
+		startedPods:       all.Counter("kubelet_started_pods_total", "Cumulative number of pods started"),
+		startedContainers: all.Counter("kubelet_started_containers_total", "Cumulative number of containers started"),
+		desired:           all.Gauge("kubelet_desired_pods", "The number of pods the kubelet is being instructed to run."),
+		pods:              all.Gauge("kubelet_running_pods", "Number of pods that have a running pod sandbox"),
+		containers:        all.Gauge("kubelet_running_containers", "Number of currently running containers", "container_state"),
 	}
 }
 
 // countCall counts a call of the runtime that began at an instant of wall time.
-func (c counts) called(method string, began time.Time, err error) {
+func (c kubeletMetrics) countCall(method string, began time.Time, err error) {
 	operation := operationType(method)
 	c.operations.Add(1, operation)
-	c.took.Observe(clock.Clock{}.Since(began), operation)
+	c.durations.Observe(clock.Clock{}.Since(began), operation)
 	switch {
 	case err != nil:
 		c.errors.Add(1, operation)
 	case method == "RunPodSandbox":
 		c.startedPods.Add(1)
 	case method == "StartContainer":
-		c.startedContents.Add(1)
+		c.startedContainers.Add(1)
 	}
 }
 
@@ -59,7 +59,7 @@ func operationType(method string) string {
 }
 
 // collectGauges sets the gauges from the present state.
-func (p *parts) lookUp(c counts) {
+func (p *parts) collectGauges(c kubeletMetrics) {
 	desired, running := 0, 0
 	states := map[string]int{"created": 0, "running": 0, "exited": 0, "unknown": 0}
 	for _, view := range p.workers.All() {

@@ -285,7 +285,7 @@ func (a *fakeAPI) delete(t podapi.Target, opts metav1.DeleteOptions) (kruntime.O
 	if opts.GracePeriodSeconds != nil {
 		grace = *opts.GracePeriodSeconds
 	}
-	if podstate.Terminal(pod) {
+	if podstate.IsTerminal(pod) {
 		grace = 0
 	}
 	if pod.DeletionTimestamp == nil || grace < *pod.DeletionGracePeriodSeconds {

@@ -242,9 +242,9 @@ func TestNode(t *testing.T) {
 	})
 }
 
-// TestNodeIsHeardAgain has another party make the node's Ready Unknown, as the node
+// TestReadyAfterReconnect has another party make the node's Ready Unknown, as the node
 // lifecycle controller does with a node that it has not heard of.
-func TestNodeIsHeardAgain(t *testing.T) {
+func TestReadyAfterReconnect(t *testing.T) {
 	onStage(t, func(s *stage) {
 		s.boot()
 		kind, _ := kinds.ByResource("nodes")

@@ -22,32 +22,32 @@ import (
 	"github.com/podfall/podfall/services/kubelet/status"
 )
 
-// asked is a runtime that remembers what it was asked last.
-type asked struct {
+// recordingRuntime is a runtime that remembers what it was asked last.
+type recordingRuntime struct {
 	*fakeRuntime
 	logs   *proto.ContainerLogsRequest
 	stream *proto.ContainerStreamRequest
 }
 
-func (a *asked) ContainerLogs(_ context.Context, req *proto.ContainerLogsRequest) ([]byte, error) {
+func (a *recordingRuntime) ContainerLogs(_ context.Context, req *proto.ContainerLogsRequest) ([]byte, error) {
 	a.logs = req
 	return []byte("hello\n"), nil
 }
 
-func (a *asked) Stream(_ context.Context, req *proto.ContainerStreamRequest, _ remote.Conn) error {
+func (a *recordingRuntime) Stream(_ context.Context, req *proto.ContainerStreamRequest, _ remote.Conn) error {
 	a.stream = req
 	return nil
 }
 
-// ofPods are the parts of a kubelet that has two pods of one name, p: the older of a container
+// newFuzzParts are the parts of a kubelet that has two pods of one name, p: the older of a container
 // that has ended, the newer of c, which runs for the second time, and d, which has ended.
-func ofPods(f *testing.F) (*parts, *asked) {
+func newFuzzParts(f *testing.F) (*parts, *recordingRuntime) {
 	f.Helper()
 	in := func(uid, name, id string, attempt uint32, state proto.ContainerState) *fakeContainer {
 		return &fakeContainer{Container: &proto.Container{Id: id, Name: name, Attempt: attempt, State: state, Labels: map[string]string{podstate.LabelPodUID: uid}}}
 	}
 	const running, exited = proto.ContainerState_CONTAINER_STATE_RUNNING, proto.ContainerState_CONTAINER_STATE_EXITED
-	runtime := &asked{fakeRuntime: &fakeRuntime{
+	runtime := &recordingRuntime{fakeRuntime: &fakeRuntime{
 		sandboxes: []*proto.Sandbox{
 			{Id: "s1", PodName: "p", PodNamespace: "default", PodUid: "older", CreatedAtUnixNano: 1},
 			{Id: "s2", PodName: "p", PodNamespace: "default", PodUid: "newer", CreatedAtUnixNano: 2},
@@ -56,7 +56,7 @@ func ofPods(f *testing.F) (*parts, *asked) {
 			in("older", "c", "c1", 0, exited), in("newer", "c", "c2", 0, exited), in("newer", "c", "c3", 1, running), in("newer", "d", "d1", 0, exited),
 		},
 	}}
-	kinds, err := loadTable()
+	kinds, err := loadKinds()
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -76,10 +76,10 @@ func ofPods(f *testing.F) (*parts, *asked) {
 // since the time that is meant as far as nanoseconds reach, of a container of that pod, and as
 // before when the request is written again; what is refused says why.
 func FuzzLogs(f *testing.F) {
-	p, runtime := ofPods(f)
+	p, runtime := newFuzzParts(f)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		runtime.logs = nil
-		text, err := p.answerLogs(t.Context(), data)
+		text, err := p.recoverLogs(t.Context(), data)
 		if err != nil {
 			checkRefused(t, data, err, "logs: ")
 			return
@@ -94,7 +94,7 @@ func FuzzLogs(f *testing.F) {
 		if runtime.logs == nil {
 			return
 		}
-		checkMeant(t, data, request.UID, runtime.logs.ContainerId)
+		checkContainerFound(t, data, request.UID, runtime.logs.ContainerId)
 		if tail := runtime.logs.TailLines; request.TailLines == nil && tail != 0 || request.TailLines != nil && tail != *request.TailLines {
 			t.Errorf("%q: the last %d lines", data, tail)
 		}
@@ -112,7 +112,7 @@ func FuzzLogs(f *testing.F) {
 			t.Errorf("%q: since %v", data, since)
 		}
 		first := runtime.logs
-		if again, err := p.answerLogs(t.Context(), written(t, request)); err != nil || again != text || !protobuf.Equal(first, runtime.logs) {
+		if again, err := p.recoverLogs(t.Context(), encode(t, request)); err != nil || again != text || !protobuf.Equal(first, runtime.logs) {
 			t.Errorf("%q: %v, and written again %v (%v)", data, first, runtime.logs, err)
 		}
 	})
@@ -123,14 +123,14 @@ func FuzzLogs(f *testing.F) {
 // or without as the verb has it, and as before when the request is written again; what is
 // refused says why.
 func FuzzStream(f *testing.F) {
-	p, runtime := ofPods(f)
+	p, runtime := newFuzzParts(f)
 	f.Fuzz(func(t *testing.T, attach bool, data []byte) {
 		verb := "exec"
 		if attach {
 			verb = "attach"
 		}
 		runtime.stream = nil
-		if err := p.stream(t.Context(), verb, data, nil); err != nil {
+		if err := p.runStream(t.Context(), verb, data, nil); err != nil {
 			checkRefused(t, data, err, verb+": ")
 			return
 		}
@@ -139,14 +139,14 @@ func FuzzStream(f *testing.F) {
 			t.Fatalf("%q was taken, and the runtime was asked for %v: %v", data, runtime.stream, err)
 		}
 		first := runtime.stream
-		checkMeant(t, data, request.UID, first.ContainerId)
+		checkContainerFound(t, data, request.UID, first.ContainerId)
 		switch streams := first.Stdin || first.Stdout || first.Stderr; {
 		case first.ContainerId != "c3":
 			t.Errorf("%s %q: %v does not run", verb, data, first)
 		case !streams, first.Tty && first.Stderr, attach != (len(first.Command) == 0):
 			t.Errorf("%s %q: %v", verb, data, first)
 		}
-		if err := p.stream(t.Context(), verb, written(t, request), nil); err != nil || !protobuf.Equal(first, runtime.stream) {
+		if err := p.runStream(t.Context(), verb, encode(t, request), nil); err != nil || !protobuf.Equal(first, runtime.stream) {
 			t.Errorf("%s %q: %v, and written again %v (%v)", verb, data, first, runtime.stream, err)
 		}
 	})
@@ -166,16 +166,16 @@ func checkRefused(t *testing.T, data []byte, err error, unread string) {
 	}
 }
 
-// checkMeant: a container is of the pod that is meant, which is the newer unless the request
+// checkContainerFound: a container is of the pod that is meant, which is the newer unless the request
 // says the older's UID.
-func checkMeant(t *testing.T, data []byte, uid types.UID, container string) {
+func checkContainerFound(t *testing.T, data []byte, uid types.UID, container string) {
 	t.Helper()
 	if older := uid == "older"; older != (container == "c1") {
 		t.Errorf("%q: container %s", data, container)
 	}
 }
 
-func written(t *testing.T, request any) []byte {
+func encode(t *testing.T, request any) []byte {
 	t.Helper()
 	data, err := json.Marshal(request)
 	if err != nil {

@@ -19,14 +19,13 @@ import (
 
 // guards report the state of the node, and end pods for the node's sake.
 type guards struct {
-	node    *node.Node
-	evictor *eviction.Manager
-	leaving *shutdown.Manager
+	node     *node.Node
+	evictor  *eviction.Manager
+	shutdown *shutdown.Manager
 }
 
-// The times that a node takes to go down, unless it is told others.
+// The default times for a node's shutdown.
 const (
-	// The default times for a node's shutdown.
 	shutdownGrace         = 30 * time.Second
 	shutdownGraceCritical = 10 * time.Second
 )
@@ -40,14 +39,14 @@ func (p *parts) openGuards() guards {
 	total, critical := cmp.Or(cfg.Machine.ShutdownGrace, shutdownGrace), cmp.Or(cfg.Machine.ShutdownGraceCritical, shutdownGraceCritical)
 	return guards{
 		node: node.New(node.Config{
-			API: p.api, Driver: node.Driver{Clock: cfg.Clock}, Timing: cfg.Timing.Node, Name: cfg.Node, Labels: p.labels(), Capacity: p.capacity,
+			API: p.api, Driver: node.Driver{Clock: cfg.Clock}, Timing: cfg.Timing.Node, Name: cfg.Node, Labels: p.nodeLabels(), Capacity: p.capacity,
 			Boot: cfg.Boot, Health: p, Volumes: p.volumes, Nodes: p.kinds.nodes, Leases: p.kinds.leases, Log: cfg.Log,
 		}),
 		evictor: eviction.New(eviction.Parts{
 			Config: eviction.Config{Limits: limits, Timing: cfg.Timing.Eviction}, Node: p, Name: cfg.Node, Capacity: p.capacity,
 			Faults: cfg.Machine.Faults, Events: p.recorder, Clock: cfg.Clock, Log: cfg.Log,
 		}),
-		leaving: shutdown.New(shutdown.Config{
+		shutdown: shutdown.New(shutdown.Config{
 			Node: p, Levels: shutdown.Levels(total, critical), Period: cfg.Timing.Loop.Tick,
 			Faults: cfg.Machine.Faults, Clock: cfg.Clock, Log: cfg.Log,
 		}),
@@ -57,7 +56,7 @@ func (p *parts) openGuards() guards {
 // Problems implements node.Health.
 func (p *parts) Problems() []string {
 	problems := p.relister.Problems()
-	if p.leaving.Going() {
+	if p.shutdown.IsShuttingDown() {
 		problems = append(slices.Clip(problems), "node is shutting down")
 	}
 	return problems
@@ -67,11 +66,11 @@ func (p *parts) Problems() []string {
 func (p *parts) Pressures() []corev1.NodeConditionType { return p.evictor.Pressures() }
 
 // NodeChanged implements eviction.Node and shutdown.Node.
-func (p *parts) Changed() { p.node.Hurry() }
+func (p *parts) NodeChanged() { p.node.ReportNow() }
 
 // ActivePods implements eviction.Node and shutdown.Node. Pods that the node is already ending are
 // left out.
-func (p *parts) Active() []*corev1.Pod {
+func (p *parts) ActivePods() []*corev1.Pod {
 	var pods []*corev1.Pod
 	for _, v := range p.workers.All() {
 		if v.State < podworker.Stopped && v.Pod != nil && v.Cause == nil {
@@ -82,7 +81,7 @@ func (p *parts) Active() []*corev1.Pod {
 }
 
 // IsGone implements eviction.Node.
-func (p *parts) Gone(uid types.UID) bool {
+func (p *parts) IsGone(uid types.UID) bool {
 	v, known := p.workers.Get(uid)
 	return !known || v.State >= podworker.Confirming
 }
@@ -95,7 +94,7 @@ func (p *parts) Evict(ctx context.Context, pod *corev1.Pod, grace int64, message
 }
 
 // EndPod implements shutdown.Node.
-func (p *parts) Leave(ctx context.Context, pod *corev1.Pod, grace int64) error {
+func (p *parts) EndPod(ctx context.Context, pod *corev1.Pod, grace int64) error {
 	return p.workers.Kill(ctx, pod.UID, podworker.Kill{
 		Grace: &grace, Cause: &podworker.Cause{
 			Reason: "Terminated", Message: "Pod was terminated in response to imminent node shutdown.", Disrupts: true,
@@ -104,7 +103,7 @@ func (p *parts) Leave(ctx context.Context, pod *corev1.Pod, grace int64) error {
 }
 
 // EmptyDirSizes implements eviction.Node.
-func (p *parts) Sizes(pod *corev1.Pod) map[string]int64 {
+func (p *parts) EmptyDirSizes(pod *corev1.Pod) map[string]int64 {
 	var sizes map[string]int64
 	for _, v := range pod.Spec.Volumes {
 		if v.EmptyDir == nil || v.EmptyDir.SizeLimit == nil {
@@ -113,13 +112,13 @@ func (p *parts) Sizes(pod *corev1.Pod) map[string]int64 {
 		if sizes == nil {
 			sizes = map[string]int64{}
 		}
-		sizes[v.Name] = size(p.root.FS(), path.Join("pods", string(pod.UID), "volumes", "kubernetes.io~empty-dir", v.Name))
+		sizes[v.Name] = dirSize(p.root.FS(), path.Join("pods", string(pod.UID), "volumes", "kubernetes.io~empty-dir", v.Name))
 	}
 	return sizes
 }
 
 // dirSize returns the bytes in a directory's files. Unreadable files count as empty.
-func size(dir fs.FS, name string) int64 {
+func dirSize(dir fs.FS, name string) int64 {
 	var total int64
 	_ = fs.WalkDir(dir, name, func(_ string, entry fs.DirEntry, err error) error {
 		if err != nil {

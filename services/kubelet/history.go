@@ -20,52 +20,52 @@ import (
 
 // recordedAPI records the kubelet's requests in the history: leases, the node's readiness, the
 // pods' statuses and their final deletes, as the API accepted them.
-type recording struct {
+type recordedAPI struct {
 	API
-	*witness
+	*observer
 }
 
 // Create implements API.
-func (r recording) Create(ctx context.Context, target podapi.Target, obj kinds.Object, opts metav1.CreateOptions) (kinds.Object, error) {
-	began, answered := r.history.Now(), r.Asks(proto.VerbCreate, target, "")
+func (r recordedAPI) Create(ctx context.Context, target podapi.Target, obj kinds.Object, opts metav1.CreateOptions) (kinds.Object, error) {
+	began, answered := r.history.Now(), r.BeginRequest(proto.VerbCreate, target, "")
 	made, err := r.API.Create(ctx, target, obj, opts)
 	if answered(err); err == nil {
-		r.told(began, target, obj)
+		r.recordAccepted(began, target, obj)
 	}
 	return made, err
 }
 
 // Get implements API.
-func (r recording) Get(ctx context.Context, target podapi.Target, opts metav1.GetOptions) (kinds.Object, error) {
-	answered := r.Asks(proto.VerbGet, target, "")
+func (r recordedAPI) Get(ctx context.Context, target podapi.Target, opts metav1.GetOptions) (kinds.Object, error) {
+	answered := r.BeginRequest(proto.VerbGet, target, "")
 	obj, err := r.API.Get(ctx, target, opts)
 	answered(err)
 	return obj, err
 }
 
 // Update implements API.
-func (r recording) Update(ctx context.Context, target podapi.Target, obj kinds.Object, opts metav1.UpdateOptions) (kinds.Object, error) {
-	began, answered := r.history.Now(), r.Asks(proto.VerbUpdate, target, string(obj.GetUID()))
+func (r recordedAPI) Update(ctx context.Context, target podapi.Target, obj kinds.Object, opts metav1.UpdateOptions) (kinds.Object, error) {
+	began, answered := r.history.Now(), r.BeginRequest(proto.VerbUpdate, target, string(obj.GetUID()))
 	stored, err := r.API.Update(ctx, target, obj, opts)
 	if answered(err); err == nil {
-		r.told(began, target, obj)
+		r.recordAccepted(began, target, obj)
 	}
 	return stored, err
 }
 
 // Delete implements API. Of a pod the kubelet only ever asks for the final delete.
-func (r recording) Delete(ctx context.Context, target podapi.Target, opts metav1.DeleteOptions) (kruntime.Object, error) {
+func (r recordedAPI) Delete(ctx context.Context, target podapi.Target, opts metav1.DeleteOptions) (kruntime.Object, error) {
 	uid := ""
 	if opts.Preconditions != nil && opts.Preconditions.UID != nil {
 		uid = string(*opts.Preconditions.UID)
 	}
-	began, answered := r.history.Now(), r.Asks(proto.VerbDelete, target, uid)
+	began, answered := r.history.Now(), r.BeginRequest(proto.VerbDelete, target, uid)
 	answer, err := r.API.Delete(ctx, target, opts)
 	answered(err)
 	if target.Kind.Resource == "pods" {
 		final := history.KubeletFinal{Pod: target.Namespace + "/" + target.Name, UID: uid}
-		if r.last != nil {
-			left, listed := r.last(types.UID(uid))
+		if r.lastSeen != nil {
+			left, listed := r.lastSeen(types.UID(uid))
 			final.Listed, final.Left = &listed, len(left.Running())
 		}
 		if err != nil {
@@ -77,11 +77,11 @@ func (r recording) Delete(ctx context.Context, target podapi.Target, opts metav1
 }
 
 // recordAccepted records an object that the API has accepted.
-func (r recording) told(began history.MonoTime, target podapi.Target, obj kinds.Object) {
+func (r recordedAPI) recordAccepted(began history.MonoTime, target podapi.Target, obj kinds.Object) {
 	switch obj := obj.(type) {
 	case *corev1.Pod:
 		r.history.RecordSince(began, "", history.KubeletStatus{
-			Pod: obj.Namespace + "/" + obj.Name, UID: string(obj.UID), Phase: string(obj.Status.Phase), Containers: Said(&obj.Status),
+			Pod: obj.Namespace + "/" + obj.Name, UID: string(obj.UID), Phase: string(obj.Status.Phase), Containers: ContainerStates(&obj.Status),
 		})
 	case *corev1.Node:
 		for _, condition := range obj.Status.Conditions {
@@ -97,32 +97,32 @@ func (r recording) told(began history.MonoTime, target podapi.Target, obj kinds.
 }
 
 // recordedVolumes records mounts and unmounts in the history.
-type mounting struct {
+type recordedVolumes struct {
 	*volumes.Manager
 	history *history.Recorder
 }
 
 // Mount implements podworker.Volumes.
-func (m mounting) Mount(ctx context.Context, pod *corev1.Pod) error {
+func (m recordedVolumes) Mount(ctx context.Context, pod *corev1.Pod) error {
 	began := m.history.Now()
 	err := m.Manager.Mount(ctx, pod)
 	if err != nil || m.history == nil {
 		return err
 	}
-	for name, place := range m.places(pod) {
+	for name, place := range m.volumePaths(pod) {
 		m.history.RecordSince(began, "", history.Mount{UID: string(pod.UID), Volume: name, Path: place, Device: string(m.Device(pod.UID, name))})
 	}
 	return nil
 }
 
 // Unmount implements podworker.Volumes.
-func (m mounting) Unmount(ctx context.Context, pod *corev1.Pod) error {
+func (m recordedVolumes) Unmount(ctx context.Context, pod *corev1.Pod) error {
 	if m.history == nil {
 		return m.Manager.Unmount(ctx, pod)
 	}
 	began := m.history.Now()
 	var done []history.Entry
-	for name, place := range m.places(pod) {
+	for name, place := range m.volumePaths(pod) {
 		done = append(done, history.Entry{Fact: history.Unmount{UID: string(pod.UID), Volume: name, Path: place}})
 	}
 	err := m.Manager.Unmount(ctx, pod)
@@ -133,14 +133,14 @@ func (m mounting) Unmount(ctx context.Context, pod *corev1.Pod) error {
 }
 
 // RemovePod is [volumes.Manager.RemovePod].
-func (m mounting) RemovePod(ctx context.Context, uid types.UID) error {
+func (m recordedVolumes) RemovePod(ctx context.Context, uid types.UID) error {
 	if m.history == nil {
 		return m.Manager.RemovePod(ctx, uid)
 	}
 	began, mounted := m.history.Now(), m.Mounted(uid)
 	places := map[string]string{}
 	for _, name := range mounted {
-		places[name] = m.Place(uid, name)
+		places[name] = m.RelativePath(uid, name)
 	}
 	err := m.Manager.RemovePod(ctx, uid)
 	left := m.Mounted(uid) // the others are not tried again
@@ -155,10 +155,10 @@ func (m mounting) RemovePod(ctx context.Context, uid types.UID) error {
 }
 
 // volumePaths returns the pod's volumes, in their order, and the path of each.
-func (m mounting) places(pod *corev1.Pod) iter.Seq2[string, string] {
+func (m recordedVolumes) volumePaths(pod *corev1.Pod) iter.Seq2[string, string] {
 	return func(yield func(volume, place string) bool) {
 		for i := range pod.Spec.Volumes {
-			if name := pod.Spec.Volumes[i].Name; !yield(name, m.Place(pod.UID, name)) {
+			if name := pod.Spec.Volumes[i].Name; !yield(name, m.RelativePath(pod.UID, name)) {
 				return
 			}
 		}
@@ -166,7 +166,7 @@ func (m mounting) places(pod *corev1.Pod) iter.Seq2[string, string] {
 }
 
 // ContainerStates returns the container states of a status as the history has them.
-func Said(status *corev1.PodStatus) (told []history.ContainerState) {
+func ContainerStates(status *corev1.PodStatus) (told []history.ContainerState) {
 	for _, all := range [][]corev1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses, status.EphemeralContainerStatuses} {
 		for i := range all {
 			_, id, made := strings.Cut(all[i].ContainerID, "://")

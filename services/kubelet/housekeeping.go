@@ -18,27 +18,27 @@ func (l *loop) housekeep(ctx context.Context) {
 	if !l.ready {
 		return
 	}
-	l.keepWorkers(ctx)
+	l.cleanUpWorkers(ctx)
 	for _, uid := range l.parts.reporter.Known() {
 		if l.pods[uid] == nil {
 			l.parts.reporter.Forget(uid)
 		}
 	}
-	l.keepDirs(ctx)
-	l.keepMirrors()
-	l.keepKnown(ctx)
-	l.keepRuntime(ctx)
-	l.keepCgroups(ctx)
+	l.removeOrphanedDirs(ctx)
+	l.sendMirrorView()
+	l.startMissingWorkers(ctx)
+	l.killOrphans(ctx)
+	l.removeOrphanedCgroups(ctx)
 }
 
 // cleanUpWorkers forgets finished workers whose UID has left the API or starts anew, and repeats
 // the removal to the other workers whose UID has left (KBL-15, KBL-21).
-func (l *loop) keepWorkers(ctx context.Context) {
+func (l *loop) cleanUpWorkers(ctx context.Context) {
 	workers := l.parts.workers
 	views := workers.All()
 	for _, v := range views {
 		if v.State == podworker.Confirming {
-			l.static.turns.Done(v.UID)
+			l.static.names.Release(v.UID)
 		}
 	}
 	forget, again := podworker.Housekeep(views, l.pods)
@@ -53,13 +53,13 @@ func (l *loop) keepWorkers(ctx context.Context) {
 
 // removeOrphanedDirs removes the directories of unknown pods without running containers. An orphan
 // keeps its volumes until it has been killed.
-func (l *loop) keepDirs(ctx context.Context) {
+func (l *loop) removeOrphanedDirs(ctx context.Context) {
 	for _, uid := range l.parts.volumes.Pods() {
-		if seen, listed := l.parts.relister.Last(uid); l.known(uid) || !listed || !seen.Idle() {
+		if seen, listed := l.parts.relister.Last(uid); l.isKnown(uid) || !listed || !seen.IsIdle() {
 			continue
 		}
-		l.parts.sweeps.begin(ctx, "volumes "+string(uid), func(ctx context.Context) {
-			if err := (mounting{l.parts.volumes, l.parts.cfg.History}).RemovePod(ctx, uid); err != nil && ctx.Err() == nil {
+		l.parts.removals.start(ctx, "volumes "+string(uid), func(ctx context.Context) {
+			if err := (recordedVolumes{l.parts.volumes, l.parts.cfg.History}).RemovePod(ctx, uid); err != nil && ctx.Err() == nil {
 				l.parts.cfg.Log.ErrorContext(ctx, "there are orphaned volumes", "uid", uid, "err", err) // (KBL-76)
 			}
 		})
@@ -68,25 +68,25 @@ func (l *loop) keepDirs(ctx context.Context) {
 
 // startMissingWorkers admits pods without a worker, and finishes rejected pods that are being
 // deleted.
-func (l *loop) keepKnown(ctx context.Context) {
+func (l *loop) startMissingWorkers(ctx context.Context) {
 	for _, uid := range slices.Sorted(maps.Keys(l.pods)) {
 		if _, ok := l.parts.workers.Get(uid); ok {
 			continue
 		}
 		pod := l.pods[uid]
 		if !l.rejected[uid] {
-			l.add(ctx, pod)
+			l.admit(ctx, pod)
 			continue
 		}
-		if seen, listed := l.parts.relister.Last(uid); pod.DeletionTimestamp != nil && podstate.Terminal(pod) && listed && seen.Idle() {
+		if seen, listed := l.parts.relister.Last(uid); pod.DeletionTimestamp != nil && podstate.IsTerminal(pod) && listed && seen.IsIdle() {
 			delete(l.rejected, uid)
-			l.see(ctx, pod)
+			l.sendSeen(ctx, pod)
 		}
 	}
 }
 
 // killOrphans kills running pods without a worker (KBL-73).
-func (l *loop) keepRuntime(ctx context.Context) {
+func (l *loop) killOrphans(ctx context.Context) {
 	worked := func(uid types.UID) bool {
 		_, ok := l.parts.workers.Get(uid)
 		return ok
@@ -99,17 +99,17 @@ func (l *loop) keepRuntime(ctx context.Context) {
 }
 
 // removeOrphanedCgroups destroys the cgroups of unknown pods, once their volumes are gone.
-func (l *loop) keepCgroups(ctx context.Context) {
+func (l *loop) removeOrphanedCgroups(ctx context.Context) {
 	uids, err := l.parts.cgroups.Pods()
 	if err != nil {
 		l.parts.cfg.Log.ErrorContext(ctx, "look for orphaned cgroups", "err", err)
 	}
 	dirs := l.parts.volumes.Pods()
 	for _, uid := range uids {
-		if l.known(uid) || slices.Contains(dirs, uid) {
+		if l.isKnown(uid) || slices.Contains(dirs, uid) {
 			continue
 		}
-		l.parts.sweeps.begin(ctx, "cgroup "+string(uid), func(ctx context.Context) {
+		l.parts.removals.start(ctx, "cgroup "+string(uid), func(ctx context.Context) {
 			if err := l.parts.cgroups.Destroy(ctx, uid); err != nil && ctx.Err() == nil {
 				l.parts.cfg.Log.ErrorContext(ctx, "destroy an orphaned cgroup", "uid", uid, "err", err)
 			}
@@ -117,7 +117,7 @@ func (l *loop) keepCgroups(ctx context.Context) {
 	}
 }
 
-func (l *loop) known(uid types.UID) bool {
+func (l *loop) isKnown(uid types.UID) bool {
 	if l.pods[uid] != nil {
 		return true
 	}
@@ -127,7 +127,7 @@ func (l *loop) known(uid types.UID) bool {
 
 // collectGarbage removes dead containers and sandboxes from the runtime: all of a pod that is gone,
 // and of an existing pod all but each container's last two (KBL-61).
-func (p *parts) collect(ctx context.Context) error {
+func (p *parts) collectGarbage(ctx context.Context) error {
 	ticker := p.cfg.Clock.Ticker(p.cfg.Timing.Loop.Collect)
 	defer ticker.Stop()
 	for {
@@ -137,15 +137,15 @@ func (p *parts) collect(ctx context.Context) error {
 		case <-ticker.C:
 		}
 		for _, seen := range p.relister.All() {
-			p.collectPod(ctx, seen)
+			p.collectPodGarbage(ctx, seen)
 		}
 	}
 }
 
-func (p *parts) collectPod(ctx context.Context, seen podstate.Pod) {
+func (p *parts) collectPodGarbage(ctx context.Context, seen podstate.Pod) {
 	_, worked := p.workers.Get(seen.UID)
-	known, ready := p.has(seen.UID)
-	gone := ready && !known && !worked && seen.Idle()
+	known, ready := p.hasPod(seen.UID)
+	gone := ready && !known && !worked && seen.IsIdle()
 	for _, c := range seen.Containers {
 		old := c != seen.Latest(c.GetName()) && c != seen.Previous(c.GetName())
 		if podstate.Alive(c) || (!gone && !old) {

@@ -77,7 +77,7 @@ type Config struct {
 	Ready func()
 	// Machine is the machine that the node pretends to be.
 	Machine Machine
-	// Observers are told what the kubelet does, and may ask how it is.
+	// Observers record what the kubelet does, and may inspect it.
 	inspect.Observers[inspect.Kubelet]
 }
 
@@ -126,14 +126,14 @@ type API interface {
 // Run runs the kubelet of one node until ctx ends.
 func Run(ctx context.Context, cfg Config) error {
 	api := podapi.New(cfg.Bus, podapi.Config{Clock: cfg.Clock, Boot: cfg.Boot, Log: cfg.Log, Seed: cfg.Machine.Seed, Faults: cfg.Machine.Faults, History: cfg.History})
-	w := newWitness(cfg)
-	p, err := assemble(cfg, recording{api, w}, watched{runtimeapi.NewClient(cfg.Runtime, cfg.Clock), w})
+	w := newObserver(cfg)
+	p, err := assemble(cfg, recordedAPI{api, w}, observedRuntime{runtimeapi.NewClient(cfg.Runtime, cfg.Clock), w})
 	if err != nil {
 		return fmt.Errorf("kubelet of %s: %w", cfg.Node, err)
 	}
-	w.last = p.relister.Last
-	cfg.Metrics.OnCollect(func() { p.lookUp(w.counts) })
-	cfg.ProvideInspect(func(context.Context) inspect.Kubelet { return p.tell(w) })
+	w.lastSeen = p.relister.Last
+	cfg.Metrics.OnCollect(func() { p.collectGauges(w.counts) })
+	cfg.ProvideInspect(func(context.Context) inspect.Kubelet { return p.inspect(w) })
 	return p.run(ctx)
 }
 
@@ -146,7 +146,7 @@ type parts struct {
 	recorder *events.Recorder
 	workers  *podworker.Workers
 	prober   *probes.Prober
-	kinds    table
+	kinds    kindTable
 	engine
 	stores
 	sources
@@ -160,7 +160,7 @@ type engine struct {
 }
 
 // kindTable holds the kinds that a kubelet uses.
-type table struct{ pods, nodes, leases kinds.Kind }
+type kindTable struct{ pods, nodes, leases kinds.Kind }
 
 func assemble(cfg Config, api API, rt runtimeapi.Runtime) (*parts, error) {
 	if cfg.Log == nil {
@@ -178,7 +178,7 @@ func assemble(cfg Config, api API, rt runtimeapi.Runtime) (*parts, error) {
 	}
 	p := &parts{cfg: cfg, api: api, capacity: DefaultCapacity()}
 	maps.Copy(p.capacity, cfg.Machine.Capacity)
-	if p.kinds, err = loadTable(); err != nil {
+	if p.kinds, err = loadKinds(); err != nil {
 		return nil, err
 	}
 	p.sources = p.openSources()
@@ -202,7 +202,7 @@ func assemble(cfg Config, api API, rt runtimeapi.Runtime) (*parts, error) {
 			Images: pulls.New(pulls.Config{
 				Images: rt, Events: p.recorder, Clock: cfg.Clock, Timing: cfg.Timing.Pulls, Faults: cfg.Machine.Faults,
 			}),
-			Volumes: mounting{p.volumes, cfg.History}, Cgroups: p.cgroups, Claims: claims{cfg.Machine.Faults}, Objects: p.objects, IP: node.HostIP, Allocatable: p.capacity,
+			Volumes: recordedVolumes{p.volumes, cfg.History}, Cgroups: p.cgroups, Claims: claims{cfg.Machine.Faults}, Objects: p.objects, IP: node.HostIP, Allocatable: p.capacity,
 		},
 		Driver: podworker.Driver{Clock: cfg.Clock, History: cfg.History},
 		Timing: cfg.Timing.Worker, Compat: cfg.Compat, Log: cfg.Log, Seed: cfg.Machine.Seed,
@@ -216,36 +216,35 @@ func (p *parts) run(ctx context.Context) (err error) {
 	p.cfg.History.Record("", history.KubeletBoot{Node: p.cfg.Node})
 	defer func() { p.cfg.History.Record("", history.KubeletStop{Node: p.cfg.Node}) }()
 	defer func() { err = errors.Join(err, p.close()) }()
-	defer p.sweeps.wait()
+	defer p.removals.wait()
 	all := []func(context.Context) error{
 		p.relister.Run,
 		p.objects.Run,
-		p.follow,
-		p.readFiles,
+		p.followPods,
+		p.readManifests,
 		p.mirrors.Run,
 		newLoop(p).run,
 		p.workers.Run,
 		p.prober.Run,
 		p.reporter.Run,
 		p.recorder.Run,
-		p.collect,
+		p.collectGarbage,
 		p.evictor.Run,
-		p.leaving.Run,
+		p.shutdown.Run,
 	}
-	doors := p.doors()
-	heard := make(chan struct{}, len(doors))
-	for verb, answer := range doors {
-		all = append(all, func(ctx context.Context) error { return p.serve(ctx, verb, answer, heard) })
+	handlers := p.handlers()
+	reachable := make(chan struct{}, len(handlers))
+	for verb, answer := range handlers {
+		all = append(all, func(ctx context.Context) error { return p.serve(ctx, verb, answer, reachable) })
 	}
-	all = append(all, func(ctx context.Context) error { return p.speak(ctx, heard) })
+	all = append(all, func(ctx context.Context) error { return p.registerAndReport(ctx, reachable) })
 	return daemon.Run(ctx, all...)
 }
 
 // registerAndReport registers the node and then reports its state. If the runtime answers soon it
 // is listed first, so that a healthy node is Ready from its first status on. Ready is called once
-// the pods are synced and each handler has sent on heard that clients reach it: logs of a pod may
-// be wanted at once.
-func (p *parts) speak(ctx context.Context, heard <-chan struct{}) error {
+// the pods are synced and each handler has sent on reachable: logs of a pod may be wanted at once.
+func (p *parts) registerAndReport(ctx context.Context, reachable <-chan struct{}) error {
 	soon, cancel := p.cfg.Clock.Timeout(ctx, p.cfg.Timing.Node.Retry)
 	p.relister.Wait(soon)
 	cancel()
@@ -258,11 +257,11 @@ func (p *parts) speak(ctx context.Context, heard <-chan struct{}) error {
 			return ctx.Err()
 		case <-p.set.Synced():
 		}
-		for range cap(heard) {
+		for range cap(reachable) {
 			select {
 			case <-ctx.Done():
 				return ctx.Err()
-			case <-heard:
+			case <-reachable:
 			}
 		}
 		if p.cfg.Ready != nil {
@@ -273,7 +272,7 @@ func (p *parts) speak(ctx context.Context, heard <-chan struct{}) error {
 	})
 }
 
-func (p *parts) labels() map[string]string {
+func (p *parts) nodeLabels() map[string]string {
 	return map[string]string{
 		corev1.LabelHostname:   p.cfg.Node,
 		corev1.LabelArchStable: runtime.GOARCH,
@@ -281,8 +280,8 @@ func (p *parts) labels() map[string]string {
 	}
 }
 
-func loadTable() (table, error) {
-	var t table
+func loadKinds() (kindTable, error) {
+	var t kindTable
 	for name, into := range map[string]*kinds.Kind{
 		"pods": &t.pods, "nodes": &t.nodes, "leases.coordination.k8s.io": &t.leases,
 	} {

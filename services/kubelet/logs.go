@@ -27,8 +27,8 @@ import (
 const logLimit = 2 << 20
 
 // handleLogs answers a request for logs.
-func (p *parts) tellLogs(ctx context.Context, call *bus.Call) {
-	text, err := p.answerLogs(ctx, call.Data)
+func (p *parts) handleLogs(ctx context.Context, call *bus.Call) {
+	text, err := p.recoverLogs(ctx, call.Data)
 	answer := []byte(text)
 	if err != nil {
 		if answer, err = json.Marshal(proto.StatusFrom(err)); err != nil {
@@ -44,7 +44,7 @@ func (p *parts) tellLogs(ctx context.Context, call *bus.Call) {
 var errPanic = errors.New("this request made the kubelet panic; its log says how")
 
 // recoverLogs calls readLogs, and returns a panic as an error: no request ends the process.
-func (p *parts) answerLogs(ctx context.Context, data []byte) (text string, err error) {
+func (p *parts) recoverLogs(ctx context.Context, data []byte) (text string, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			p.cfg.Log.ErrorContext(ctx, "a request for logs made the kubelet panic",
@@ -52,22 +52,22 @@ func (p *parts) answerLogs(ctx context.Context, data []byte) (text string, err e
 			text, err = "", apierrors.NewInternalError(errPanic)
 		}
 	}()
-	return p.logs(ctx, data)
+	return p.readLogs(ctx, data)
 }
 
-func (p *parts) logs(ctx context.Context, data []byte) (string, error) {
+func (p *parts) readLogs(ctx context.Context, data []byte) (string, error) {
 	var request proto.LogsRequest
 	if err := json.Unmarshal(data, &request); err != nil {
 		return "", apierrors.NewBadRequest("logs: " + err.Error())
 	}
-	container, err := p.logged(request)
+	container, err := p.findLogContainer(request)
 	if err != nil {
 		return "", err
 	}
 	call := &proto.ContainerLogsRequest{ContainerId: container, Timestamps: request.Timestamps}
 	cut := lastLines
 	if !request.SinceTime.IsZero() {
-		call.SinceUnixNano = nanos(request.SinceTime)
+		call.SinceUnixNano = clampedNanos(request.SinceTime)
 		cut = firstLines
 	}
 	if request.TailLines != nil {
@@ -84,7 +84,7 @@ func (p *parts) logs(ctx context.Context, data []byte) (string, error) {
 
 // clampedNanos returns a time in nanoseconds as the runtime counts it. Times out of range become
 // the first or last possible.
-func nanos(at time.Time) int64 {
+func clampedNanos(at time.Time) int64 {
 	switch {
 	case at.Before(time.Unix(0, math.MinInt64)):
 		return math.MinInt64
@@ -121,15 +121,15 @@ func lastLines(text []byte, most int) []byte {
 
 // findLogContainer returns the id of the container of a request. The reported status of the pod
 // says whether there is one. For a pod that the API has forgotten, the runtime's data does.
-func (p *parts) logged(request proto.LogsRequest) (string, error) {
-	if status, known := p.reported(request); known && request.Container != "" {
+func (p *parts) findLogContainer(request proto.LogsRequest) (string, error) {
+	if status, known := p.reportedStatus(request); known && request.Container != "" {
 		id, err := podstatus.ContainerForLogs(&status, request.Pod, request.Container, request.Previous)
 		if err != nil {
 			return "", apierrors.NewBadRequest(err.Error())
 		}
 		return id, nil
 	}
-	pod, found := p.named(request.Namespace, request.Pod, request.UID)
+	pod, found := p.findPod(request.Namespace, request.Pod, request.UID)
 	if !found {
 		return "", apierrors.NewNotFound(p.kinds.pods.GroupResource(), request.Pod)
 	}
@@ -159,7 +159,7 @@ func (p *parts) logged(request proto.LogsRequest) (string, error) {
 }
 
 // reportedStatus returns the status of the pod of a request, if the node has such a pod.
-func (p *parts) reported(request proto.LogsRequest) (corev1.PodStatus, bool) {
+func (p *parts) reportedStatus(request proto.LogsRequest) (corev1.PodStatus, bool) {
 	uid := request.UID
 	for _, pod := range p.set.All() {
 		if uid == "" && pod.Namespace == request.Namespace && pod.Name == request.Pod {
@@ -176,7 +176,7 @@ func (p *parts) reported(request proto.LogsRequest) (corev1.PodStatus, bool) {
 }
 
 // findPod returns the runtime's pod of a name, the newest unless the UID is given.
-func (p *parts) named(namespace, name string, uid types.UID) (podstate.Pod, bool) {
+func (p *parts) findPod(namespace, name string, uid types.UID) (podstate.Pod, bool) {
 	var found []podstate.Pod
 	for _, pod := range p.relister.All() {
 		if pod.Namespace == namespace && pod.Name == name && (uid == "" || uid == pod.UID) {
@@ -186,10 +186,10 @@ func (p *parts) named(namespace, name string, uid types.UID) (podstate.Pod, bool
 	if len(found) == 0 {
 		return podstate.Pod{}, false
 	}
-	return slices.MaxFunc(found, func(a, b podstate.Pod) int { return cmp.Compare(created(a), created(b)) }), true
+	return slices.MaxFunc(found, func(a, b podstate.Pod) int { return cmp.Compare(createdAt(a), createdAt(b)) }), true
 }
 
-func created(pod podstate.Pod) int64 {
+func createdAt(pod podstate.Pod) int64 {
 	if len(pod.Sandboxes) == 0 {
 		return 0
 	}

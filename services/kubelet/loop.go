@@ -50,7 +50,7 @@ func (l *loop) run(ctx context.Context) error {
 			if err := p.cfg.Clock.Sleep(ctx, skip); err != nil {
 				return err
 			}
-			skip = min(2*skip, p.cfg.Timing.Loop.SkipMost)
+			skip = min(2*skip, p.cfg.Timing.Loop.SkipMax)
 			continue
 		}
 		skip = p.cfg.Timing.Loop.SkipFirst
@@ -58,9 +58,9 @@ func (l *loop) run(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-p.set.Wake():
-			l.take(ctx)
+			l.takeOps(ctx)
 		case <-p.files.Wake():
-			l.take(ctx)
+			l.takeOps(ctx)
 		case <-p.relister.Changes():
 			for _, uid := range p.relister.Take() {
 				p.workers.Step(ctx, uid, podworker.Changed{})
@@ -76,29 +76,29 @@ func (l *loop) run(ctx context.Context) error {
 		case <-tick.C:
 			p.workers.StepDue(ctx)
 		case <-keep.C:
-			l.take(ctx)
+			l.takeOps(ctx)
 			l.housekeep(ctx)
 		}
 	}
 }
 
-func (l *loop) take(ctx context.Context) {
-	ops, ready := l.parts.take()
+func (l *loop) takeOps(ctx context.Context) {
+	ops, ready := l.parts.takeOps()
 	l.ready = ready
 	for _, op := range ops {
-		l.handle(ctx, op)
+		l.handleOp(ctx, op)
 	}
-	l.keepMirrors()
+	l.sendMirrorView()
 }
 
-func (l *loop) handle(ctx context.Context, op podset.Op) {
+func (l *loop) handleOp(ctx context.Context, op podset.Op) {
 	p, pod := l.parts, op.Pod
 	p.cfg.Log.DebugContext(ctx, "sync loop", "op", op.Verb.String(), "pod", podstate.Key(pod), "uid", pod.UID)
 	p.cfg.History.Record("", history.KubeletSee{
 		Pod: podstate.Key(pod), UID: string(pod.UID), Op: op.Verb.String(), Revision: pod.ResourceVersion, Grace: pod.DeletionGracePeriodSeconds,
 	})
-	if podstate.Mirror(pod) {
-		l.mirror(op)
+	if podstate.IsMirror(pod) {
+		l.handleMirror(op)
 		return
 	}
 	switch op.Verb {
@@ -108,33 +108,33 @@ func (l *loop) handle(ctx context.Context, op podset.Op) {
 		p.workers.Step(ctx, pod.UID, podworker.Removed{})
 	case podset.Add:
 		l.pods[pod.UID] = pod
-		l.static.note(pod)
-		l.add(ctx, pod)
+		l.static.addStatic(pod)
+		l.admit(ctx, pod)
 	case podset.Update, podset.Delete, podset.Reconcile:
 		l.pods[pod.UID] = pod
 		if v, worked := p.workers.Get(pod.UID); podworker.MustSend(op, v.State, worked, l.rejected[pod.UID]) {
-			l.see(ctx, pod)
+			l.sendSeen(ctx, pod)
 		}
 		p.reporter.Refresh(pod)
 	}
 }
 
 // admit admits a pod, or rejects it (KBL-09).
-func (l *loop) add(ctx context.Context, pod *corev1.Pod) {
+func (l *loop) admit(ctx context.Context, pod *corev1.Pod) {
 	p := l.parts
-	if _, known := p.workers.Get(pod.UID); known || podstate.Terminal(pod) {
-		l.see(ctx, pod)
+	if _, known := p.workers.Get(pod.UID); known || podstate.IsTerminal(pod) {
+		l.sendSeen(ctx, pod)
 		return
 	}
-	if podstate.Static(pod) && !l.static.turns.Ask(podstate.Key(pod), pod.UID, l.wanted) {
+	if podstate.IsStatic(pod) && !l.static.names.Acquire(podstate.Key(pod), pod.UID, l.isWanted) {
 		return // housekeeping asks again
 	}
-	v := admission.Admit(pod, l.host(ctx, pod))
+	v := admission.Admit(pod, l.admissionHost(ctx, pod))
 	switch {
 	case len(v.Victims) > 0:
 		l.preempt(ctx, v.Victims)
 	case v.Admitted:
-		l.see(ctx, pod)
+		l.sendSeen(ctx, pod)
 	default:
 		l.rejected[pod.UID] = true
 		p.recorder.Event(pod, corev1.EventTypeWarning, v.Reason, v.Message)
@@ -157,12 +157,12 @@ func (l *loop) preempt(ctx context.Context, victims []*corev1.Pod) {
 }
 
 // admissionHost returns the node as the admission of a pod sees it.
-func (l *loop) host(ctx context.Context, pod *corev1.Pod) admission.Host {
+func (l *loop) admissionHost(ctx context.Context, pod *corev1.Pod) admission.Host {
 	p := l.parts
 	host := admission.Host{
-		Name: p.cfg.Node, Labels: p.labels(), Allocatable: p.capacity, Pods: l.using(pod.UID),
-		Pressures: p.Pressures(), Leaving: p.leaving.Going(),
-		Unexpected: p.cfg.Machine.Faults.Inject(ctx, fault.NodeAllocate, fault.Attributes{Namespace: pod.Namespace, Pod: pod.Name}),
+		Name: p.cfg.Node, Labels: p.nodeLabels(), Allocatable: p.capacity, Pods: l.activePods(pod.UID),
+		Pressures: p.Pressures(), ShuttingDown: p.shutdown.IsShuttingDown(),
+		AllocateErr: p.cfg.Machine.Faults.Inject(ctx, fault.NodeAllocate, fault.Attributes{Namespace: pod.Namespace, Pod: pod.Name}),
 	}
 	if now := p.node.Current(); now != nil {
 		maps.Copy(host.Labels, now.Labels)
@@ -172,7 +172,7 @@ func (l *loop) host(ctx context.Context, pod *corev1.Pod) admission.Host {
 }
 
 // activePods returns the other pods that use the node's resources.
-func (l *loop) using(except types.UID) []*corev1.Pod {
+func (l *loop) activePods(except types.UID) []*corev1.Pod {
 	var using []*corev1.Pod
 	for _, v := range l.parts.workers.All() {
 		if v.UID != except && v.State < podworker.Stopped && v.Pod != nil {
@@ -182,7 +182,7 @@ func (l *loop) using(except types.UID) []*corev1.Pod {
 	return using
 }
 
-func (l *loop) see(ctx context.Context, pod *corev1.Pod) {
+func (l *loop) sendSeen(ctx context.Context, pod *corev1.Pod) {
 	seen, listed := l.parts.relister.Last(pod.UID)
-	l.parts.workers.Step(ctx, pod.UID, podworker.Seen{Pod: pod, Idle: listed && seen.Idle()})
+	l.parts.workers.Step(ctx, pod.UID, podworker.Seen{Pod: pod, Idle: listed && seen.IsIdle()})
 }

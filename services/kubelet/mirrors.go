@@ -18,22 +18,22 @@ type statics struct {
 	pods map[types.UID]*corev1.Pod
 	// mirrors are their mirror pods in the API, by name.
 	mirrors map[string]*corev1.Pod
-	turns   staticpod.Turns
+	names   staticpod.NameQueue
 }
 
 func newStatics() statics {
 	return statics{pods: map[types.UID]*corev1.Pod{}, mirrors: map[string]*corev1.Pod{}}
 }
 
-func (s statics) note(pod *corev1.Pod) {
-	if podstate.Static(pod) {
+func (s statics) addStatic(pod *corev1.Pod) {
+	if podstate.IsStatic(pod) {
 		s.pods[pod.UID] = pod
 	}
 }
 
 // handleMirror takes a change of a mirror pod. It changes nothing for the static pod, whose status
 // the mirror must show (KBL-82).
-func (l *loop) mirror(op podset.Op) {
+func (l *loop) handleMirror(op podset.Op) {
 	name := podstate.Key(op.Pod)
 	if op.Verb != podset.Remove {
 		l.static.mirrors[name] = op.Pod
@@ -48,11 +48,11 @@ func (l *loop) mirror(op podset.Op) {
 }
 
 // isWanted reports whether a pod should run.
-func (l *loop) wanted(uid types.UID) bool { return l.pods[uid] != nil }
+func (l *loop) isWanted(uid types.UID) bool { return l.pods[uid] != nil }
 
 // sendMirrorView sends the present static pods and mirrors to the mirror keeper. If there are
 // neither, it sends nothing.
-func (l *loop) keepMirrors() {
+func (l *loop) sendMirrorView() {
 	if !l.ready || len(l.static.pods)+len(l.static.mirrors) == 0 {
 		return
 	}
@@ -62,14 +62,14 @@ func (l *loop) keepMirrors() {
 	for uid, pod := range l.static.pods {
 		v, worked := l.parts.workers.Get(uid)
 		switch {
-		case !worked && !l.wanted(uid):
+		case !worked && !l.isWanted(uid):
 			delete(l.static.pods, uid)
 		case !worked:
-		case v.State == podworker.Syncing && l.wanted(uid):
+		case v.State == podworker.Syncing && l.isWanted(uid):
 			view.Running[podstate.Key(pod)] = pod
-		case v.State < podworker.Confirming || l.wanted(uid):
+		case v.State < podworker.Confirming || l.isWanted(uid):
 			view.Ending[podstate.Key(pod)] = true
 		}
 	}
-	l.parts.mirrors.Tell(view)
+	l.parts.mirrors.SetView(view)
 }

@@ -76,9 +76,9 @@ func (s *stage) lastCreated() *proto.CreateContainerRequest {
 	return s.runtime.created[len(s.runtime.created)-1]
 }
 
-// TestConfigMapComes has a pod wait for its ConfigMap, in upstream's words, then run with
+// TestPodStartsWithItsConfigMap has a pod wait for its ConfigMap, in upstream's words, then run with
 // it, and see it change.
-func TestConfigMapComes(t *testing.T) {
+func TestPodStartsWithItsConfigMap(t *testing.T) {
 	for name, timing := range map[string]Timing{"default": Default(), "fastest": Fastest()} {
 		t.Run(name, func(t *testing.T) {
 			onStage(t, func(s *stage) {
@@ -137,8 +137,8 @@ func TestConfigError(t *testing.T) {
 	})
 }
 
-// TestCutOff: a node that is cut off restarts containers with what it last saw.
-func TestCutOff(t *testing.T) {
+// TestStopWhileCutOff: a node that is cut off restarts containers with what it last saw.
+func TestStopWhileCutOff(t *testing.T) {
 	onStage(t, func(s *stage) {
 		s.boot()
 		s.put("configmaps/conf", &corev1.ConfigMap{Data: map[string]string{"a": "1"}})

@@ -91,7 +91,7 @@ func TestLogs(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := p.answerLogs(ctx, data)
+			got, err := p.recoverLogs(ctx, data)
 			if err != nil {
 				got = err.Error()
 			}
@@ -99,7 +99,7 @@ func TestLogs(t *testing.T) {
 				t.Errorf("logs of %s is %q, want %q", data, got, row.want)
 			}
 		}
-		if _, err := p.logs(ctx, []byte("{")); err == nil {
+		if _, err := p.readLogs(ctx, []byte("{")); err == nil {
 			t.Error("a malformed request is answered")
 		}
 	})

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// TestReadyWhenReached has a node whose doors are slow: it is not ready before clients reach
+// TestReadyWhenReached has a node whose handlers are slow: it is not ready before clients reach
 // all of them, whatever else it could do by then.
 func TestReadyWhenReached(t *testing.T) {
 	onStage(t, func(s *stage) {
@@ -23,14 +23,14 @@ func TestReadyWhenReached(t *testing.T) {
 		ctx, cancel := context.WithCancel(s.t.Context())
 		heard := make(chan struct{}, 2)
 		ended := make(chan error)
-		parts := []func(context.Context) error{p.relister.Run, p.follow, func(ctx context.Context) error { return p.speak(ctx, heard) }}
+		parts := []func(context.Context) error{p.relister.Run, p.followPods, func(ctx context.Context) error { return p.registerAndReport(ctx, heard) }}
 		for _, part := range parts {
 			go func() { ended <- part(ctx) }()
 		}
 		for range cap(heard) {
 			time.Sleep(time.Minute)
 			if ready.Load() {
-				t.Error("it is ready, and nobody reaches one of its doors")
+				t.Error("it is ready although clients cannot reach one of its handlers")
 			}
 			heard <- struct{}{}
 		}

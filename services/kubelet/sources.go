@@ -28,7 +28,7 @@ type sources struct {
 
 func (p *parts) openSources() sources {
 	api := p.api
-	if r, recorded := api.(recording); recorded {
+	if r, recorded := api.(recordedAPI); recorded {
 		api = r.API // what becomes of a mirror is nothing that happens to a pod
 	}
 	return sources{
@@ -37,31 +37,31 @@ func (p *parts) openSources() sources {
 }
 
 // followPods keeps the set of the node's pods (KBL-01).
-func (p *parts) follow(ctx context.Context) error {
+func (p *parts) followPods(ctx context.Context) error {
 	return p.api.Follow(ctx, podapi.Target{Kind: p.kinds.pods}, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector("spec.nodeName", p.cfg.Node).String(),
 	}, p.set)
 }
 
 // readManifests keeps the set of the node's static pods.
-func (p *parts) readFiles(ctx context.Context) error {
+func (p *parts) readManifests(ctx context.Context) error {
 	return staticpod.NewSource(staticpod.Config{
 		Dir: cmp.Or(p.cfg.Machine.Manifests, filepath.Join(p.cfg.DataDir, "manifests")), Node: p.cfg.Node,
 		Clock: p.cfg.Clock, Period: p.cfg.Timing.Loop.Manifests, Log: p.cfg.Log,
 		Replace: func(pods []kinds.Object) { p.files.Replace(pods, "") },
 		Refused: func(path string, err error) {
-			p.recorder.Event(p.self(), corev1.EventTypeWarning, "FailedValidation", fmt.Sprintf("Error validating static pod from %s, ignoring: %v", path, err))
+			p.recorder.Event(p.nodeReference(), corev1.EventTypeWarning, "FailedValidation", fmt.Sprintf("Error validating static pod from %s, ignoring: %v", path, err))
 		},
 	}).Run(ctx)
 }
 
 // nodeReference returns the node for events. As in upstream's events, its UID is its name.
-func (p *parts) self() *corev1.Node {
+func (p *parts) nodeReference() *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: p.cfg.Node, UID: types.UID(p.cfg.Node)}}
 }
 
 // takeOps returns the operations of both sources. Ready says whether both are complete (KBL-05).
-func (s sources) take() (ops []podset.Op, ready bool) {
+func (s sources) takeOps() (ops []podset.Op, ready bool) {
 	ops, ready = s.set.Take()
 	others, read := s.files.Take()
 	return append(ops, others...), ready && read
@@ -78,7 +78,7 @@ func (s sources) Get(uid types.UID) (pod *corev1.Pod, known bool) {
 		return nil, false
 	}
 	for _, other := range s.set.All() {
-		if podstate.Mirror(other) && podstate.MirrorOf(other, static) {
+		if podstate.IsMirror(other) && podstate.IsMirrorOf(other, static) {
 			return other, true
 		}
 	}
@@ -86,7 +86,7 @@ func (s sources) Get(uid types.UID) (pod *corev1.Pod, known bool) {
 }
 
 // hasPod reports whether a pod with the UID exists; known is false until both sources are complete.
-func (s sources) has(uid types.UID) (exists, known bool) {
+func (s sources) hasPod(uid types.UID) (exists, known bool) {
 	pod, seen := s.set.Get(uid)
 	static, read := s.files.Get(uid)
 	return pod != nil || static != nil, seen && read

@@ -16,18 +16,18 @@ import (
 
 // stores are what a kubelet keeps on disk, and the copies of objects that its pods refer to.
 type stores struct {
-	root    *os.Root
-	volumes *volumes.Manager
-	cgroups *cgroup.Manager
-	objects *objects.Cache
-	sweeps  *sweeps
+	root     *os.Root
+	volumes  *volumes.Manager
+	cgroups  *cgroup.Manager
+	objects  *objects.Cache
+	removals *removals
 	// storage and hostPaths are directories outside the node's own; hostPaths may be nil.
 	storage, hostPaths *os.Root
 }
 
 // objectPatience is how long a container's environment waits for the first list of an object
 // (upstream's).
-const storagePatience = time.Second
+const objectPatience = time.Second
 
 // openStores opens the directories, and creates those that belong to the cluster.
 func (p *parts) openStores() (s stores, err error) {
@@ -43,8 +43,8 @@ func (p *parts) openStores() (s stores, err error) {
 			return s, err
 		}
 	}
-	s.sweeps = &sweeps{busy: map[string]bool{}}
-	if s.objects, err = objects.New(objects.Config{API: p.api, Clock: cfg.Clock, Patience: storagePatience}); err != nil {
+	s.removals = &removals{busy: map[string]bool{}}
+	if s.objects, err = objects.New(objects.Config{API: p.api, Clock: cfg.Clock, Patience: objectPatience}); err != nil {
 		return s, err
 	}
 	s.volumes, err = volumes.New(volumes.Config{
@@ -84,7 +84,7 @@ func (s stores) close() error {
 }
 
 // removals are the removals that housekeeping has under way. A slow removal does not delay others.
-type sweeps struct {
+type removals struct {
 	group sync.WaitGroup
 
 	mu   sync.Mutex
@@ -92,7 +92,7 @@ type sweeps struct {
 }
 
 // start begins a removal, unless an earlier one of that name still runs.
-func (s *sweeps) begin(ctx context.Context, name string, remove func(context.Context)) {
+func (s *removals) start(ctx context.Context, name string, remove func(context.Context)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.busy[name] {
@@ -108,4 +108,4 @@ func (s *sweeps) begin(ctx context.Context, name string, remove func(context.Con
 }
 
 // wait returns when no removal runs. No removal may be started by then.
-func (s *sweeps) wait() { s.group.Wait() }
+func (s *removals) wait() { s.group.Wait() }

@@ -19,56 +19,56 @@ import (
 )
 
 // handlers returns the handlers for clients of the node, by verb; none for a node without a bus.
-func (p *parts) doors() map[string]bus.Handler {
+func (p *parts) handlers() map[string]bus.Handler {
 	if p.cfg.Bus == nil {
 		return nil
 	}
 	const exec, attach = "exec", "attach"
-	return map[string]bus.Handler{"logs": p.tellLogs, exec: p.talks(exec), attach: p.talks(attach)}
+	return map[string]bus.Handler{"logs": p.handleLogs, exec: p.handleStream(exec), attach: p.handleStream(attach)}
 }
 
-// serve sends on heard when clients reach the handler, and serves them until ctx ends.
-func (p *parts) serve(ctx context.Context, verb string, answer bus.Handler, heard chan<- struct{}) error {
+// serve sends on reachable when clients reach the handler, and serves them until ctx ends.
+func (p *parts) serve(ctx context.Context, verb string, answer bus.Handler, reachable chan<- struct{}) error {
 	service, err := p.cfg.Bus.Listen(ctx, proto.NodeSubject(p.cfg.Node, verb))
 	if err != nil {
 		return errors.Join(ctx.Err(), err)
 	}
-	heard <- struct{}{}
+	reachable <- struct{}{}
 	return service.Serve(ctx, answer)
 }
 
 // handleStream connects clients with commands in containers, or with the containers' programs.
-func (p *parts) talks(verb string) bus.Handler {
+func (p *parts) handleStream(verb string) bus.Handler {
 	return func(ctx context.Context, call *bus.Call) {
 		client, err := call.Accept(ctx)
 		if err != nil {
 			p.cfg.Log.InfoContext(ctx, "a conversation with a container did not begin", "verb", verb, "err", err)
 			return
 		}
-		if err := p.stream(ctx, verb, call.Data, client); err != nil {
-			p.breakOff(ctx, client, err)
+		if err := p.runStream(ctx, verb, call.Data, client); err != nil {
+			p.sendFailure(ctx, client, err)
 		}
 	}
 }
 
 // failureTimeout is how long, in wall time, sending the reason of a failed stream may take.
-const farewell = time.Second
+const failureTimeout = time.Second
 
 // sendFailure sends a client the reason why its stream failed.
-func (p *parts) breakOff(ctx context.Context, client remote.Conn, err error) {
+func (p *parts) sendFailure(ctx context.Context, client remote.Conn, err error) {
 	status := runtimeapi.StreamStatus(err)
 	var refused apierrors.APIStatus
 	if errors.As(err, &refused) {
 		status = proto.StatusFrom(err)
 	}
-	ctx, cancel := clock.Clock{}.Timeout(context.WithoutCancel(ctx), farewell)
+	ctx, cancel := clock.Clock{}.Timeout(context.WithoutCancel(ctx), failureTimeout)
 	defer cancel()
 	_ = remote.SendStatus(ctx, client, status) // it may have left
 }
 
 // runStream connects a client with a process until either side ends. It returns an error only if
 // the client was not sent the result.
-func (p *parts) stream(ctx context.Context, verb string, data []byte, client remote.Conn) (err error) {
+func (p *parts) runStream(ctx context.Context, verb string, data []byte, client remote.Conn) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			p.cfg.Log.ErrorContext(ctx, "a conversation made the kubelet panic",
@@ -80,10 +80,10 @@ func (p *parts) stream(ctx context.Context, verb string, data []byte, client rem
 	if err := json.Unmarshal(data, &request); err != nil {
 		return apierrors.NewBadRequest(verb + ": " + err.Error())
 	}
-	if err := wrongStream(verb, request); err != nil {
+	if err := checkStream(verb, request); err != nil {
 		return err
 	}
-	container, err := p.streamed(request)
+	container, err := p.findStreamContainer(request)
 	if err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func (p *parts) stream(ctx context.Context, verb string, data []byte, client rem
 
 // checkStream is upstream's refusal of a request that asks for nothing. The stderr of a terminal
 // counts as nothing, as in its remotecommand.NewOptions.
-func wrongStream(verb string, request proto.StreamRequest) error {
+func checkStream(verb string, request proto.StreamRequest) error {
 	switch {
 	case !request.Stdin && !request.Stdout && (!request.Stderr || request.TTY):
 		return apierrors.NewBadRequest("you must specify at least 1 of stdin, stdout, stderr")
@@ -109,8 +109,8 @@ func wrongStream(verb string, request proto.StreamRequest) error {
 
 // findStreamContainer returns the id of the running container of a request. A container that does
 // not run is not found, as with upstream's kubelet.
-func (p *parts) streamed(request proto.StreamRequest) (string, error) {
-	pod, found := p.named(request.Namespace, request.Pod, request.UID)
+func (p *parts) findStreamContainer(request proto.StreamRequest) (string, error) {
+	pod, found := p.findPod(request.Namespace, request.Pod, request.UID)
 	if !found {
 		return "", apierrors.NewNotFound(p.kinds.pods.GroupResource(), request.Pod)
 	}

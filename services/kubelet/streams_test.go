@@ -8,8 +8,8 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// TestWrongStream: what asks for nothing is a bad request, in upstream's words.
-func TestWrongStream(t *testing.T) {
+// TestCheckStream: what asks for nothing is a bad request, in upstream's words.
+func TestCheckStream(t *testing.T) {
 	for _, row := range []struct {
 		verb    string
 		request proto.StreamRequest
@@ -22,7 +22,7 @@ func TestWrongStream(t *testing.T) {
 		{"exec", proto.StreamRequest{Stdout: true}, "you must specify at least one command for the container"},
 		{"attach", proto.StreamRequest{Command: []string{"ls"}, Stdout: true}, "attach takes no command"},
 	} {
-		err := wrongStream(row.verb, row.request)
+		err := checkStream(row.verb, row.request)
 		if row.want == "" && err != nil || row.want != "" && (!apierrors.IsBadRequest(err) || err.Error() != row.want) {
 			t.Errorf("%s %+v: %v, want %q", row.verb, row.request, err, row.want)
 		}

@@ -37,7 +37,7 @@ type LoopTiming struct {
 	Tick, Housekeeping, Collect, Manifests time.Duration
 	// SkipFirst, doubled up to SkipMost, is how long the loop pauses while the runtime has problems
 	// (KBL-07).
-	SkipFirst, SkipMost time.Duration
+	SkipFirst, SkipMax time.Duration
 }
 
 // Default returns upstream's timing.
@@ -45,7 +45,7 @@ func Default() Timing {
 	return Timing{
 		Loop: LoopTiming{
 			Tick: time.Second, Housekeeping: 2 * time.Second, Collect: time.Minute, Manifests: time.Second,
-			SkipFirst: 100 * time.Millisecond, SkipMost: 5 * time.Second,
+			SkipFirst: 100 * time.Millisecond, SkipMax: 5 * time.Second,
 		},
 		Relist: pleg.Timing{Period: time.Second, Threshold: 3 * time.Minute, Down: 30 * time.Second},
 		Worker: podworker.Timing{
@@ -55,7 +55,7 @@ func Default() Timing {
 		},
 		Status: status.Timing{Batch: 10 * time.Second, Lanes: 1},
 		Volumes: volumes.Timing{
-			MountWait: 2*time.Minute + 3*time.Second, RetryFirst: 500 * time.Millisecond, RetryMost: 2*time.Minute + 2*time.Second,
+			MountWait: 2*time.Minute + 3*time.Second, RetryFirst: 500 * time.Millisecond, RetryMax: 2*time.Minute + 2*time.Second,
 			AttachPoll: time.Second, UnmountWait: 2*time.Minute + 3*time.Second, UnmountPoll: 300 * time.Millisecond, DirPoll: 100 * time.Millisecond,
 		},
 		Node: node.Timing{

@@ -18,8 +18,6 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// DeletionTimeout is how long an evicted pod may stay before the budget takes it for
-// kept, and StaleTimeout how long a pod may be a DisruptionTarget without being deleted.
 const (
 	// DeletionTimeout is how long an evicted pod may exist before the budget counts it as not
 	// deleted. StaleTimeout is how long a pod may be a DisruptionTarget without being deleted.

@@ -122,7 +122,7 @@ func TestUnknownController(t *testing.T) {
 	}
 }
 
-func TestStale(t *testing.T) {
+func TestStaleAt(t *testing.T) {
 	target := corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(origin)}
 	pod := &corev1.Pod{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{target}}}
 	if got := StaleAt(pod); !got.Equal(origin.Add(2 * time.Minute)) {

@@ -59,17 +59,17 @@ func selectsPod(service *corev1.Service, pod *corev1.Pod) bool {
 
 // buildView collects the pods that the service selects, and their zones.
 func (s copies) buildView(service *corev1.Service) View {
-	found := View{Service: service, Zones: map[string]string{}}
+	input := View{Service: service, Zones: map[string]string{}}
 	for _, pod := range s.pods.InNamespace(service.Namespace) {
 		if !selectsPod(service, pod) {
 			continue
 		}
-		found.Pods = append(found.Pods, pod)
+		input.Pods = append(input.Pods, pod)
 		if node, ok := s.nodes.Get(view.Key{Name: pod.Spec.NodeName}); ok {
-			found.Zones[node.Name] = node.Labels[corev1.LabelTopologyZone]
+			input.Zones[node.Name] = node.Labels[corev1.LabelTopologyZone]
 		}
 	}
-	return found
+	return input
 }
 
 // Controller keeps EndpointSlices.
@@ -138,12 +138,12 @@ func (c *Controller) sync(ctx context.Context, key view.Key) error {
 	if !HasSelector(service) || service.DeletionTimestamp != nil {
 		return nil
 	}
-	looked := c.buildView(service)
-	looked.Slices = c.slices.ByIndex(byService, key.String())
-	if c.isStale(key, looked.Slices) {
+	input := c.buildView(service)
+	input.Slices = c.slices.ByIndex(byService, key.String())
+	if c.isStale(key, input.Slices) {
 		return errStaleView
 	}
-	return c.applyPlan(ctx, key, Decide(looked))
+	return c.applyPlan(ctx, key, Decide(input))
 }
 
 // isStale reports whether the view lacks a slice that was written.

@@ -51,7 +51,7 @@ func IsEndpoint(pod *corev1.Pod, terminating Terminating) bool {
 // Terminating is whether terminating pods count.
 type Terminating int
 
-// The two ways to see a terminating pod.
+// Whether a terminating pod is an endpoint.
 const (
 	WithoutTerminating Terminating = iota
 	WithTerminating

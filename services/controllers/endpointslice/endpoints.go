@@ -13,10 +13,8 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// endpointsManagedBy marks the Endpoints that this controller writes, and mostAddresses is
-// how many they name.
 const (
-	// endpointsManagedBy marks the Endpoints that this controller writes. mostAddresses is how many
+	// endpointsManagedBy marks the Endpoints that this controller writes. maxAddresses is how many
 	// addresses they name.
 	endpointsManagedBy = "endpoint-controller"
 	managedByLabel     = "endpoints.kubernetes.io/managed-by"

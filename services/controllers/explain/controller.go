@@ -49,7 +49,7 @@ func New(base control.Base) *Controller {
 	return c
 }
 
-// The paces of the controller, in cluster time.
+// The periods of the controller, in cluster time.
 const (
 	// ExplainPeriod is the time between two checks for overdue pods, and UnknownPodsPeriod between
 	// two checks of the pods that left the API too early.

@@ -19,7 +19,7 @@ import (
 
 var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-func TestDue(t *testing.T) {
+func TestIsDue(t *testing.T) {
 	pod := func(deadline time.Duration) *corev1.Pod {
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{Time: now.Add(deadline)}}}
 	}
@@ -41,9 +41,9 @@ func TestDue(t *testing.T) {
 	}
 }
 
-func TestNews(t *testing.T) {
+func TestNextReport(t *testing.T) {
 	names, texts := []string{"node-cut-off"}, []string{"cut"}
-	first, said := NextReport(names, texts, LastReport{}, now)
+	first, last := NextReport(names, texts, LastReport{}, now)
 	if first != "Still terminating: cut; see podfall why" {
 		t.Errorf("said %q", first)
 	}
@@ -58,16 +58,16 @@ func TestNews(t *testing.T) {
 		"nothing":             {nil, now.Add(time.Hour), false},
 		"the same, at a time": {names, now, false},
 	} {
-		if got, _ := NextReport(c.names, texts, said, c.at); (got != "") != c.says {
+		if got, _ := NextReport(c.names, texts, last, c.at); (got != "") != c.says {
 			t.Errorf("%s: %q", name, got)
 		}
 	}
 }
 
-// TestLeft follows pods that have left the API, unless their node has said that they ended:
-// the pod garbage collector fails those of nodes that nobody hears of, and what was between
-// two runs starts again there.
-func TestLeft(t *testing.T) {
+// TestPodRemoved watches pods that have left the API, unless their node has said that they ended.
+// The pod garbage collector fails pods of unreachable nodes, and a container between two runs
+// starts again.
+func TestPodRemoved(t *testing.T) {
 	state := func(running bool) []corev1.ContainerStatus {
 		if running {
 			return []corev1.ContainerStatus{{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
@@ -105,9 +105,9 @@ func TestLeft(t *testing.T) {
 	}
 }
 
-// TestRestarts has a container of a pod that left the API run again after a break, as a
-// kubelet does that has not heard: the ghost stays, and a second window begins with the
-// second run. It goes when nothing of it is kept.
+// TestRestarts runs a container of a removed pod again after a break, as a kubelet does that missed
+// the removal. The pod stays unknown, and a second window begins with the second run. It ends when
+// the node keeps nothing of the pod.
 func TestRestarts(t *testing.T) {
 	at := func(s int) time.Time { return now.Add(time.Duration(s) * time.Second) }
 	runtime := func(containers ...inspect.Times) *inspect.Runtime {
@@ -135,16 +135,16 @@ func TestRestarts(t *testing.T) {
 		{runtime(first, sidecar, inspect.Times{Started: at(22)}), at(24), windows(20, nil), false},
 		{runtime(), at(30), windows(20, new(at(30))), true},
 	} {
-		told, over := g.updateWindows(newRuntimeState(step.said, "old"), younger, step.now)
-		if diff := cmp.Diff(step.want, told); diff != "" || over != step.over {
+		recorded, over := g.updateWindows(newRuntimeState(step.said, "old"), younger, step.now)
+		if diff := cmp.Diff(step.want, recorded); diff != "" || over != step.over {
 			t.Errorf("step %d: over %v\n%s", i, over, diff)
 		}
 	}
 }
 
-// TestKnown keeps a ghost that its kubelet knows, or has not heard of yet, or that nobody can
-// be asked about.
-func TestKnown(t *testing.T) {
+// TestMayStart keeps an unknown pod if its kubelet knows it, may not have seen it yet, or does not
+// answer.
+func TestMayStart(t *testing.T) {
 	for said, want := range map[string]bool{
 		`{"pods":[{"uid":"old"}],"heard":"10"}`: true, `{"pods":[{"uid":"new"}],"heard":"10"}`: false,
 		`{"heard":"9"}`: true, `{"heard":"11"}`: false, `{}`: true, "": true,
@@ -157,8 +157,8 @@ func TestKnown(t *testing.T) {
 	}
 }
 
-// TestWindow opens a window when a successor starts, and another for another successor; each
-// is closed when the first of its two ends, and stays as it is while one cannot be seen.
+// TestWindow opens a window for each successor that starts. A window closes when the first of both
+// pods ends, and stays unchanged while one cannot be seen.
 func TestWindow(t *testing.T) {
 	at := func(s int) time.Time { return now.Add(time.Duration(s) * time.Second) }
 	g := &unknownPod{identity: "default/web-0", uid: "old"}
@@ -190,15 +190,15 @@ func TestWindow(t *testing.T) {
 		for _, l := range s.younger {
 			younger[l.uid] = l
 		}
-		told, over := g.updateWindows(s.older, younger, s.now)
-		if diff := cmp.Diff(s.want, told); diff != "" || over != s.over {
+		recorded, over := g.updateWindows(s.older, younger, s.now)
+		if diff := cmp.Diff(s.want, recorded); diff != "" || over != s.over {
 			t.Errorf("step %d: over %v, (-want +got)\n%s", i, over, diff)
 		}
 	}
 }
 
-// TestSilentNode has ten pods leave a node that does not answer: it is asked once in a round,
-// and who has their names meanwhile is followed all the same.
+// TestSilentNode has ten pods leave a node that does not answer. The node is asked once in a round,
+// and the successors are still recorded.
 func TestSilentNode(t *testing.T) {
 	counts := map[string]int{}
 	r := &Rounds{Record: func(history.Fact) {}}
@@ -225,9 +225,8 @@ func TestSilentNode(t *testing.T) {
 	}
 }
 
-// TestPassing has a pod come and go between two rounds: the one before it is followed by it
-// all the same.
-func TestPassing(t *testing.T) {
+// TestShortSuccessor has a pod come and go between two rounds: it is still a successor.
+func TestShortSuccessor(t *testing.T) {
 	r := &Rounds{Record: func(history.Fact) {}}
 	r.Observer.Ask = func(context.Context, string, any) error { return errors.New("no answer") }
 	for _, left := range [][2]string{{"web-0", "first"}, {"web-1", "other"}, {"web-0", "second"}} {
@@ -244,8 +243,8 @@ func TestPassing(t *testing.T) {
 	}
 }
 
-// TestUnseenBreak has the younger end and begin again between two looks: that is two windows.
-// One that has been alive all the time has but one, whatever else of it has ended.
+// TestUnseenBreak ends and restarts the younger pod between two checks: that makes two windows. A
+// pod that has been alive all the time has one window, whatever other containers ended.
 func TestUnseenBreak(t *testing.T) {
 	at := func(s int) time.Time { return now.Add(time.Duration(s) * time.Second) }
 	windows := func(begin int, end *time.Time) history.Window {
@@ -265,17 +264,17 @@ func TestUnseenBreak(t *testing.T) {
 		g, old := &unknownPod{identity: "default/web-0", uid: "old"}, runtimeState{uid: "old", alive: true, runningSince: at(-9)}
 		g.addSuccessor("new", "n2")
 		g.updateWindows(old, map[string]runtimeState{"new": c.seen}, at(5))
-		told, _ := g.updateWindows(old, map[string]runtimeState{"new": c.then}, at(40))
-		if diff := cmp.Diff(c.want, told); diff != "" {
+		recorded, _ := g.updateWindows(old, map[string]runtimeState{"new": c.then}, at(40))
+		if diff := cmp.Diff(c.want, recorded); diff != "" {
 			t.Errorf("%s\n%s", name, diff)
 		}
 	}
 }
 
-// TestWindowByAWrongClock has somebody look whose clock is an hour behind: what runs on, after its init
-// container has ended, was not interrupted, and a window ends when its runtime says so. That one's clock
-// may have been set back as well.
-func TestWindowByAWrongClock(t *testing.T) {
+// TestWindowWithWrongClock checks with a clock that is an hour behind. A pod that runs on after its
+// init container was not interrupted, and a window ends when its runtime says so. The runtime's
+// clock may have been set back as well.
+func TestWindowWithWrongClock(t *testing.T) {
 	at := func(s int) time.Time { return now.Add(time.Duration(s) * time.Second) }
 	g := &unknownPod{identity: "default/web-0", uid: "old"}
 	g.addSuccessor("new", "n2")
@@ -287,8 +286,8 @@ func TestWindowByAWrongClock(t *testing.T) {
 		if i == 2 {
 			old.alive, old.lastExit = false, at(6)
 		}
-		told, _ := g.updateWindows(old, map[string]runtimeState{"new": {uid: "new", alive: true, runningSince: at(3)}}, at(4+i-3600))
-		if diff := cmp.Diff(want, told); diff != "" {
+		recorded, _ := g.updateWindows(old, map[string]runtimeState{"new": {uid: "new", alive: true, runningSince: at(3)}}, at(4+i-3600))
+		if diff := cmp.Diff(want, recorded); diff != "" {
 			t.Errorf("step %d: (-want +got)\n%s", i, diff)
 		}
 	}

@@ -151,14 +151,14 @@ func (r *Rounds) CheckUnknownPods(ctx context.Context, views Views) {
 	for _, g := range unknown {
 		namespace, name, _ := strings.Cut(g.identity, "/")
 		now := views.findPod(namespace, name)
-		if isIncarnation(now, g.uid) { // a static pod whose mirror has come
+		if isIncarnation(now, g.uid) { // the mirror of a static pod is back
 			r.dropUnknown(g)
 			continue
 		}
 		successors := r.updateSuccessors(g, now)
 		runtime, err := askProcess[inspect.Runtime](ctx, r, "runtime/"+g.node, answered)
 		if err != nil {
-			continue // what cannot be seen is not over
+			continue // an unreachable pod may still run
 		}
 		younger := map[string]runtimeState{}
 		for _, s := range successors {

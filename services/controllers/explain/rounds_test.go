@@ -21,7 +21,7 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// onePod is an API that has one pod, or none.
+// onePod is an API with one pod, or none.
 type onePod struct{ pod atomic.Pointer[corev1.Pod] }
 
 func (a *onePod) Get(_ context.Context, target podapi.Target, _ metav1.GetOptions) (kinds.Object, error) {
@@ -35,11 +35,11 @@ func (a *onePod) List(context.Context, podapi.Target, metav1.ListOptions) (*poda
 	return &podapi.List{}, nil
 }
 
-// TestUnheard tells nothing while nobody answers who is asked, and all of it when somebody does.
-func TestUnheard(t *testing.T) {
+// TestSilentProcesses reports nothing while no process answers, and all causes when one does.
+func TestSilentProcesses(t *testing.T) {
 	api := &onePod{}
-	api.pod.Store(stuck())
-	told, text, silent := 0, "", true
+	api.pod.Store(stuckPod())
+	recorded, text, silent := 0, "", true
 	r := &Rounds{
 		Observer: gather.Observer{API: api, Ask: func(context.Context, string, any) error {
 			if silent {
@@ -47,22 +47,22 @@ func TestUnheard(t *testing.T) {
 			}
 			return nil
 		}},
-		Event: func(_ *corev1.Pod, said string) { text = said }, Record: func(history.Fact) { told++ }, Log: slog.New(slog.DiscardHandler),
+		Event: func(_ *corev1.Pod, said string) { text = said }, Record: func(history.Fact) { recorded++ }, Log: slog.New(slog.DiscardHandler),
 	}
 	for _, silent = range []bool{true, false} {
-		r.Explain(t.Context(), []*corev1.Pod{stuck()})
-		if (told == 0) != silent {
-			t.Errorf("all are silent: %t, and %d causes were told", silent, told)
+		r.Explain(t.Context(), []*corev1.Pod{stuckPod()})
+		if (recorded == 0) != silent {
+			t.Errorf("all are silent: %t, and %d causes were told", silent, recorded)
 		}
 	}
-	const want = "Still terminating: STK-01 finalizer-not-removed: a finalizer is still there, and nobody has tried to remove it (who acts: the controller that set the finalizer); see podfall why"
+	const want = "Still terminating: STK-01 finalizer-not-removed: a finalizer is still set, and no client has tried to remove it (who acts: the controller that set the finalizer); see podfall why"
 	if text != want {
 		t.Errorf("the event says %q, want %q", text, want)
 	}
 }
 
-// stuck is a pod that its node has long stopped, and that a finalizer keeps.
-func stuck() *corev1.Pod {
+// stuckPod is a pod that its node has stopped, and that a finalizer keeps.
+func stuckPod() *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "web", Namespace: "default", UID: "u", Finalizers: []string{"example.com/backup"},
@@ -72,12 +72,13 @@ func stuck() *corev1.Pod {
 	}
 }
 
-// TestGoneMeanwhile tells nothing of a pod that leaves while processes are asked about it.
-func TestGoneMeanwhile(t *testing.T) {
+// TestRemovedWhileAsking reports nothing about a pod that leaves while processes are asked about
+// it.
+func TestRemovedWhileAsking(t *testing.T) {
 	for _, leaves := range []bool{false, true} {
-		pod, api := stuck(), &onePod{}
+		pod, api := stuckPod(), &onePod{}
 		api.pod.Store(pod)
-		told := 0
+		recorded := 0
 		r := &Rounds{
 			Observer: gather.Observer{API: api, Ask: func(_ context.Context, process string, _ any) error {
 				if leaves {
@@ -88,44 +89,43 @@ func TestGoneMeanwhile(t *testing.T) {
 				}
 				return errors.New("it takes its time")
 			}},
-			Event: func(*corev1.Pod, string) {}, Record: func(history.Fact) { told++ }, Log: slog.New(slog.DiscardHandler),
+			Event: func(*corev1.Pod, string) {}, Record: func(history.Fact) { recorded++ }, Log: slog.New(slog.DiscardHandler),
 		}
 		r.Explain(t.Context(), []*corev1.Pod{pod})
-		if (told == 0) != leaves {
-			t.Errorf("it leaves: %v, and %d causes were told", leaves, told)
+		if (recorded == 0) != leaves {
+			t.Errorf("it leaves: %v, and %d causes were told", leaves, recorded)
 		}
 	}
 }
 
-// TestByClocksThatAreWrong: what was said is said again when its time has come, and not a day later,
-// whatever the clock shows then.
-func TestByClocksThatAreWrong(t *testing.T) {
+// TestRepeatWithWrongClock repeats a report when its time has come and not a day later, whatever
+// the clock shows.
+func TestRepeatWithWrongClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		face, err := clock.NewSchedule(time.Now(), 1)
 		if err != nil {
 			t.Fatal(err)
 		}
 		movement, api := clock.NewDriver(face), &onePod{}
-		api.pod.Store(stuck())
-		told := 0
+		api.pod.Store(stuckPod())
+		recorded := 0
 		r := &Rounds{
 			Observer: gather.Observer{API: api, Ask: func(context.Context, string, any) error { return nil }, Clock: movement.Clock()},
-			Event:    func(*corev1.Pod, string) { told++ }, Log: slog.New(slog.DiscardHandler),
+			Event:    func(*corev1.Pod, string) { recorded++ }, Log: slog.New(slog.DiscardHandler),
 		}
 		for i, ahead := range []time.Duration{24 * time.Hour, 0, -30 * time.Minute} {
 			movement.SetSkew(clock.Skew{Since: movement.Clock().Steady(), Offset: ahead})
-			r.Explain(t.Context(), []*corev1.Pod{stuck()})
-			if told != i+1 {
-				t.Errorf("by a clock that is %v ahead: told %d times, want %d", ahead, told, i+1)
+			r.Explain(t.Context(), []*corev1.Pod{stuckPod()})
+			if recorded != i+1 {
+				t.Errorf("by a clock that is %v ahead: told %d times, want %d", ahead, recorded, i+1)
 			}
 			time.Sleep(6 * time.Minute)
 		}
 	})
 }
 
-// TestLivesInTheTimeOfTheCluster: containers are told of by the clock of their runtime, which may be
-// wrong, and windows are not.
-func TestLivesInTheTimeOfTheCluster(t *testing.T) {
+// TestRuntimeClockOffset shifts times of a runtime with a wrong clock to cluster time.
+func TestRuntimeClockOffset(t *testing.T) {
 	began, ended := now, now.Add(time.Minute)
 	for _, ahead := range []time.Duration{0, time.Hour, -time.Hour} {
 		said := &inspect.Runtime{ClockOffset: ahead, Containers: []inspect.Container{

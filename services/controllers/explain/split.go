@@ -112,7 +112,7 @@ func (g *unknownPod) updateWindows(older runtimeState, younger map[string]runtim
 	for _, s := range g.successors {
 		other, seen := younger[s.uid]
 		if !seen && older.alive {
-			continue // what cannot be seen is not over
+			continue // an unreachable pod may still run
 		}
 		both := older.alive && other.alive
 		if s.window.Identity != "" && (!both || older.restartedSince(s.older) || other.restartedSince(s.younger)) {

@@ -37,14 +37,14 @@ type node struct {
 	gets int
 }
 
-// web is the pod, of a uid, on n2.
-func web(uid string) *corev1.Pod {
+// webPod is the pod with a uid, on n2.
+func webPod(uid string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: types.UID(uid)}, Spec: corev1.PodSpec{NodeName: "n2"}}
 }
 
-// mirror is the pod if it stands for a static one.
-func mirror(hash string) *corev1.Pod {
-	pod := web("mirror")
+// mirrorPod is the pod as the mirror of a static pod.
+func mirrorPod(hash string) *corev1.Pod {
+	pod := webPod("mirror")
 	pod.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: hash}
 	return pod
 }
@@ -95,20 +95,20 @@ func (n *node) views() Views {
 	}
 }
 
-// rounds are those of controllers that begin anew.
-func (n *node) rounds(told *[]history.Window) *Rounds {
+// newRounds returns the rounds of new controllers.
+func (n *node) newRounds(recorded *[]history.Window) *Rounds {
 	return &Rounds{
 		Observer: gather.Observer{API: n, Ask: gather.JSON(n.ask)},
 		Record: func(fact history.Fact) {
 			if w, is := fact.(history.Window); is {
-				*told = append(*told, w)
+				*recorded = append(*recorded, w)
 			}
 		},
 	}
 }
 
-// uids are those of the ghosts, each with its successors'.
-func (r *Rounds) uids() (all []string) {
+// unknownUIDs lists the unknown pods, each with its successors.
+func (r *Rounds) unknownUIDs() (all []string) {
 	for _, g := range r.unknown {
 		uid := g.uid
 		for _, s := range g.successors {
@@ -119,19 +119,19 @@ func (r *Rounds) uids() (all []string) {
 	return all
 }
 
-// TestTakeUp has controllers begin anew, and ask a node which pods it has: those that have left the
-// API are ghosts, and the node is asked again until it cannot have others.
-func TestTakeUp(t *testing.T) {
+// TestSurvey starts controllers that ask a node for its pods. Those that have left the API are
+// unknown pods, and the node is asked again until it cannot have others.
+func TestSurvey(t *testing.T) {
 	for name, c := range map[string]struct {
 		node    node
-		ghosts  []string
+		unknown []string
 		pending bool
 	}{
 		"one that has left":                  {node{runs: []string{"old"}, heard: "10"}, []string{"old"}, false},
-		"one whose name another has":         {node{runs: []string{"old"}, heard: "10", viewed: web("new"), has: web("new")}, []string{"old"}, false},
-		"one that is there":                  {node{runs: []string{"old"}, heard: "10", viewed: web("old"), has: web("old")}, nil, false},
-		"one that the copy is yet to hear":   {node{runs: []string{"old"}, heard: "10", has: web("old")}, nil, true},
-		"one whose next the copy has not":    {node{runs: []string{"old"}, heard: "10", viewed: web("first"), has: web("new")}, nil, true},
+		"one whose name another has":         {node{runs: []string{"old"}, heard: "10", viewed: webPod("new"), has: webPod("new")}, []string{"old"}, false},
+		"one that is there":                  {node{runs: []string{"old"}, heard: "10", viewed: webPod("old"), has: webPod("old")}, nil, false},
+		"one that the copy is yet to hear":   {node{runs: []string{"old"}, heard: "10", has: webPod("old")}, nil, true},
+		"one whose next the copy has not":    {node{runs: []string{"old"}, heard: "10", viewed: webPod("first"), has: webPod("new")}, nil, true},
 		"two, the second of which is older":  {node{runs: []string{"second", "first"}, heard: "10"}, []string{"second", "first<second"}, false},
 		"between two runs":                   {node{knows: []string{"old"}, heard: "10"}, []string{"old"}, false},
 		"nothing":                            {node{heard: "10"}, nil, false},
@@ -139,15 +139,15 @@ func TestTakeUp(t *testing.T) {
 		"a kubelet that does not answer":     {node{runs: []string{"old"}, silent: []string{"kubelet/n1"}}, []string{"old"}, true},
 		"a runtime that does not answer":     {node{runs: []string{"old"}, heard: "10", silent: []string{"runtime/n1"}}, nil, true},
 		"an apiserver that does not answer":  {node{runs: []string{"old"}, heard: "10", silent: []string{"apiserver"}}, nil, true},
-		"a static pod":                       {node{runs: []string{"hash"}, heard: "10", viewed: mirror("hash"), has: mirror("hash")}, nil, false},
-		"a static pod of an earlier content": {node{runs: []string{"hash"}, heard: "10", viewed: mirror("other"), has: mirror("other")}, []string{"hash"}, false},
+		"a static pod":                       {node{runs: []string{"hash"}, heard: "10", viewed: mirrorPod("hash"), has: mirrorPod("hash")}, nil, false},
+		"a static pod of an earlier content": {node{runs: []string{"hash"}, heard: "10", viewed: mirrorPod("other"), has: mirrorPod("other")}, []string{"hash"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := &c.node
-			r := n.rounds(new([]history.Window))
+			r := n.newRounds(new([]history.Window))
 			r.surveyNodes(t.Context(), n.views(), answers{})
-			if got := r.uids(); !slices.Equal(got, c.ghosts) {
-				t.Errorf("ghosts are %v, want %v", got, c.ghosts)
+			if got := r.unknownUIDs(); !slices.Equal(got, c.unknown) {
+				t.Errorf("unknown pods are %v, want %v", got, c.unknown)
 			}
 			if got := len(r.survey.pendingNodes([]string{"n1"})) > 0; got != c.pending {
 				t.Errorf("pending is %v, want %v", got, c.pending)
@@ -156,35 +156,36 @@ func TestTakeUp(t *testing.T) {
 	}
 }
 
-// TestTakeUpLater has somebody not answer at first: users are told of the window when all do, and
-// nobody is asked any more after that.
-func TestTakeUpLater(t *testing.T) {
+// TestSurveyRetries has a process not answer at first. The window is recorded once all answer, and
+// no process is asked after that.
+func TestSurveyRetries(t *testing.T) {
 	for _, silent := range []string{"runtime/n1", "apiserver"} {
-		var told []history.Window
-		n := &node{runs: []string{"old"}, heard: "10", viewed: web("new"), has: web("new"), silent: []string{silent}}
-		r := n.rounds(&told)
+		var recorded []history.Window
+		n := &node{runs: []string{"old"}, heard: "10", viewed: webPod("new"), has: webPod("new"), silent: []string{silent}}
+		r := n.newRounds(&recorded)
 		r.CheckUnknownPods(t.Context(), n.views())
-		if len(told) > 0 || !r.HasUnknownPods([]string{"n1"}) {
-			t.Errorf("%s is silent: told %v, and haunted is %v", silent, told, r.HasUnknownPods([]string{"n1"}))
+		if len(recorded) > 0 || !r.HasUnknownPods([]string{"n1"}) {
+			t.Errorf("%s is silent: told %v, and haunted is %v", silent, recorded, r.HasUnknownPods([]string{"n1"}))
 		}
 		n.silent = nil
 		r.CheckUnknownPods(t.Context(), n.views())
-		if len(told) != 1 || !slices.Equal(told[0].UIDs, []string{"old", "new"}) || !told[0].Begin.Equal(now) {
-			t.Errorf("%s answers: told %v", silent, told)
+		if len(recorded) != 1 || !slices.Equal(recorded[0].UIDs, []string{"old", "new"}) || !recorded[0].Begin.Equal(now) {
+			t.Errorf("%s answers: told %v", silent, recorded)
 		}
 		asked := n.gets
 		n.runs = nil
 		r.CheckUnknownPods(t.Context(), n.views())
-		if len(told) != 2 || r.HasUnknownPods([]string{"n1"}) || n.gets != asked {
-			t.Errorf("it is over: told %v, haunted is %v, asked %d times more", told, r.HasUnknownPods([]string{"n1"}), n.gets-asked)
+		if len(recorded) != 2 || r.HasUnknownPods([]string{"n1"}) || n.gets != asked {
+			t.Errorf("it is over: told %v, haunted is %v, asked %d times more", recorded, r.HasUnknownPods([]string{"n1"}), n.gets-asked)
 		}
 	}
 }
 
-// TestAskedOnce has a node that is yet to tell be asked again, but not the API about who is a ghost.
-func TestAskedOnce(t *testing.T) {
+// TestSurveyAsksAPIOnce asks a node again until it is surveyed, but not the API about a known
+// unknown pod.
+func TestSurveyAsksAPIOnce(t *testing.T) {
 	n := &node{runs: []string{"old"}, heard: "9"}
-	r := n.rounds(new([]history.Window))
+	r := n.newRounds(new([]history.Window))
 	for range 2 {
 		r.surveyNodes(t.Context(), n.views(), answers{})
 	}
@@ -193,20 +194,20 @@ func TestAskedOnce(t *testing.T) {
 	}
 }
 
-// TestTakenUpBefore has a pod that was taken up be older than one whose leaving was seen, and no
-// ghost twice; and a static pod, whose mirror comes late, be none any more.
-func TestTakenUpBefore(t *testing.T) {
+// TestSurveyedIsOlder: a surveyed pod is older than one whose removal was seen, no pod is unknown
+// twice, and a static pod is not unknown once its mirror is there.
+func TestSurveyedIsOlder(t *testing.T) {
 	n := &node{runs: []string{"old"}, heard: "10"}
-	r := n.rounds(new([]history.Window))
-	r.PodRemoved(web("new"))
+	r := n.newRounds(new([]history.Window))
+	r.PodRemoved(webPod("new"))
 	r.surveyNodes(t.Context(), n.views(), answers{})
-	r.PodRemoved(web("old"))
-	if got := r.uids(); !slices.Equal(got, []string{"new", "old<new"}) {
-		t.Errorf("ghosts are %v", got)
+	r.PodRemoved(webPod("old"))
+	if got := r.unknownUIDs(); !slices.Equal(got, []string{"new", "old<new"}) {
+		t.Errorf("unknown pods are %v", got)
 	}
-	n.viewed = mirror("old")
+	n.viewed = mirrorPod("old")
 	r.CheckUnknownPods(t.Context(), n.views())
 	if r.isUnknown("old") {
-		t.Errorf("a static pod is a ghost: %v", r.uids())
+		t.Errorf("a static pod is unknown: %v", r.unknownUIDs())
 	}
 }

@@ -146,7 +146,7 @@ func (c *Controller) syncLoop(ctx context.Context) error {
 		timer.Stop()
 		for _, m := range c.mirrors {
 			if err := c.syncMirror(ctx, m); err != nil && ctx.Err() == nil {
-				c.base.Log.InfoContext(ctx, "not all faults are on the board", "kind", m.kind.Kind, "err", err)
+				c.base.Log.InfoContext(ctx, "could not mirror all faults", "kind", m.kind.Kind, "err", err)
 			}
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// The phases of an object that stands for something on the board.
+// The phases of a Fault or Partition.
 const (
 	// Active: the fault state has the object.
 	Active = "Active"

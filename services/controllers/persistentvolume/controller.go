@@ -176,11 +176,11 @@ func (c *Controller) syncClaim(ctx context.Context, key view.Key) error {
 	if !found {
 		return nil
 	}
-	looked := View{Claim: claim, Volumes: c.copies.volumes.All()}
-	looked.Class, _ = c.copies.classes.Get(view.Key{Name: ClassOf(claim)})
-	looked.Default = storage.DefaultClass(c.copies.classes.All())
-	looked.Node, _ = c.copies.nodes.Get(view.Key{Name: claim.Annotations[SelectedNode]})
-	return c.applyDecision(ctx, claim, Decide(looked))
+	input := View{Claim: claim, Volumes: c.copies.volumes.All()}
+	input.Class, _ = c.copies.classes.Get(view.Key{Name: ClassOf(claim)})
+	input.Default = storage.DefaultClass(c.copies.classes.All())
+	input.Node, _ = c.copies.nodes.Get(view.Key{Name: claim.Annotations[SelectedNode]})
+	return c.applyDecision(ctx, claim, Decide(input))
 }
 
 func (c *Controller) applyDecision(ctx context.Context, claim *corev1.PersistentVolumeClaim, decision Decision) error {

@@ -17,7 +17,7 @@ import (
 	"github.com/podfall/podfall/internal/storage"
 )
 
-// The annotations by which binder and provisioner agree, as upstream has them.
+// The annotations of upstream's binder and provisioner.
 const (
 	bindCompleted     = "pv.kubernetes.io/bind-completed"
 	boundByController = "pv.kubernetes.io/bound-by-controller"

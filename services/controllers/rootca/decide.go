@@ -17,7 +17,7 @@ const (
 	Key  = "ca.crt"
 )
 
-// The annotation that says what the ConfigMap is for.
+// The annotation that describes the ConfigMap.
 const (
 	descriptionKey = "kubernetes.io/description"
 	description    = "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as " +

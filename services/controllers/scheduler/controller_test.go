@@ -85,8 +85,8 @@ func (f *fakeAPI) expect(t *testing.T, want ...string) {
 	}
 }
 
-// running starts a scheduler in the bubble and ends it with the test.
-func running(t *testing.T, api *fakeAPI) {
+// startScheduler starts a scheduler in the bubble and ends it with the test.
+func startScheduler(t *testing.T, api *fakeAPI) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	views := view.NewSet(api, nil)
@@ -111,7 +111,7 @@ func added(obj kinds.Object) watch.Event { return watch.Event{Type: watch.Added,
 func TestControllerBinds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := &fakeAPI{sinks: map[string]podapi.Sink{}}
-		running(t, api)
+		startScheduler(t, api)
 		api.sinks["nodes"].Replace([]kinds.Object{node("n1"), node("n2")}, "1")
 		api.sinks["pods"].Replace([]kinds.Object{pod("bound", func(p *corev1.Pod) { p.Spec.NodeName = "n1" })}, "1")
 		api.sinks["pods"].Apply(added(pod("a")))
@@ -133,12 +133,12 @@ func TestControllerBinds(t *testing.T) {
 	})
 }
 
-// TestRefusalsDoNotHoldUpOthers has an apiserver that does not answer the patch which
-// says why a pod is pending; another pod is bound all the same.
-func TestRefusalsDoNotHoldUpOthers(t *testing.T) {
+// TestBindsDuringSlowPatch has an apiserver that does not answer the patch of an unschedulable
+// pod's status. Another pod is still bound.
+func TestBindsDuringSlowPatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := &fakeAPI{sinks: map[string]podapi.Sink{}, hang: true}
-		running(t, api)
+		startScheduler(t, api)
 		api.sinks["nodes"].Replace([]kinds.Object{node("n1")}, "1")
 		api.sinks["pods"].Apply(added(pod("big", requests("64", "1Gi"))))
 		api.sinks["pods"].Apply(added(pod("small")))

@@ -62,7 +62,7 @@ type World struct {
 	StartNodeIndex int
 }
 
-// The verdicts of a filter about a node.
+// The reasons and messages of an unschedulable pod, in upstream's words.
 const (
 	// reasonNotReady is for clusters in which no controller taints nodes that are not ready.
 	reasonNotReady           = "node(s) were not ready"

@@ -149,8 +149,8 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// TestFillsEveryNode places pods until there is no room: each node takes as many as it
-// offers, and the first pod that is left over is made active again by the first room.
+// TestFillsEveryNode places pods until no node has room. The first remaining pod is queued again
+// when room becomes free.
 func TestFillsEveryNode(t *testing.T) {
 	state := NewState()
 	for _, name := range []string{"n1", "n2"} {

@@ -31,7 +31,7 @@ func affinity(of *corev1.Pod) *corev1.Affinity {
 	return of.Spec.Affinity
 }
 
-func near(name string) func(*corev1.Pod) {
+func withAffinity(name string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		affinity(p).PodAffinity = &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{
 			{TopologyKey: "zone", LabelSelector: selects(name)},
@@ -39,7 +39,7 @@ func near(name string) func(*corev1.Pod) {
 	}
 }
 
-func apart() func(*corev1.Pod) {
+func withAntiAffinity() func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		affinity(p).PodAntiAffinity = &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{
 			{TopologyKey: "kubernetes.io/hostname", LabelSelector: selects("web")},
@@ -47,7 +47,7 @@ func apart() func(*corev1.Pod) {
 	}
 }
 
-func evenly(skew int32) func(*corev1.Pod) {
+func spreadEvenly(skew int32) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
 			MaxSkew: skew, TopologyKey: "zone", WhenUnsatisfiable: corev1.DoNotSchedule, LabelSelector: selects("web"),
@@ -63,8 +63,8 @@ func claims(name string) func(*corev1.Pod) {
 	}
 }
 
-// storage has a claim of each sort: bound (to a volume of n2), once, late, unbound.
-func storage(s *State) {
+// addClaims adds a claim of each sort: bound (to a volume of n2), once, late, unbound.
+func addClaims(s *State) {
 	claim := func(name string, change func(*corev1.PersistentVolumeClaim)) {
 		c := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
 		change(c)
@@ -93,8 +93,8 @@ func storage(s *State) {
 	s.SetVolume(local)
 }
 
-// TestFilters has three nodes, of which n1 and n2 are in zone a and n3 in b. want is a node, or
-// the beginning of why there is none.
+// TestFilters has three nodes: n1 and n2 are in zone a and n3 in b. want is a node, or the
+// beginning of the message.
 func TestFilters(t *testing.T) {
 	gpu := func(p *corev1.Pod) {
 		p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{"example.com/gpu": resource.MustParse("1")}
@@ -105,30 +105,30 @@ func TestFilters(t *testing.T) {
 		placed map[string]*corev1.Pod
 		want   string
 	}{
-		{"near what is in b", pod("p", near("db")), map[string]*corev1.Pod{"n3": pod("x", app("db"))}, "n3"},
-		{"near nobody", pod("p", near("db")), nil, "0/3 nodes are available: 3 node(s) didn't match pod affinity rules."},
-		{"near itself, the first", pod("p", app("db"), near("db")), nil, "n1"},
-		{"apart from n1", pod("p", apart()), map[string]*corev1.Pod{"n1": pod("x", app("web"))}, "n2"},
+		{"near what is in b", pod("p", withAffinity("db")), map[string]*corev1.Pod{"n3": pod("x", app("db"))}, "n3"},
+		{"near nobody", pod("p", withAffinity("db")), nil, "0/3 nodes are available: 3 node(s) didn't match pod affinity rules."},
+		{"near itself, the first", pod("p", app("db"), withAffinity("db")), nil, "n1"},
+		{"apart from n1", pod("p", withAntiAffinity()), map[string]*corev1.Pod{"n1": pod("x", app("web"))}, "n2"},
 		{
-			"apart from all", pod("p", apart()),
+			"apart from all", pod("p", withAntiAffinity()),
 			map[string]*corev1.Pod{"n1": pod("x", app("web")), "n2": pod("y", app("web")), "n3": pod("z", app("web"))},
 			"0/3 nodes are available: 3 node(s) didn't match pod anti-affinity rules.",
 		},
 		{
 			"not wanted by others", pod("p", app("web")),
-			map[string]*corev1.Pod{"n1": pod("x", apart()), "n2": pod("y", apart()), "n3": pod("z", apart())},
+			map[string]*corev1.Pod{"n1": pod("x", withAntiAffinity()), "n2": pod("y", withAntiAffinity()), "n3": pod("z", withAntiAffinity())},
 			"0/3 nodes are available: 3 node(s) didn't satisfy existing pods anti-affinity rules.",
 		},
-		{"in another namespace", pod("p", apart()), map[string]*corev1.Pod{"n1": pod("x", app("web"), func(p *corev1.Pod) { p.Namespace = "other" })}, "n2"},
-		{"spread over zones", pod("p", app("web"), evenly(1)), map[string]*corev1.Pod{"n1": pod("x", app("web"))}, "n3"},
+		{"in another namespace", pod("p", withAntiAffinity()), map[string]*corev1.Pod{"n1": pod("x", app("web"), func(p *corev1.Pod) { p.Namespace = "other" })}, "n2"},
+		{"spread over zones", pod("p", app("web"), spreadEvenly(1)), map[string]*corev1.Pod{"n1": pod("x", app("web"))}, "n3"},
 		{
-			"spread, and the other zone is full", pod("p", app("web"), evenly(1), requests("3", "1Gi")),
+			"spread, and the other zone is full", pod("p", app("web"), spreadEvenly(1), requests("3", "1Gi")),
 			map[string]*corev1.Pod{"n1": pod("x", app("web")), "n3": pod("y", requests("3", "1Gi"))},
 			"0/3 nodes are available: 1 Insufficient cpu, 2 node(s) didn't match pod topology spread constraints.",
 		},
-		{"spread by an empty selector, which counts nobody", pod("p", app("web"), evenly(1), spreadOver(&metav1.LabelSelector{})), map[string]*corev1.Pod{"n1": pod("x", app("web"))}, "n2"},
-		{"spread without a selector", pod("p", app("web"), evenly(1), spreadOver(nil)), map[string]*corev1.Pod{"n1": pod("x", app("web"))}, "n2"},
-		{"skew of two", pod("p", app("web"), evenly(2), func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"zone": "a"} }), map[string]*corev1.Pod{"n1": pod("x", app("web"))}, "n2"},
+		{"spread by an empty selector, which counts nobody", pod("p", app("web"), spreadEvenly(1), spreadOver(&metav1.LabelSelector{})), map[string]*corev1.Pod{"n1": pod("x", app("web"))}, "n2"},
+		{"spread without a selector", pod("p", app("web"), spreadEvenly(1), spreadOver(nil)), map[string]*corev1.Pod{"n1": pod("x", app("web"))}, "n2"},
+		{"skew of two", pod("p", app("web"), spreadEvenly(2), func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"zone": "a"} }), map[string]*corev1.Pod{"n1": pod("x", app("web"))}, "n2"},
 		{"a device that no node has", pod("p", gpu), nil, "0/3 nodes are available: 3 Insufficient example.com/gpu."},
 		{"a volume of n2", pod("p", claims("bound")), nil, "n2"},
 		{"a volume of n2, which is full", pod("p", claims("bound"), requests("3", "1Gi")), map[string]*corev1.Pod{"n2": pod("x", requests("3", "1Gi"))}, "0/3 nodes are available: 1 Insufficient cpu, 2 node(s) didn't match PersistentVolume's node affinity."},
@@ -141,7 +141,7 @@ func TestFilters(t *testing.T) {
 		for _, n := range []*corev1.Node{node("n1", zone("a")), node("n2", zone("a")), node("n3", zone("b"))} {
 			state.SetNode(n)
 		}
-		storage(state)
+		addClaims(state)
 		for on, p := range row.placed {
 			state.Place(p, on)
 		}
@@ -175,7 +175,7 @@ func TestScores(t *testing.T) {
 		}
 	}
 	soft := func(p *corev1.Pod) {
-		evenly(1)(p)
+		spreadEvenly(1)(p)
 		p.Spec.TopologySpreadConstraints[0].WhenUnsatisfiable = corev1.ScheduleAnyway
 	}
 	disliked := node("n1", zone("a"), tainted(corev1.TaintEffectPreferNoSchedule))
@@ -216,8 +216,8 @@ func spreadOver(selector *metav1.LabelSelector) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Spec.TopologySpreadConstraints[0].LabelSelector = selector }
 }
 
-// TestPreemptionSparesCoveredPods has budgets without disruptions left, and the pod that preemption
-// takes: the covered one of less priority, or the other one.
+// TestPreemptionSparesCoveredPods has budgets without disruptions left. taken is the preempted pod:
+// the covered pod of lower priority, or the other one.
 func TestPreemptionSparesCoveredPods(t *testing.T) {
 	big := requests("4", "1Gi")
 	for name, c := range map[string]struct {
@@ -297,7 +297,7 @@ func TestPreempt(t *testing.T) {
 		},
 		{
 			name: "those who do not want it go", pod: pod("p", app("web"), priority(10)),
-			placed: map[string][]*corev1.Pod{"n1": {pod("a", apart())}, "n2": {pod("b", apart(), priority(3))}},
+			placed: map[string][]*corev1.Pod{"n1": {pod("a", withAntiAffinity())}, "n2": {pod("b", withAntiAffinity(), priority(3))}},
 			node:   "n1", victims: "a", message: "0/2 nodes are available: 2 node(s) didn't satisfy existing pods anti-affinity rules.",
 		},
 	} {

@@ -207,7 +207,7 @@ func (s *State) enqueue(pod *corev1.Pod) {
 	same := known.pod != nil && needsNoDecision(known.pod, pod)
 	known.pod = pod
 	if known.queued || same {
-		return // it has its place, or was told already why it has none
+		return // queued already, or unschedulable and unchanged
 	}
 	known.queued = true
 	s.waiting.lastNumber++

@@ -80,7 +80,7 @@ func (c *Controller) sync(ctx context.Context, key view.Key) error {
 	}
 	selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector)
 	if err != nil {
-		return nil //nolint:nilerr // nothing to do about it until somebody changes the set
+		return nil //nolint:nilerr // an invalid selector needs a change of the set
 	}
 	pods, err := c.owners.Claim(ctx, set, selector, func(orphan *corev1.Pod) bool {
 		return strings.HasPrefix(orphan.Name, set.Name+"-") && Ordinal(orphan, set) >= 0 // others have no name of the set

@@ -14,7 +14,7 @@ import (
 	"github.com/podfall/podfall/services/gateway/accept"
 )
 
-// The media types that are answered in.
+// The media types of answers.
 const (
 	mediaJSON     = runtime.ContentTypeJSON
 	mediaYAML     = runtime.ContentTypeYAML
@@ -24,12 +24,12 @@ const (
 // negotiateMedia returns the offered media type that the client prefers; empty if it accepts none.
 // The first one is the default.
 func negotiateMedia(r *http.Request, offered ...string) string {
-	for _, wanted := range accept.Clauses(r) {
-		if wanted.Params["as"] != "" {
+	for _, clause := range accept.Clauses(r) {
+		if clause.Params["as"] != "" {
 			continue
 		}
 		for _, offer := range offered {
-			if wanted.Covers(offer) {
+			if clause.Covers(offer) {
 				return offer
 			}
 		}
@@ -97,7 +97,7 @@ func writeBytes(w http.ResponseWriter, r *http.Request, data []byte) {
 		return
 	}
 	if r.Method != http.MethodHead {
-		_, _ = w.Write(data) // whoever has gone needs no answer
+		_, _ = w.Write(data) // the client may have left
 	}
 }
 

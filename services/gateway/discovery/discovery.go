@@ -130,7 +130,7 @@ func (h *handler) currentSnapshot() *snapshot {
 		}
 		crd := h.dir.CRD(kind.GroupResource())
 		if crd == nil {
-			continue // gone between two looks: the next request will see that
+			continue // deleted since All: the next request gets a new snapshot
 		}
 		gv := kind.GroupVersion().String()
 		fresh.definitions[gv] = append(fresh.definitions[gv], customKind{kind, crd})

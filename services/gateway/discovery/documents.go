@@ -17,8 +17,6 @@ import (
 	"github.com/podfall/podfall/internal/openapi"
 )
 
-// The media types of OpenAPI 2 in protobuf: as clients ask for it, and as they asked before
-// names of media types were taken seriously.
 const (
 	// mediaOpenAPI2 is OpenAPI 2 in protobuf. mediaOpenAPI2Old is its name from older clients; it
 	// is not a valid media type.
@@ -112,8 +110,8 @@ func (h *handler) serveOpenAPI3Index(now *snapshot, w http.ResponseWriter, r *ht
 
 // documentHash hashes what a document is built from.
 func (h *handler) documentHash(now *snapshot, list metav1.APIResourceList) string {
-	said, _ := json.Marshal(list) // strings and booleans: cannot fail
-	key := joinKey(h.release, h.fingerprint(), string(said))
+	resources, _ := json.Marshal(list) // strings and booleans: cannot fail
+	key := joinKey(h.release, h.fingerprint(), string(resources))
 	for _, kind := range now.definitions[list.GroupVersion] {
 		spec, _ := json.Marshal(kind.crd.Spec) // came from JSON: cannot fail
 		key = joinKey(key, string(spec))

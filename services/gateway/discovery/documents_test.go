@@ -10,8 +10,8 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// TestOpenAPI2IsMadeOnceAtATime: many clients at once cost no more memory than one (T12).
-func TestOpenAPI2IsMadeOnceAtATime(t *testing.T) {
+// TestOpenAPI2BuildsOneAtATime is T12: concurrent clients cost no more memory than one.
+func TestOpenAPI2BuildsOneAtATime(t *testing.T) {
 	compat, err := proto.CompatFor("")
 	if err != nil {
 		t.Fatal(err)

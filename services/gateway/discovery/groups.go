@@ -98,5 +98,5 @@ func versionNotFound(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", mediaJSON)
 	w.WriteHeader(http.StatusNotFound)
-	_, _ = w.Write(data) // whoever has gone needs no answer
+	_, _ = w.Write(data) // the client may have left
 }

@@ -162,7 +162,7 @@ func hasStatus(kind kinds.Kind) bool {
 	return err == nil && reflect.ValueOf(obj).Elem().FieldByName("Status").IsValid()
 }
 
-// The groups of what the gateway answers itself.
+// The groups of the reviews.
 const (
 	authentication = "authentication.k8s.io"
 	authorization  = "authorization.k8s.io"

@@ -1,5 +1,5 @@
 // Package admission decides whether a node takes a pod that has been bound to it (KBL-09),
-// and whom a critical pod may push out. All of it is pure; the kubelet's loop acts on it.
+// and which pods a critical pod may preempt. All of it is pure; the kubelet's loop acts on it.
 package admission
 
 import (
@@ -26,10 +26,10 @@ type Host struct {
 	// Pressures are the pressures that the node reports.
 	Pressures []corev1.NodeConditionType
 	// ShuttingDown says that the node is being shut down.
-	Leaving bool
+	ShuttingDown bool
 	// AllocateErr is why the node could not allocate what the pod asks for, for example devices;
 	// nil if it could.
-	Unexpected error
+	AllocateErr error
 }
 
 // Verdict says whether the node takes a pod, and if not why, in upstream's words.
@@ -42,7 +42,7 @@ type Verdict struct {
 
 // Admit decides whether the host takes the pod.
 func Admit(pod *corev1.Pod, host Host) Verdict {
-	for _, check := range []func(*corev1.Pod, Host) Verdict{leaving, pressed, unexpected, foreign, fits, placed, tolerated} {
+	for _, check := range []func(*corev1.Pod, Host) Verdict{checkShutdown, checkPressure, checkAllocation, checkOS, checkResources, checkPlacement, checkTaints} {
 		if v := check(pod, host); !v.Admitted || len(v.Victims) > 0 {
 			return v
 		}
@@ -52,8 +52,8 @@ func Admit(pod *corev1.Pod, host Host) Verdict {
 
 func refuse(reason, message string) Verdict { return Verdict{Reason: reason, Message: message} }
 
-func leaving(_ *corev1.Pod, host Host) Verdict {
-	if host.Leaving {
+func checkShutdown(_ *corev1.Pod, host Host) Verdict {
+	if host.ShuttingDown {
 		return refuse("NodeShutdown", "Pod was rejected as the node is shutting down.")
 	}
 	return Verdict{Admitted: true}
@@ -61,8 +61,8 @@ func leaving(_ *corev1.Pod, host Host) Verdict {
 
 // checkPressure refuses pods while the node is under pressure. Memory pressure alone refuses only
 // pods without requests.
-func pressed(pod *corev1.Pod, host Host) Verdict {
-	if len(host.Pressures) == 0 || podstate.Critical(pod) {
+func checkPressure(pod *corev1.Pod, host Host) Verdict {
+	if len(host.Pressures) == 0 || podstate.IsCritical(pod) {
 		return Verdict{Admitted: true}
 	}
 	if len(host.Pressures) == 1 && host.Pressures[0] == corev1.NodeMemoryPressure {
@@ -74,15 +74,15 @@ func pressed(pod *corev1.Pod, host Host) Verdict {
 	return refuse("Evicted", fmt.Sprintf("The node had condition: %v. ", host.Pressures))
 }
 
-func unexpected(_ *corev1.Pod, host Host) Verdict {
-	if host.Unexpected != nil {
-		return refuse("UnexpectedAdmissionError", fmt.Sprintf("Allocate failed due to %v, which is unexpected", host.Unexpected))
+func checkAllocation(_ *corev1.Pod, host Host) Verdict {
+	if host.AllocateErr != nil {
+		return refuse("UnexpectedAdmissionError", fmt.Sprintf("Allocate failed due to %v, which is unexpected", host.AllocateErr))
 	}
 	return Verdict{Admitted: true}
 }
 
 // checkOS refuses pods of another operating system.
-func foreign(pod *corev1.Pod, _ Host) Verdict {
+func checkOS(pod *corev1.Pod, _ Host) Verdict {
 	if os := pod.Spec.OS; os != nil && os.Name != corev1.Linux {
 		return refuse("PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS")
 	}
@@ -91,30 +91,30 @@ func foreign(pod *corev1.Pod, _ Host) Verdict {
 
 // checkPlacement checks the node selector, affinity and name of a pod, and that its host ports are
 // free.
-func placed(pod *corev1.Pod, host Host) Verdict {
+func checkPlacement(pod *corev1.Pod, host Host) Verdict {
 	switch {
 	case !matchesNode(pod, host):
-		return failed("NodeAffinity", "node(s) didn't match Pod's node affinity/selector")
+		return refusePredicate("NodeAffinity", "node(s) didn't match Pod's node affinity/selector")
 	case pod.Spec.NodeName != "" && pod.Spec.NodeName != host.Name:
-		return failed("NodeName", "node(s) didn't match the requested node name")
+		return refusePredicate("NodeName", "node(s) didn't match the requested node name")
 	case portsTaken(pod, host.Pods):
-		return failed("NodePorts", "node(s) didn't have free ports for the requested pod ports")
+		return refusePredicate("NodePorts", "node(s) didn't have free ports for the requested pod ports")
 	}
 	return Verdict{Admitted: true}
 }
 
-func failed(predicate, text string) Verdict {
+func refusePredicate(predicate, text string) Verdict {
 	return refuse(predicate, fmt.Sprintf("Predicate %s failed: %s", predicate, text))
 }
 
 // checkTaints refuses pods that would be evicted at once. Static pods always stay.
-func tolerated(pod *corev1.Pod, host Host) Verdict {
-	if podstate.Static(pod) {
+func checkTaints(pod *corev1.Pod, host Host) Verdict {
+	if podstate.IsStatic(pod) {
 		return Verdict{Admitted: true}
 	}
 	for _, taint := range host.Taints {
 		if taint.Effect == corev1.TaintEffectNoExecute && !tolerates(pod, taint) {
-			return failed("TaintToleration", "node(s) had untolerated taint(s)")
+			return refusePredicate("TaintToleration", "node(s) had untolerated taint(s)")
 		}
 	}
 	return Verdict{Admitted: true}
@@ -138,7 +138,7 @@ func portsTaken(pod *corev1.Pod, others []*corev1.Pod) bool {
 	for _, other := range others {
 		for _, theirs := range hostPorts(other) {
 			for _, ours := range wanted {
-				if ours.clashes(theirs) {
+				if ours.conflicts(theirs) {
 					return true
 				}
 			}
@@ -157,14 +157,14 @@ type hostPort struct {
 // anyIP is every address of the node.
 const anyIP = "0.0.0.0"
 
-func (a hostPort) clashes(b hostPort) bool {
+func (a hostPort) conflicts(b hostPort) bool {
 	return a.port == b.port && a.protocol == b.protocol && (a.ip == b.ip || a.ip == anyIP || b.ip == anyIP)
 }
 
 func hostPorts(pod *corev1.Pod) []hostPort {
 	containers := pod.Spec.Containers
 	for _, c := range pod.Spec.InitContainers {
-		if podstate.Sidecar(&c) {
+		if podstate.IsSidecar(&c) {
 			containers = append(slices.Clip(containers), c)
 		}
 	}

@@ -29,19 +29,19 @@ func matchesTerm(term corev1.NodeSelectorTerm, host Host) bool {
 	}
 	for _, want := range term.MatchExpressions {
 		value, has := host.Labels[want.Key]
-		if !meets(want, value, has) {
+		if !matchesRequirement(want, value, has) {
 			return false
 		}
 	}
 	for _, want := range term.MatchFields {
-		if want.Key != "metadata.name" || !meets(want, host.Name, true) {
+		if want.Key != "metadata.name" || !matchesRequirement(want, host.Name, true) {
 			return false
 		}
 	}
 	return true
 }
 
-func meets(want corev1.NodeSelectorRequirement, value string, has bool) bool {
+func matchesRequirement(want corev1.NodeSelectorRequirement, value string, has bool) bool {
 	switch want.Operator {
 	case corev1.NodeSelectorOpIn:
 		return has && slices.Contains(want.Values, value)
@@ -52,16 +52,16 @@ func meets(want corev1.NodeSelectorRequirement, value string, has bool) bool {
 	case corev1.NodeSelectorOpDoesNotExist:
 		return !has
 	case corev1.NodeSelectorOpGt:
-		is, than, numbers := both(want, value)
+		is, than, numbers := parseBoth(want, value)
 		return has && numbers && is > than
 	case corev1.NodeSelectorOpLt:
-		is, than, numbers := both(want, value)
+		is, than, numbers := parseBoth(want, value)
 		return has && numbers && is < than
 	}
 	return false
 }
 
-func both(want corev1.NodeSelectorRequirement, value string) (is, than int64, numbers bool) {
+func parseBoth(want corev1.NodeSelectorRequirement, value string) (is, than int64, numbers bool) {
 	if len(want.Values) != 1 {
 		return 0, 0, false
 	}

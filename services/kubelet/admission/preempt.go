@@ -13,27 +13,27 @@ import (
 // unimportant as possible, weakest QoS class first; none if even all of them do not suffice.
 func victimsFor(pod *corev1.Pod, host Host, lacks []shortage) []*corev1.Pod {
 	candidates := slices.DeleteFunc(slices.Clone(host.Pods), func(other *corev1.Pod) bool {
-		return podstate.Critical(other) || podstate.Priority(other) >= podstate.Priority(pod) && !podstate.Static(pod)
+		return podstate.IsCritical(other) || podstate.Priority(other) >= podstate.Priority(pod) && !podstate.IsStatic(pod)
 	})
 	slices.SortStableFunc(candidates, func(a, b *corev1.Pod) int {
 		return cmp.Or(
-			cmp.Compare(rank(a), rank(b)),
+			cmp.Compare(qosRank(a), qosRank(b)),
 			cmp.Compare(podstate.Priority(a), podstate.Priority(b)),
-			-cmp.Compare(relief(a, lacks), relief(b, lacks)),
+			-cmp.Compare(countRelieved(a, lacks), countRelieved(b, lacks)),
 		)
 	})
 	var victims []*corev1.Pod
 	for i, candidate := range candidates {
 		victims = candidates[:i+1]
-		if enough(victims, lacks) {
-			return spare(victims, lacks, candidate)
+		if isEnough(victims, lacks) {
+			return dropNeedless(victims, lacks, candidate)
 		}
 	}
 	return nil
 }
 
 // qosRank orders pods by QoS class.
-func rank(pod *corev1.Pod) int {
+func qosRank(pod *corev1.Pod) int {
 	switch podstate.QOS(pod) {
 	case corev1.PodQOSBestEffort:
 		return 0
@@ -45,7 +45,7 @@ func rank(pod *corev1.Pod) int {
 }
 
 // countRelieved returns how many of the shortages the pod's end reduces.
-func relief(pod *corev1.Pod, lacks []shortage) int {
+func countRelieved(pod *corev1.Pod, lacks []shortage) int {
 	n := 0
 	for _, lack := range lacks {
 		if Request(pod, lack.name) > 0 {
@@ -55,7 +55,7 @@ func relief(pod *corev1.Pod, lacks []shortage) int {
 	return n
 }
 
-func enough(victims []*corev1.Pod, lacks []shortage) bool {
+func isEnough(victims []*corev1.Pod, lacks []shortage) bool {
 	for _, lack := range lacks {
 		missing := lack.asked + lack.used - lack.capacity
 		for _, victim := range victims {
@@ -68,12 +68,12 @@ func enough(victims []*corev1.Pod, lacks []shortage) bool {
 	return true
 }
 
-// dropNeedless removes victims without whom there is still enough room. The last one is needed.
-func spare(victims []*corev1.Pod, lacks []shortage, last *corev1.Pod) []*corev1.Pod {
+// dropNeedless removes victims that are not needed to make enough room. The last one is needed.
+func dropNeedless(victims []*corev1.Pod, lacks []shortage, last *corev1.Pod) []*corev1.Pod {
 	needed := slices.Clone(victims)
 	for _, victim := range victims {
 		without := slices.DeleteFunc(slices.Clone(needed), func(p *corev1.Pod) bool { return p == victim })
-		if victim != last && enough(without, lacks) {
+		if victim != last && isEnough(without, lacks) {
 			needed = without
 		}
 	}

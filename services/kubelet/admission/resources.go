@@ -12,7 +12,7 @@ import (
 	"github.com/podfall/podfall/services/kubelet/podstate"
 )
 
-// shortage is a resource of which the node has too little left.
+// shortage is a resource that the node has too little of.
 type shortage struct {
 	name                  corev1.ResourceName
 	asked, used, capacity int64
@@ -20,12 +20,12 @@ type shortage struct {
 
 // checkResources checks that the node has room for a pod. A critical pod gets room if others can be
 // ended for it.
-func fits(pod *corev1.Pod, host Host) Verdict {
-	lacks := shortages(pod, host)
+func checkResources(pod *corev1.Pod, host Host) Verdict {
+	lacks := findShortages(pod, host)
 	if len(lacks) == 0 {
 		return Verdict{Admitted: true}
 	}
-	if podstate.Critical(pod) {
+	if podstate.IsCritical(pod) {
 		if victims := victimsFor(pod, host, lacks); len(victims) > 0 {
 			return Verdict{Admitted: true, Victims: victims}
 		}
@@ -37,9 +37,9 @@ func fits(pod *corev1.Pod, host Host) Verdict {
 
 // findShortages returns the resources that do not suffice, in upstream's order. Extended resources
 // that the node does not have are not checked.
-func shortages(pod *corev1.Pod, host Host) []shortage {
+func findShortages(pod *corev1.Pod, host Host) []shortage {
 	var lacks []shortage
-	for _, name := range names(pod) {
+	for _, name := range resourceNames(pod) {
 		capacity, has := host.Allocatable[name]
 		asked := Request(pod, name)
 		if !has || asked == 0 {
@@ -57,7 +57,7 @@ func shortages(pod *corev1.Pod, host Host) []shortage {
 }
 
 // resourceNames returns the resources that a pod can lack.
-func names(pod *corev1.Pod) []corev1.ResourceName {
+func resourceNames(pod *corev1.Pod) []corev1.ResourceName {
 	first := []corev1.ResourceName{corev1.ResourcePods, corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage}
 	others := make(map[corev1.ResourceName]bool)
 	for _, c := range slices.Concat(pod.Spec.Containers, pod.Spec.InitContainers) {
@@ -88,7 +88,7 @@ func Request(pod *corev1.Pod, name corev1.ResourceName) int64 {
 	for i := range pod.Spec.InitContainers {
 		c := &pod.Spec.InitContainers[i]
 		asked := amount(name, c.Resources.Requests[name])
-		if podstate.Sidecar(c) {
+		if podstate.IsSidecar(c) {
 			sidecars += asked
 			asked = 0
 		}

@@ -57,7 +57,7 @@ func (m *Manager) Create(pod *corev1.Pod) error {
 // Destroy removes the record; a missing record counts as destroyed.
 func (m *Manager) Destroy(ctx context.Context, uid types.UID) error {
 	name := path.Join(dir, string(uid))
-	if err := m.faults.Inject(ctx, fault.CgroupDestroy, m.about(name)); err != nil {
+	if err := m.faults.Inject(ctx, fault.CgroupDestroy, m.attributesOf(name)); err != nil {
 		return fmt.Errorf("destroy cgroup of pod %s: %w", uid, err)
 	}
 	if err := m.root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -67,7 +67,7 @@ func (m *Manager) Destroy(ctx context.Context, uid types.UID) error {
 }
 
 // attributesOf returns the pod of a record.
-func (m *Manager) about(record string) fault.Attributes {
+func (m *Manager) attributesOf(record string) fault.Attributes {
 	data, err := m.root.ReadFile(record)
 	if err != nil {
 		return fault.Attributes{}

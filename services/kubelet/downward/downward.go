@@ -41,9 +41,9 @@ func Field(pod *corev1.Pod, path string, at Addresses) (string, error) {
 	case "metadata.uid":
 		return string(pod.UID), nil
 	case "metadata.labels":
-		return lines(pod.Labels), nil
+		return formatMap(pod.Labels), nil
 	case "metadata.annotations":
-		return lines(pod.Annotations), nil
+		return formatMap(pod.Annotations), nil
 	case "spec.nodeName":
 		return pod.Spec.NodeName, nil
 	case "spec.serviceAccountName":
@@ -57,7 +57,7 @@ func Field(pod *corev1.Pod, path string, at Addresses) (string, error) {
 }
 
 // formatMap formats a map as files show it: a quoted value for each key, by key.
-func lines(values map[string]string) string {
+func formatMap(values map[string]string) string {
 	texts := make([]string, 0, len(values))
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		texts = append(texts, key+"="+strconv.Quote(values[key]))
@@ -85,9 +85,9 @@ func Resource(pod *corev1.Pod, own *corev1.Container, selector *corev1.ResourceF
 		divisor = *resource.NewQuantity(1, resource.DecimalSI)
 	}
 	if corev1.ResourceName(name) == corev1.ResourceCPU {
-		return ratio(milli(amount), milli(divisor)), nil
+		return divideUp(milliValue(amount), milliValue(divisor)), nil
 	}
-	return ratio(amount.Value(), divisor.Value()), nil
+	return divideUp(amount.Value(), divisor.Value()), nil
 }
 
 var errUnsupported = errors.New("no such resource")
@@ -110,7 +110,7 @@ func amountOf(own *corev1.Container, kind string, name corev1.ResourceName, allo
 }
 
 // milliValue returns a quantity in thousandths, or the largest number.
-func milli(quantity resource.Quantity) int64 {
+func milliValue(quantity resource.Quantity) int64 {
 	const most = math.MaxInt64 / 1000
 	if quantity.CmpInt64(most) > 0 {
 		return math.MaxInt64
@@ -119,7 +119,7 @@ func milli(quantity resource.Quantity) int64 {
 }
 
 // divideUp divides and rounds up.
-func ratio(amount, divisor int64) string {
+func divideUp(amount, divisor int64) string {
 	if divisor <= 0 {
 		divisor = 1
 	}

@@ -104,7 +104,7 @@ func Thresholds() []Threshold {
 type Observation struct{ Available, Capacity int64 }
 
 // minAvailable returns how much must be available.
-func (t Threshold) least(o Observation) int64 {
+func (t Threshold) minAvailable(o Observation) int64 {
 	if t.Quantity.IsZero() {
 		return int64(t.Percent / 100 * float64(o.Capacity))
 	}
@@ -115,9 +115,9 @@ func (t Threshold) least(o Observation) int64 {
 // next state.
 type State struct {
 	// metSince says since when each threshold has been met, by its index.
-	met map[int]time.Time
+	metSince map[int]time.Time
 	// lastSeen says when each pressure was last observed.
-	seen map[corev1.NodeConditionType]time.Time
+	lastSeen map[corev1.NodeConditionType]time.Time
 }
 
 // Finding is the result of an observation.
@@ -131,25 +131,25 @@ type Finding struct {
 }
 
 // Observe returns the state after an observation, and what to do.
-func (s State) Look(observed map[Signal]Observation, cfg Config, now time.Time) (State, Finding) {
-	next := State{met: map[int]time.Time{}, seen: maps.Clone(s.seen)}
-	if next.seen == nil {
-		next.seen = make(map[corev1.NodeConditionType]time.Time)
+func (s State) Observe(observed map[Signal]Observation, cfg Config, now time.Time) (State, Finding) {
+	next := State{metSince: map[int]time.Time{}, lastSeen: maps.Clone(s.lastSeen)}
+	if next.lastSeen == nil {
+		next.lastSeen = make(map[corev1.NodeConditionType]time.Time)
 	}
 	for i, t := range cfg.Thresholds {
 		o, known := observed[t.Signal]
-		if !known || o.Available >= t.least(o) {
+		if !known || o.Available >= t.minAvailable(o) {
 			continue
 		}
-		next.met[i] = now
-		if since, before := s.met[i]; before {
-			next.met[i] = since
+		next.metSince[i] = now
+		if since, before := s.metSince[i]; before {
+			next.metSince[i] = since
 		}
-		next.seen[t.Signal.condition()] = now
+		next.lastSeen[t.Signal.condition()] = now
 	}
 	var finding Finding
-	maps.DeleteFunc(next.seen, func(_ corev1.NodeConditionType, at time.Time) bool { return now.Sub(at) >= cfg.Transition && at != now })
-	finding.Pressures = slices.Sorted(maps.Keys(next.seen))
+	maps.DeleteFunc(next.lastSeen, func(_ corev1.NodeConditionType, at time.Time) bool { return now.Sub(at) >= cfg.Transition && at != now })
+	finding.Pressures = slices.Sorted(maps.Keys(next.lastSeen))
 	if i, starved := next.starved(cfg, now); starved {
 		finding.Starved, finding.Observed = &cfg.Thresholds[i], observed[cfg.Thresholds[i].Signal]
 	}
@@ -164,7 +164,7 @@ func (s State) starved(cfg Config, now time.Time) (int, bool) {
 		x, y := slices.Index(signals(), a.Signal), slices.Index(signals(), b.Signal)
 		return x < y || x == y && a.Grace < b.Grace
 	}
-	for i, since := range s.met {
+	for i, since := range s.metSince {
 		if t := cfg.Thresholds[i]; now.Sub(since) >= t.Grace && (!found || before(t, cfg.Thresholds[best])) {
 			best, found = i, true
 		}
@@ -187,9 +187,9 @@ func (t Threshold) grace(pod *corev1.Pod, cfg Config) int64 {
 }
 
 // evictionMessage says why a pod was evicted, in upstream's words.
-func message(f Finding, victim Pod) string {
+func evictionMessage(f Finding, victim Pod) string {
 	name := f.Starved.Signal.resource()
-	least := resource.NewQuantity(f.Starved.least(f.Observed), resource.BinarySI)
+	least := resource.NewQuantity(f.Starved.minAvailable(f.Observed), resource.BinarySI)
 	left := resource.NewQuantity(f.Observed.Available, resource.BinarySI)
 	var text strings.Builder
 	fmt.Fprintf(&text, "The node was low on resource: %v. Threshold quantity: %v, available: %v. ", name, least, left)

@@ -22,16 +22,16 @@ import (
 // Node is the part of the kubelet that a Manager uses.
 type Node interface {
 	// ActivePods returns the pods whose containers may run, oldest first.
-	Active() []*corev1.Pod
+	ActivePods() []*corev1.Pod
 	// EmptyDirSizes returns the sizes in bytes of a pod's emptyDirs that have a limit, by name.
-	Sizes(pod *corev1.Pod) map[string]int64
+	EmptyDirSizes(pod *corev1.Pod) map[string]int64
 	// Evict ends a pod within grace seconds. It returns when its containers have stopped or that
 	// takes too long.
 	Evict(ctx context.Context, pod *corev1.Pod, grace int64, message string) error
 	// IsGone reports whether nothing is left of a pod on the node.
-	Gone(uid types.UID) bool
+	IsGone(uid types.UID) bool
 	// NodeChanged is called when the pressures have changed.
-	Changed()
+	NodeChanged()
 }
 
 // Events sends events to users; it never blocks.
@@ -74,9 +74,9 @@ func (m *Manager) Pressures() []corev1.NodeConditionType {
 func (m *Manager) Run(ctx context.Context) error {
 	for {
 		wait := m.parts.Period
-		if evicted := m.look(ctx); evicted != nil {
+		if evicted := m.observeAndEvict(ctx); evicted != nil {
 			wait = 0
-			m.await(ctx, evicted)
+			m.awaitGone(ctx, evicted)
 		}
 		if err := m.parts.Clock.Sleep(ctx, wait); err != nil {
 			return err
@@ -85,10 +85,10 @@ func (m *Manager) Run(ctx context.Context) error {
 }
 
 // awaitGone waits until an evicted pod is gone, at most CleanUp.
-func (m *Manager) await(ctx context.Context, pod *corev1.Pod) {
+func (m *Manager) awaitGone(ctx context.Context, pod *corev1.Pod) {
 	ctx, cancel := m.parts.Clock.Timeout(ctx, m.parts.CleanUp)
 	defer cancel()
-	for !m.parts.Node.Gone(pod.UID) {
+	for !m.parts.Node.IsGone(pod.UID) {
 		if m.parts.Clock.Sleep(ctx, time.Second) != nil {
 			return
 		}
@@ -96,16 +96,16 @@ func (m *Manager) await(ctx context.Context, pod *corev1.Pod) {
 }
 
 // observeAndEvict observes once, and returns the pod that it has evicted.
-func (m *Manager) look(ctx context.Context) *corev1.Pod {
+func (m *Manager) observeAndEvict(ctx context.Context) *corev1.Pod {
 	var pods []Pod
-	for _, pod := range m.parts.Node.Active() {
-		pods = append(pods, Pod{Spec: pod, Uses: Use(pod)})
+	for _, pod := range m.parts.Node.ActivePods() {
+		pods = append(pods, Pod{Spec: pod, Uses: UsageOf(pod)})
 	}
 	var finding Finding
-	m.state, finding = m.state.Look(m.observe(pods), m.parts.Config, m.parts.Clock.Steady())
-	m.report(finding.Pressures)
+	m.state, finding = m.state.Observe(m.observe(pods), m.parts.Config, m.parts.Clock.Steady())
+	m.reportPressures(finding.Pressures)
 	for _, pod := range pods {
-		text := Exceeds(pod, m.parts.Node.Sizes(pod.Spec))
+		text := FindExcess(pod, m.parts.Node.EmptyDirSizes(pod.Spec))
 		if text != "" && m.evict(ctx, pod.Spec, ImmediateGrace, text) {
 			return pod.Spec
 		}
@@ -113,17 +113,17 @@ func (m *Manager) look(ctx context.Context) *corev1.Pod {
 	if finding.Starved == nil {
 		return nil
 	}
-	m.parts.Events.Event(m.node(), corev1.EventTypeWarning, "EvictionThresholdMet",
+	m.parts.Events.Event(m.nodeReference(), corev1.EventTypeWarning, "EvictionThresholdMet",
 		fmt.Sprintf("Attempting to reclaim %s", finding.Starved.Signal.resource()))
-	pod, found := victim(pods, finding.Starved.Signal)
-	if found && m.evict(ctx, pod.Spec, finding.Starved.grace(pod.Spec, m.parts.Config), message(finding, pod)) {
+	pod, found := findVictim(pods, finding.Starved.Signal)
+	if found && m.evict(ctx, pod.Spec, finding.Starved.grace(pod.Spec, m.parts.Config), evictionMessage(finding, pod)) {
 		return pod.Spec
 	}
 	return nil
 }
 
 func (m *Manager) evict(ctx context.Context, pod *corev1.Pod, grace int64, text string) bool {
-	if podstate.Critical(pod) {
+	if podstate.IsCritical(pod) {
 		m.parts.Log.ErrorContext(ctx, "a critical pod is not evicted", "pod", podstate.Key(pod), "uid", pod.UID, "why", text)
 		return false
 	}
@@ -153,17 +153,17 @@ func (m *Manager) observe(pods []Pod) map[Signal]Observation {
 }
 
 // pidCapacity is how many process ids a node has.
-const allPIDs = 1 << 15
+const pidCapacity = 1 << 15
 
 func (m *Manager) capacity(signal Signal) int64 {
 	if signal == PIDAvailable {
-		return allPIDs
+		return pidCapacity
 	}
 	return m.parts.Capacity.Name(signal.resource(), resource.BinarySI).Value()
 }
 
 // reportPressures reports changes of the pressures.
-func (m *Manager) report(now []corev1.NodeConditionType) {
+func (m *Manager) reportPressures(now []corev1.NodeConditionType) {
 	m.mu.Lock()
 	was := m.pressures
 	m.pressures = now
@@ -175,15 +175,15 @@ func (m *Manager) report(now []corev1.NodeConditionType) {
 		kind := signal.condition()
 		before, after := slices.Contains(was, kind), slices.Contains(now, kind)
 		if before != after {
-			reason := word(kind, after)
-			m.parts.Events.Event(m.node(), corev1.EventTypeNormal, reason, fmt.Sprintf("Node %s status is now: %s", m.parts.Name, reason))
+			reason := pressureReason(kind, after)
+			m.parts.Events.Event(m.nodeReference(), corev1.EventTypeNormal, reason, fmt.Sprintf("Node %s status is now: %s", m.parts.Name, reason))
 		}
 	}
-	m.parts.Node.Changed()
+	m.parts.Node.NodeChanged()
 }
 
 // pressureReason returns the reason of an event about a pressure, as upstream's.
-func word(kind corev1.NodeConditionType, under bool) string {
+func pressureReason(kind corev1.NodeConditionType, under bool) string {
 	switch {
 	case kind == corev1.NodeMemoryPressure && under:
 		return "NodeHasInsufficientMemory"
@@ -200,6 +200,6 @@ func word(kind corev1.NodeConditionType, under bool) string {
 }
 
 // nodeReference returns the node for events; as in upstream's, its UID is its name.
-func (m *Manager) node() *corev1.Node {
+func (m *Manager) nodeReference() *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: m.parts.Name, UID: types.UID(m.parts.Name)}}
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/podfall/podfall/services/kubelet/podstate"
 )
 
-// used makes a pod that uses and asks for so much.
-func used(name, memory, asks string, priority int32) Pod {
+// podUsing makes a pod that uses and asks for so much.
+func podUsing(name, memory, asks string, priority int32) Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{
 		Priority: &priority, Containers: []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{
 			Requests: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(asks)},
@@ -27,8 +27,8 @@ func used(name, memory, asks string, priority int32) Pod {
 // exceeds by more; pids know no requests.
 func TestRank(t *testing.T) {
 	pods := []Pod{
-		used("within, low", "1Gi", "2Gi", 0), used("over by 1, high", "2Gi", "1Gi", 100), used("over by 1, low", "2Gi", "1Gi", 0),
-		used("over by 3, low", "4Gi", "1Gi", 0), used("within, high", "1Gi", "2Gi", 100),
+		podUsing("within, low", "1Gi", "2Gi", 0), podUsing("over by 1, high", "2Gi", "1Gi", 100), podUsing("over by 1, low", "2Gi", "1Gi", 0),
+		podUsing("over by 3, low", "4Gi", "1Gi", 0), podUsing("within, high", "1Gi", "2Gi", 100),
 	}
 	for signal, want := range map[Signal][]string{
 		MemoryAvailable: {"over by 3, low", "over by 1, low", "over by 1, high", "within, low", "within, high"},
@@ -43,10 +43,10 @@ func TestRank(t *testing.T) {
 		}
 	}
 	pods[3].Spec.Annotations = map[string]string{podstate.AnnotationSource: podstate.SourceFile}
-	if first, _ := victim(pods, MemoryAvailable); first.Spec.Name != "over by 1, low" {
+	if first, _ := findVictim(pods, MemoryAvailable); first.Spec.Name != "over by 1, low" {
 		t.Errorf("the victim is %s", first.Spec.Name)
 	}
-	if _, found := victim(pods[3:4], MemoryAvailable); found {
+	if _, found := findVictim(pods[3:4], MemoryAvailable); found {
 		t.Error("a critical pod is a victim")
 	}
 }
@@ -67,7 +67,7 @@ func TestLook(t *testing.T) {
 	look := func(at time.Duration, memory, disk int64, pressures, starved string) {
 		t.Helper()
 		var finding Finding
-		state, finding = state.Look(map[Signal]Observation{
+		state, finding = state.Observe(map[Signal]Observation{
 			MemoryAvailable: {memory, 1000}, NodefsAvailable: {disk, 1000},
 		}, cfg, began.Add(at))
 		var names []string
@@ -136,7 +136,7 @@ func TestExceeds(t *testing.T) {
 		{"ephemeral-storage=lots", 0, ""},
 	} {
 		spec.Annotations[UsageAnnotation+"a"] = c.uses
-		if got := Exceeds(Pod{Spec: spec, Uses: Use(spec)}, map[string]int64{"v": c.volumes}); got != c.want {
+		if got := FindExcess(Pod{Spec: spec, Uses: UsageOf(spec)}, map[string]int64{"v": c.volumes}); got != c.want {
 			t.Errorf("%s, %d: %q, want %q", c.uses, c.volumes, got, c.want)
 		}
 	}

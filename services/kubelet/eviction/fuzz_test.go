@@ -65,7 +65,7 @@ func FuzzParse(f *testing.F) {
 func FuzzUse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, container, text string) {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{UsageAnnotation + container: text, "other": text}}}
-		uses := Use(pod)
+		uses := UsageOf(pod)
 		if names := slices.Collect(maps.Keys(uses)); len(names) != 1 || names[0] != container {
 			t.Fatalf("%q: %q", container, names)
 		}
@@ -81,7 +81,7 @@ func FuzzUse(f *testing.F) {
 			}
 		}
 		pod.Spec.Containers = []corev1.Container{{Name: container}}
-		if why := Exceeds(Pod{Spec: pod, Uses: uses}, map[string]int64{"v": math.MaxInt64}); why != "" {
+		if why := FindExcess(Pod{Spec: pod, Uses: uses}, map[string]int64{"v": math.MaxInt64}); why != "" {
 			t.Errorf("without a limit: %s", why)
 		}
 	})

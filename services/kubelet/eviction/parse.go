@@ -13,11 +13,11 @@ import (
 // Parse parses thresholds as upstream's flags give them: signal<quantity or signal<percent%,
 // separated by commas; and the graces of soft ones, signal=duration. An empty text has none.
 func Parse(hard, soft, graces string) ([]Threshold, error) {
-	thresholds, err := parse(hard)
+	thresholds, err := parseThresholds(hard)
 	if err != nil {
 		return nil, fmt.Errorf("eviction-hard: %w", err)
 	}
-	later, err := parse(soft)
+	later, err := parseThresholds(soft)
 	if err != nil {
 		return nil, fmt.Errorf("eviction-soft: %w", err)
 	}
@@ -39,7 +39,7 @@ func Parse(hard, soft, graces string) ([]Threshold, error) {
 	return append(thresholds, later...), nil
 }
 
-func parse(text string) ([]Threshold, error) {
+func parseThresholds(text string) ([]Threshold, error) {
 	thresholds := []Threshold{}
 	for one := range strings.SplitSeq(text, ",") {
 		if strings.TrimSpace(one) == "" {
@@ -55,7 +55,7 @@ func parse(text string) ([]Threshold, error) {
 		case slices.ContainsFunc(thresholds, func(other Threshold) bool { return other.Signal == t.Signal }):
 			return nil, fmt.Errorf("%q: is there twice", name)
 		}
-		if err := t.limit(value); err != nil {
+		if err := t.parseLimit(value); err != nil {
 			return nil, err
 		}
 		thresholds = append(thresholds, t)
@@ -64,7 +64,7 @@ func parse(text string) ([]Threshold, error) {
 }
 
 // parseLimit parses how little there may be.
-func (t *Threshold) limit(text string) error {
+func (t *Threshold) parseLimit(text string) error {
 	if number, percent := strings.CutSuffix(text, "%"); percent {
 		value, err := strconv.ParseFloat(number, 64)
 		if err != nil || !(value > 0 && value < 100) {

@@ -25,7 +25,7 @@ func (p Pod) used(name corev1.ResourceName) int64 {
 }
 
 // requested returns how much of the resource the pod requests.
-func (p Pod) asked(name corev1.ResourceName) int64 {
+func (p Pod) requested(name corev1.ResourceName) int64 {
 	var total int64
 	for _, c := range p.Spec.Spec.Containers {
 		total += c.Resources.Requests.Name(name, "").Value()
@@ -34,8 +34,8 @@ func (p Pod) asked(name corev1.ResourceName) int64 {
 }
 
 // excessRank returns 0 for a pod that uses more than it requests, which is evicted first, else 1.
-func (p Pod) exceeds(name corev1.ResourceName) int {
-	if p.used(name) > p.asked(name) {
+func (p Pod) excessRank(name corev1.ResourceName) int {
+	if p.used(name) > p.requested(name) {
 		return 0
 	}
 	return 1
@@ -48,23 +48,23 @@ func Rank(pods []Pod, signal Signal) []Pod {
 	name := signal.resource()
 	ranked := slices.Clone(pods)
 	slices.SortStableFunc(ranked, func(a, b Pod) int {
-		byExcess := cmp.Compare(a.exceeds(name), b.exceeds(name))
+		byExcess := cmp.Compare(a.excessRank(name), b.excessRank(name))
 		if signal == PIDAvailable {
 			byExcess = 0
 		}
 		return cmp.Or(
 			byExcess,
 			cmp.Compare(podstate.Priority(a.Spec), podstate.Priority(b.Spec)),
-			-cmp.Compare(a.used(name)-a.asked(name), b.used(name)-b.asked(name)),
+			-cmp.Compare(a.used(name)-a.requested(name), b.used(name)-b.requested(name)),
 		)
 	})
 	return ranked
 }
 
 // findVictim returns the first pod that may be evicted. Critical pods may not.
-func victim(pods []Pod, signal Signal) (Pod, bool) {
+func findVictim(pods []Pod, signal Signal) (Pod, bool) {
 	for _, pod := range Rank(pods, signal) {
-		if !podstate.Critical(pod.Spec) {
+		if !podstate.IsCritical(pod.Spec) {
 			return pod, true
 		}
 	}

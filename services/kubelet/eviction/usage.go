@@ -15,7 +15,7 @@ const UsageAnnotation = "usage.podfall.io/"
 
 // UsageOf returns what each of the pod's containers uses according to its annotation. Invalid
 // quantities are ignored.
-func Use(pod *corev1.Pod) map[string]corev1.ResourceList {
+func UsageOf(pod *corev1.Pod) map[string]corev1.ResourceList {
 	var uses map[string]corev1.ResourceList
 	for key, text := range pod.Annotations {
 		container, is := strings.CutPrefix(key, UsageAnnotation)
@@ -40,7 +40,7 @@ func Use(pod *corev1.Pod) map[string]corev1.ResourceList {
 // FindExcess returns why a pod that uses too much disk must end: an emptyDir beyond its sizeLimit,
 // the pod beyond its containers' limits, or one container beyond its own. It returns "" if the pod
 // keeps its limits. Volumes are the sizes of its emptyDirs, by name.
-func Exceeds(pod Pod, volumes map[string]int64) string {
+func FindExcess(pod Pod, volumes map[string]int64) string {
 	for _, v := range pod.Spec.Spec.Volumes {
 		if v.EmptyDir == nil || v.EmptyDir.SizeLimit == nil || v.EmptyDir.SizeLimit.Sign() <= 0 {
 			continue

@@ -22,7 +22,7 @@ func (n *Node) renew(ctx context.Context) error {
 		if err == nil {
 			return nil
 		}
-		if !overtaken(err) {
+		if !mayHaveChanged(err) {
 			return err
 		}
 		n.lease = nil
@@ -37,12 +37,12 @@ func (n *Node) renew(ctx context.Context) error {
 // lease was deleted with its node, an update with a resourceVersion is an InternalError, as
 // upstream's: updates create leases, but not with a resourceVersion. Upstream's kubelet fetches the
 // lease again after any failure (retryUpdateLease).
-func overtaken(err error) bool {
+func mayHaveChanged(err error) bool {
 	return apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err) || apierrors.IsInternalError(err)
 }
 
 func (n *Node) renewOnce(ctx context.Context) error {
-	lease := n.cfg.Lease(n.lease, n.shown.Load(), n.cfg.Clock.Now())
+	lease := n.cfg.Lease(n.lease, n.current.Load(), n.cfg.Clock.Now())
 	if n.lease == nil {
 		obj, err := n.cfg.API.Create(ctx, n.leaseTarget(""), lease, metav1.CreateOptions{})
 		if err != nil {

@@ -17,25 +17,25 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// leases has the node's lease, as an apiserver does; nil is none.
-type leases struct {
+// leaseAPI has the node's lease, as an apiserver does; nil is none.
+type leaseAPI struct {
 	held *coordinationv1.Lease
 }
 
-func (l *leases) Create(_ context.Context, _ podapi.Target, obj kinds.Object, _ metav1.CreateOptions) (kinds.Object, error) {
+func (l *leaseAPI) Create(_ context.Context, _ podapi.Target, obj kinds.Object, _ metav1.CreateOptions) (kinds.Object, error) {
 	l.held, _ = obj.DeepCopyObject().(*coordinationv1.Lease)
 	l.held.ResourceVersion = "7"
 	return l.held, nil
 }
 
-func (l *leases) Get(_ context.Context, t podapi.Target, _ metav1.GetOptions) (kinds.Object, error) {
+func (l *leaseAPI) Get(_ context.Context, t podapi.Target, _ metav1.GetOptions) (kinds.Object, error) {
 	if l.held == nil {
 		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "leases"}, t.Name)
 	}
 	return l.held, nil
 }
 
-func (l *leases) Update(_ context.Context, _ podapi.Target, obj kinds.Object, _ metav1.UpdateOptions) (kinds.Object, error) {
+func (l *leaseAPI) Update(_ context.Context, _ podapi.Target, obj kinds.Object, _ metav1.UpdateOptions) (kinds.Object, error) {
 	if l.held == nil && obj.GetResourceVersion() != "" {
 		return nil, apierrors.NewInternalError(errors.New("resourceVersion should not be set on objects to be created"))
 	}
@@ -46,8 +46,8 @@ func (l *leases) Update(_ context.Context, _ podapi.Target, obj kinds.Object, _ 
 // kubelet, which lives on, makes another with the next renewal.
 func TestALeaseThatWentIsMadeAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := &leases{}
-		n := New(Config{API: l, Timing: Timing{LeaseRenew: 10 * time.Second, LeaseDuration: 40 * time.Second}, Name: "n", Health: well{}, Volumes: well{}})
+		l := &leaseAPI{}
+		n := New(Config{API: l, Timing: Timing{LeaseRenew: 10 * time.Second, LeaseDuration: 40 * time.Second}, Name: "n", Health: healthyNode{}, Volumes: healthyNode{}})
 		for range 2 {
 			if err := n.renew(t.Context()); err != nil {
 				t.Fatal(err)
@@ -63,13 +63,13 @@ func TestALeaseThatWentIsMadeAgain(t *testing.T) {
 	})
 }
 
-// deaf answers no report of the node's status.
-type deaf struct {
-	api
+// hangingAPI answers no report of the node's status.
+type hangingAPI struct {
+	countingAPI
 	renewed atomic.Int32
 }
 
-func (d *deaf) Update(ctx context.Context, target podapi.Target, obj kinds.Object, _ metav1.UpdateOptions) (kinds.Object, error) {
+func (d *hangingAPI) Update(ctx context.Context, target podapi.Target, obj kinds.Object, _ metav1.UpdateOptions) (kinds.Object, error) {
 	if target.Subresource == "status" {
 		<-ctx.Done()
 		return nil, ctx.Err()
@@ -81,9 +81,9 @@ func (d *deaf) Update(ctx context.Context, target podapi.Target, obj kinds.Objec
 // TestLeaseGoesOn: a report that is not answered holds up no lease.
 func TestLeaseGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		told := &deaf{}
+		told := &hangingAPI{}
 		n := New(Config{
-			API: told, Name: "n", Health: well{}, Volumes: well{},
+			API: told, Name: "n", Health: healthyNode{}, Volumes: healthyNode{},
 			Timing: Timing{LeaseRenew: 10 * time.Second, LeaseDuration: 40 * time.Second, Compute: 10 * time.Second, Report: 5 * time.Minute},
 		})
 		if err := n.Register(t.Context()); err != nil {

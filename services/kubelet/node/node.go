@@ -83,12 +83,12 @@ type Health interface {
 
 // Node reports one node.
 type Node struct {
-	cfg      Config
-	hurry    chan struct{}
-	shown    atomic.Pointer[corev1.Node]
-	object   *corev1.Node
-	lease    *coordinationv1.Lease
-	reported time.Time
+	cfg       Config
+	reportNow chan struct{}
+	current   atomic.Pointer[corev1.Node]
+	object    *corev1.Node
+	lease     *coordinationv1.Lease
+	reported  time.Time
 }
 
 // leaseNamespace is where the nodes' leases are.
@@ -100,20 +100,20 @@ func New(cfg Config) *Node {
 		cfg.Clock = clock.Clock{}
 	}
 	cfg.Tasks = task.OrGoroutines(cfg.Tasks)
-	return &Node{cfg: cfg, hurry: make(chan struct{}, 1)}
+	return &Node{cfg: cfg, reportNow: make(chan struct{}, 1)}
 }
 
 // ReportNow causes the status to be reported at once. It never blocks.
-func (n *Node) Hurry() {
+func (n *Node) ReportNow() {
 	select {
-	case n.hurry <- struct{}{}:
+	case n.reportNow <- struct{}{}:
 	default:
 	}
 }
 
 // Current returns the node as the API last showed it; nil before it is registered. It is safe for
 // concurrent use, and the result must not be changed.
-func (n *Node) Current() *corev1.Node { return n.shown.Load() }
+func (n *Node) Current() *corev1.Node { return n.current.Load() }
 
 // Register creates the Node object, or takes over an existing one. It retries until ctx ends.
 func (n *Node) Register(ctx context.Context) error {
@@ -130,14 +130,14 @@ func (n *Node) Register(ctx context.Context) error {
 }
 
 func (n *Node) register(ctx context.Context) error {
-	obj, err := n.cfg.API.Create(ctx, n.target(""), n.cfg.Fresh(n.cfg.Clock.Now()), metav1.CreateOptions{})
+	obj, err := n.cfg.API.Create(ctx, n.target(""), n.cfg.NewObject(n.cfg.Clock.Now()), metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
 		obj, err = n.cfg.API.Get(ctx, n.target(""), metav1.GetOptions{})
 	}
 	if err != nil {
 		return fmt.Errorf("register node %s: %w", n.cfg.Name, err)
 	}
-	return n.take(obj)
+	return n.setObject(obj)
 }
 
 // Run reports the status and renews the lease until ctx ends, each in a task of its own: a
@@ -150,14 +150,14 @@ func (n *Node) Run(ctx context.Context) error {
 	next := n.cfg.Clock.Steady().Add(n.cfg.Timing.Compute)
 	for {
 		computing, cancel := n.cfg.Clock.Timeout(ctx, next.Sub(n.cfg.Clock.Steady()))
-		err := n.cfg.Tasks.Wait(computing, n.hurry, n.cfg.Volumes.InUseChanges())
+		err := n.cfg.Tasks.Wait(computing, n.reportNow, n.cfg.Volumes.InUseChanges())
 		cancel()
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		if err != nil {
 			next = n.cfg.Clock.Steady().Add(n.cfg.Timing.Compute)
-			err = n.look(ctx)
+			err = n.fetch(ctx)
 		}
 		if err == nil {
 			err = n.Report(ctx)
@@ -170,14 +170,14 @@ func (n *Node) Run(ctx context.Context) error {
 func (n *Node) renewLeases(ctx context.Context) {
 	for next := n.cfg.Clock.Steady(); ; {
 		n.log(ctx, "renew the node's lease", n.renew(ctx))
-		next = latest(next.Add(n.cfg.Timing.LeaseRenew), n.cfg.Clock.Steady())
+		next = later(next.Add(n.cfg.Timing.LeaseRenew), n.cfg.Clock.Steady())
 		if n.cfg.Clock.Sleep(ctx, next.Sub(n.cfg.Clock.Steady())) != nil {
 			return
 		}
 	}
 }
 
-func latest(a, b time.Time) time.Time {
+func later(a, b time.Time) time.Time {
 	if b.After(a) {
 		return b
 	}
@@ -193,7 +193,7 @@ func (n *Node) log(ctx context.Context, what string, err error) {
 // fetch takes what others have written to the node, as upstream's kubelet does by a watch. Once the
 // node is connected again, a Ready that the node lifecycle controller has made Unknown differs from
 // the kubelet's, and is reported at once.
-func (n *Node) look(ctx context.Context) error {
+func (n *Node) fetch(ctx context.Context) error {
 	obj, err := n.cfg.API.Get(ctx, n.target(""), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil // Report sees it when it writes
@@ -201,7 +201,7 @@ func (n *Node) look(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("look at node %s: %w", n.cfg.Name, err)
 	}
-	return n.take(obj)
+	return n.setObject(obj)
 }
 
 // Report updates the node's status if it has changed, or if the last report is old.
@@ -219,10 +219,10 @@ func (n *Node) Report(ctx context.Context) error {
 		if err == nil {
 			n.reported = now
 			n.cfg.Volumes.Reported(wanted.VolumesInUse)
-			return n.take(obj)
+			return n.setObject(obj)
 		}
 		switch {
-		case apierrors.IsNotFound(err): // somebody deleted the node: it comes back
+		case apierrors.IsNotFound(err): // the node was deleted: register it again
 			return n.register(ctx)
 		case !apierrors.IsConflict(err):
 			return fmt.Errorf("report node %s: %w", n.cfg.Name, err)
@@ -230,20 +230,20 @@ func (n *Node) Report(ctx context.Context) error {
 		if obj, err = n.cfg.API.Get(ctx, n.target(""), metav1.GetOptions{}); err != nil {
 			return fmt.Errorf("report node %s: %w", n.cfg.Name, err)
 		}
-		if err := n.take(obj); err != nil {
+		if err := n.setObject(obj); err != nil {
 			return err
 		}
 	}
 	return fmt.Errorf("report node %s: it changes faster than it can be written", n.cfg.Name)
 }
 
-func (n *Node) take(obj kinds.Object) error {
+func (n *Node) setObject(obj kinds.Object) error {
 	node, ok := obj.(*corev1.Node)
 	if !ok {
 		return fmt.Errorf("node %s: the API answered with a %T", n.cfg.Name, obj)
 	}
 	n.object = node
-	n.shown.Store(node)
+	n.current.Store(node)
 	return nil
 }
 
@@ -252,7 +252,7 @@ func (n *Node) target(subresource string) podapi.Target {
 }
 
 // NewObject returns the node as it registers itself.
-func (cfg Config) Fresh(now time.Time) *corev1.Node {
+func (cfg Config) NewObject(now time.Time) *corev1.Node {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name: cfg.Name, Labels: cfg.Labels,
 	}}
@@ -276,21 +276,21 @@ func (cfg Config) Status(old corev1.NodeStatus, now time.Time) (corev1.NodeStatu
 	}
 	status.VolumesInUse = cfg.Volumes.InUse()
 	status.Conditions = nil
-	for _, c := range append(pressures(cfg.Health.Pressures()), cfg.ready()) {
-		status.Conditions = append(status.Conditions, carry(c, old.Conditions, now))
+	for _, c := range append(pressureConditions(cfg.Health.Pressures()), cfg.readyCondition()) {
+		status.Conditions = append(status.Conditions, stampCondition(c, old.Conditions, now))
 	}
 	for _, c := range old.Conditions {
 		if find(status.Conditions, c.Type) == nil {
 			status.Conditions = append(status.Conditions, c)
 		}
 	}
-	return status, !kinds.Equal(quiet(old), quiet(status))
+	return status, !kinds.Equal(withoutHeartbeats(old), withoutHeartbeats(status))
 }
 
 // HostIP is the address of every emulated node: they share one machine.
 const HostIP = "127.0.0.1"
 
-func (cfg Config) ready() corev1.NodeCondition {
+func (cfg Config) readyCondition() corev1.NodeCondition {
 	problems := cfg.Health.Problems()
 	switch len(problems) {
 	case 0:
@@ -306,7 +306,7 @@ func (cfg Config) ready() corev1.NodeCondition {
 }
 
 // pressureConditions returns the three pressure conditions.
-func pressures(under []corev1.NodeConditionType) []corev1.NodeCondition {
+func pressureConditions(under []corev1.NodeConditionType) []corev1.NodeCondition {
 	conditions := []corev1.NodeCondition{
 		{
 			Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse,
@@ -336,7 +336,7 @@ func pressures(under []corev1.NodeConditionType) []corev1.NodeCondition {
 
 // stampCondition sets the times of a condition: the heartbeat is now, the transition the old one
 // unless the status has changed.
-func carry(c corev1.NodeCondition, old []corev1.NodeCondition, now time.Time) corev1.NodeCondition {
+func stampCondition(c corev1.NodeCondition, old []corev1.NodeCondition, now time.Time) corev1.NodeCondition {
 	c.LastHeartbeatTime = metav1.Time{Time: now.Truncate(time.Second)}
 	c.LastTransitionTime = c.LastHeartbeatTime
 	if was := find(old, c.Type); was != nil && was.Status == c.Status {
@@ -355,7 +355,7 @@ func find(conditions []corev1.NodeCondition, kind corev1.NodeConditionType) *cor
 }
 
 // withoutHeartbeats returns a status without its heartbeats.
-func quiet(status corev1.NodeStatus) corev1.NodeStatus {
+func withoutHeartbeats(status corev1.NodeStatus) corev1.NodeStatus {
 	status.Conditions = slices.Clone(status.Conditions)
 	for i := range status.Conditions {
 		status.Conditions[i].LastHeartbeatTime = metav1.Time{}

@@ -14,30 +14,30 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// api stores what it is told, and counts.
-type api struct{ updates int }
+// countingAPI stores what it is told, and counts.
+type countingAPI struct{ updates int }
 
-func (*api) Create(_ context.Context, _ podapi.Target, obj kinds.Object, _ metav1.CreateOptions) (kinds.Object, error) {
+func (*countingAPI) Create(_ context.Context, _ podapi.Target, obj kinds.Object, _ metav1.CreateOptions) (kinds.Object, error) {
 	return obj, nil
 }
 
-func (*api) Get(context.Context, podapi.Target, metav1.GetOptions) (kinds.Object, error) {
+func (*countingAPI) Get(context.Context, podapi.Target, metav1.GetOptions) (kinds.Object, error) {
 	return &corev1.Node{}, nil
 }
 
-func (a *api) Update(_ context.Context, _ podapi.Target, obj kinds.Object, _ metav1.UpdateOptions) (kinds.Object, error) {
+func (a *countingAPI) Update(_ context.Context, _ podapi.Target, obj kinds.Object, _ metav1.UpdateOptions) (kinds.Object, error) {
 	a.updates++
 	return obj, nil
 }
 
-// well is a node without problems and volumes.
-type well struct{}
+// healthyNode is a node without problems and volumes.
+type healthyNode struct{}
 
-func (well) Problems() []string                    { return nil }
-func (well) Pressures() []corev1.NodeConditionType { return nil }
-func (well) InUse() []corev1.UniqueVolumeName      { return nil }
-func (well) InUseChanges() <-chan struct{}         { return nil }
-func (well) Reported(_ []corev1.UniqueVolumeName)  {}
+func (healthyNode) Problems() []string                    { return nil }
+func (healthyNode) Pressures() []corev1.NodeConditionType { return nil }
+func (healthyNode) InUse() []corev1.UniqueVolumeName      { return nil }
+func (healthyNode) InUseChanges() <-chan struct{}         { return nil }
+func (healthyNode) Reported(_ []corev1.UniqueVolumeName)  {}
 
 // TestReportsByTheTimeThatPasses has a node report a status that does not change every five
 // minutes, also when its clock is set back or ahead.
@@ -48,8 +48,8 @@ func TestReportsByTheTimeThatPasses(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			movement, told := clock.NewDriver(face), &api{}
-			n := New(Config{API: told, Driver: Driver{Clock: movement.Clock()}, Timing: Timing{Report: 5 * time.Minute}, Name: "n", Health: well{}, Volumes: well{}})
+			movement, told := clock.NewDriver(face), &countingAPI{}
+			n := New(Config{API: told, Driver: Driver{Clock: movement.Clock()}, Timing: Timing{Report: 5 * time.Minute}, Name: "n", Health: healthyNode{}, Volumes: healthyNode{}})
 			report := func() {
 				if err := n.Report(t.Context()); err != nil {
 					t.Fatal(err)

@@ -16,7 +16,7 @@ import (
 
 // objectCopy is the copy of one object, or of its absence. The cache's lock guards all fields
 // except the first four, which never change.
-type copied struct {
+type objectCopy struct {
 	cache *Cache
 	key   key
 	stop  context.CancelFunc
@@ -29,34 +29,34 @@ type copied struct {
 }
 
 // Replace implements podapi.Sink.
-func (c *copied) Replace(items []kinds.Object, _ string) {
+func (c *objectCopy) Replace(items []kinds.Object, _ string) {
 	var found kinds.Object
 	for _, item := range items {
 		if item.GetName() == c.key.name {
 			found = item
 		}
 	}
-	c.set(found)
+	c.update(found)
 }
 
 // Apply implements podapi.Sink.
-func (c *copied) Apply(event watch.Event) {
+func (c *objectCopy) Apply(event watch.Event) {
 	obj, ok := event.Object.(kinds.Object)
 	if !ok || obj.GetName() != c.key.name {
 		return
 	}
 	switch event.Type {
 	case watch.Added, watch.Modified:
-		c.set(obj)
+		c.update(obj)
 	case watch.Deleted:
-		c.set(nil)
+		c.update(nil)
 	case watch.Bookmark, watch.Error:
 	}
 }
 
 // update takes a version, and wakes the pods that use the object. An immutable object is no longer
 // watched, as in upstream.
-func (c *copied) set(obj kinds.Object) {
+func (c *objectCopy) update(obj kinds.Object) {
 	c.cache.mu.Lock()
 	defer c.cache.mu.Unlock()
 	changed := c.known && revision(obj) != revision(c.object)
@@ -65,7 +65,7 @@ func (c *copied) set(obj kinds.Object) {
 		c.known = true
 		close(c.listed)
 	}
-	if immutable(obj) {
+	if isImmutable(obj) {
 		c.stop()
 	}
 	if !changed {
@@ -85,7 +85,7 @@ func revision(obj kinds.Object) string {
 	return string(obj.GetUID()) + "/" + obj.GetResourceVersion()
 }
 
-func immutable(obj kinds.Object) bool {
+func isImmutable(obj kinds.Object) bool {
 	var is *bool
 	switch obj := obj.(type) {
 	case *corev1.ConfigMap:
@@ -158,7 +158,7 @@ func nameOf(obj kinds.Object) types.NamespacedName {
 	return types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}
 }
 
-func (s *services) of(namespace string) []*corev1.Service {
+func (s *services) inNamespace(namespace string) []*corev1.Service {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var found []*corev1.Service
@@ -167,6 +167,6 @@ func (s *services) of(namespace string) []*corev1.Service {
 			found = append(found, service)
 		}
 	}
-	slices.SortFunc(found, newer)
+	slices.SortFunc(found, compareAge)
 	return found
 }

@@ -51,7 +51,7 @@ type Cache struct {
 
 	mu      sync.Mutex
 	closed  bool
-	copies  map[key]*copied
+	copies  map[key]*objectCopy
 	pods    map[types.UID]registered
 	changed map[types.UID]bool
 	wake    chan struct{}
@@ -69,7 +69,7 @@ type registered struct {
 // New returns a cache that follows nothing. The error is a gap in the table of kinds.
 func New(cfg Config) (*Cache, error) {
 	c := &Cache{
-		cfg: cfg, kinds: map[string]kinds.Kind{}, services: newServices(), copies: map[key]*copied{},
+		cfg: cfg, kinds: map[string]kinds.Kind{}, services: newServices(), copies: map[key]*objectCopy{},
 		pods: map[types.UID]registered{}, changed: map[types.UID]bool{}, wake: make(chan struct{}, 1),
 	}
 	for _, resource := range []string{podrefs.ConfigMaps, podrefs.Secrets, runtimeClasses, "services"} {
@@ -137,7 +137,7 @@ func (c *Cache) Forget(uid types.UID) {
 // follow creates a copy. The caller holds the lock.
 func (c *Cache) follow(ctx context.Context, k key) {
 	ctx, cancel := context.WithCancel(ctx)
-	made := &copied{cache: c, key: k, users: map[types.UID]bool{}, stop: cancel, listed: make(chan struct{})}
+	made := &objectCopy{cache: c, key: k, users: map[types.UID]bool{}, stop: cancel, listed: make(chan struct{})}
 	c.copies[k] = made
 	target := podapi.Target{Kind: c.kinds[k.resource], Namespace: k.namespace}
 	c.group.Go(func() {
@@ -228,7 +228,7 @@ func (c *Cache) Services(ctx context.Context, namespace string) ([]*corev1.Servi
 	case <-waiting.Done():
 		return nil, errNoServices
 	}
-	return c.services.of(namespace), nil
+	return c.services.inNamespace(namespace), nil
 }
 
 // Changes is readable when objects of registered pods have changed; Take says whose.
@@ -244,6 +244,6 @@ func (c *Cache) Take() []types.UID {
 }
 
 // compareAge orders Services by age, and by name if the ages are equal.
-func newer(a, b *corev1.Service) int {
+func compareAge(a, b *corev1.Service) int {
 	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name))
 }

@@ -66,12 +66,12 @@ func New(runtime Runtime, clk clock.Clock, timing Timing, log *slog.Logger) *Rel
 
 // startRetry is the time between two attempts until the first listing has succeeded: a node starts
 // its kubelet and its runtime together.
-const starting = 50 * time.Millisecond
+const startRetry = 50 * time.Millisecond
 
 // Run lists at once and then every period until ctx ends.
 func (r *Relister) Run(ctx context.Context) error {
-	for r.relistOrLog(ctx); !r.begun(); r.relistOrLog(ctx) {
-		if err := r.clock.Sleep(ctx, min(starting, r.timing.Period)); err != nil {
+	for r.relistOrLog(ctx); !r.hasListed(); r.relistOrLog(ctx) {
+		if err := r.clock.Sleep(ctx, min(startRetry, r.timing.Period)); err != nil {
 			return err
 		}
 	}
@@ -87,7 +87,7 @@ func (r *Relister) Run(ctx context.Context) error {
 	}
 }
 
-func (r *Relister) begun() bool {
+func (r *Relister) hasListed() bool {
 	_, listed := r.Last("")
 	return listed
 }
@@ -99,20 +99,20 @@ func (r *Relister) relistOrLog(ctx context.Context) {
 }
 
 func (r *Relister) relist(ctx context.Context) error {
-	question := r.ask()
+	question := r.beginQuestion()
 	sandboxes, err := r.runtime.ListPodSandbox(ctx, "")
 	if err != nil {
-		r.fail()
+		r.recordFailure()
 		return fmt.Errorf("list sandboxes: %w", err)
 	}
 	containers, err := r.runtime.ListContainers(ctx, "")
 	if err != nil {
-		r.fail()
+		r.recordFailure()
 		return fmt.Errorf("list containers: %w", err)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.views.List(question, sandboxes, containers) {
+	if r.views.RecordListing(question, sandboxes, containers) {
 		select {
 		case r.wake <- struct{}{}:
 		default:
@@ -123,22 +123,22 @@ func (r *Relister) relist(ctx context.Context) error {
 	return nil
 }
 
-func (r *Relister) ask() Question {
+func (r *Relister) beginQuestion() Question {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.views.Ask(r.clock.Steady())
 }
 
-func (r *Relister) fail() {
+func (r *Relister) recordFailure() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.views.Fail(r.clock.Steady())
+	r.views.RecordFailure(r.clock.Steady())
 }
 
 // Read asks the runtime about one pod now and keeps the answer. If the caller is sure of the
 // sandboxes it passes them, and only the containers are listed.
 func (r *Relister) Read(ctx context.Context, uid types.UID, known []*proto.Sandbox) (podstate.Pod, error) {
-	question := r.ask()
+	question := r.beginQuestion()
 	if known == nil {
 		var err error
 		if known, err = r.runtime.ListPodSandbox(ctx, string(uid)); err != nil {
@@ -151,7 +151,7 @@ func (r *Relister) Read(ctx context.Context, uid types.UID, known []*proto.Sandb
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.views.Read(question, uid, known, containers), nil
+	return r.views.RecordRead(question, uid, known, containers), nil
 }
 
 // NewerThan waits for a listing begun after the given time, and returns the view of the pod

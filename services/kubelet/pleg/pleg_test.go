@@ -22,7 +22,7 @@ const (
 	exited  = proto.ContainerState_CONTAINER_STATE_EXITED
 )
 
-func view1(states ...proto.ContainerState) podstate.Pod {
+func viewOf(states ...proto.ContainerState) podstate.Pod {
 	var containers []*proto.Container
 	for i, state := range states {
 		containers = append(containers, &proto.Container{Id: string(rune('a' + i)), Name: "c", Attempt: uint32(i), State: state})
@@ -36,12 +36,12 @@ func TestDiffers(t *testing.T) {
 		before, after podstate.Pod
 		want          bool
 	}{
-		{"CRI-13 started", view1(created), view1(running), true},
-		{"CRI-13 died", view1(running), view1(exited), true},
-		{"CRI-13 a new one", view1(exited), view1(exited, running), true},
-		{"CRI-13 removed after its end", view1(exited), view1(), false},
-		{"CRI-13 vanished while it ran", view1(running), view1(), true},
-		{"CRI-13 the same", view1(exited, running), view1(exited, running), false},
+		{"CRI-13 started", viewOf(created), viewOf(running), true},
+		{"CRI-13 died", viewOf(running), viewOf(exited), true},
+		{"CRI-13 a new one", viewOf(exited), viewOf(exited, running), true},
+		{"CRI-13 removed after its end", viewOf(exited), viewOf(), false},
+		{"CRI-13 vanished while it ran", viewOf(running), viewOf(), true},
+		{"CRI-13 the same", viewOf(exited, running), viewOf(exited, running), false},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			if got := Differs(row.before, row.after); got != row.want {
@@ -51,8 +51,8 @@ func TestDiffers(t *testing.T) {
 	}
 }
 
-// slow is a runtime with one container, whose answers take time or fail.
-type slow struct {
+// slowRuntime is a runtime with one container, whose answers take time or fail.
+type slowRuntime struct {
 	mu    sync.Mutex
 	state proto.ContainerState
 	takes time.Duration
@@ -60,19 +60,19 @@ type slow struct {
 }
 
 // set changes what it answers from now on.
-func (s *slow) set(state proto.ContainerState, takes time.Duration, err error) {
+func (s *slowRuntime) set(state proto.ContainerState, takes time.Duration, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.state, s.takes, s.err = state, takes, err
 }
 
-func (s *slow) ListPodSandbox(context.Context, string) ([]*proto.Sandbox, error) {
+func (s *slowRuntime) ListPodSandbox(context.Context, string) ([]*proto.Sandbox, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return nil, s.err
 }
 
-func (s *slow) ListContainers(context.Context, string) ([]*proto.Container, error) {
+func (s *slowRuntime) ListContainers(context.Context, string) ([]*proto.Container, error) {
 	s.mu.Lock()
 	takes, err := s.takes, s.err
 	answer := []*proto.Container{{Id: "a", Name: "c", State: s.state, Labels: map[string]string{podstate.LabelPodUID: "u"}}}
@@ -83,8 +83,8 @@ func (s *slow) ListContainers(context.Context, string) ([]*proto.Container, erro
 	return answer, err
 }
 
-// on runs a relister over a runtime in a bubble.
-func on(t *testing.T, rt *slow, story func(ctx context.Context, r *Relister)) {
+// runRelister runs a relister over a runtime in a bubble.
+func runRelister(t *testing.T, rt *slowRuntime, story func(ctx context.Context, r *Relister)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		r := New(rt, clock.Clock{}, Timing{Period: time.Second, Threshold: 3 * time.Minute, Down: 30 * time.Second}, slog.New(slog.DiscardHandler))
@@ -99,8 +99,8 @@ func on(t *testing.T, rt *slow, story func(ctx context.Context, r *Relister)) {
 }
 
 func TestAnOldAnswerIsThrownAway(t *testing.T) {
-	rt := &slow{state: running}
-	on(t, rt, func(ctx context.Context, r *Relister) {
+	rt := &slowRuntime{state: running}
+	runRelister(t, rt, func(ctx context.Context, r *Relister) {
 		r.Take()
 		rt.set(running, 700*time.Millisecond, nil)
 		time.Sleep(1200 * time.Millisecond) // a listing is under way that saw it run
@@ -119,8 +119,8 @@ func TestAnOldAnswerIsThrownAway(t *testing.T) {
 }
 
 func TestNewerThan(t *testing.T) {
-	rt := &slow{state: running}
-	on(t, rt, func(ctx context.Context, r *Relister) {
+	rt := &slowRuntime{state: running}
+	runRelister(t, rt, func(ctx context.Context, r *Relister) {
 		time.Sleep(2500 * time.Millisecond)
 		begun := time.Now()
 		rt.set(exited, 0, nil)
@@ -135,8 +135,8 @@ func TestNewerThan(t *testing.T) {
 }
 
 func TestProblems(t *testing.T) {
-	rt := &slow{state: running}
-	on(t, rt, func(_ context.Context, r *Relister) {
+	rt := &slowRuntime{state: running}
+	runRelister(t, rt, func(_ context.Context, r *Relister) {
 		if got := r.Problems(); len(got) > 0 {
 			t.Errorf("at once it has %v", got)
 		}

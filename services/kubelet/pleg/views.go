@@ -47,14 +47,14 @@ func (v *Views) Ask(now time.Time) Question {
 
 // RecordListing takes a listing of the whole node, and reports whether a container of any pod has
 // started or died since.
-func (v *Views) List(q Question, sandboxes []*proto.Sandbox, containers []*proto.Container) (news bool) {
-	fresh := group(sandboxes, containers)
+func (v *Views) RecordListing(q Question, sandboxes []*proto.Sandbox, containers []*proto.Container) (news bool) {
+	fresh := groupByPod(sandboxes, containers)
 	for uid, held := range fresh {
-		news = v.keep(view{podstate.New(uid, held.sandboxes, held.containers), q.number, q.at}) || news
+		news = v.update(view{podstate.New(uid, held.sandboxes, held.containers), q.number, q.at}) || news
 	}
 	for uid, old := range v.views {
 		if _, listed := fresh[uid]; !listed && old.asked < q.number {
-			news = v.keep(view{podstate.Pod{UID: uid}, q.number, q.at}) || news
+			news = v.update(view{podstate.Pod{UID: uid}, q.number, q.at}) || news
 			delete(v.views, uid)
 		}
 	}
@@ -64,7 +64,7 @@ func (v *Views) List(q Question, sandboxes []*proto.Sandbox, containers []*proto
 
 // update replaces a view by a newer one. It records and reports whether a container of the pod
 // started or died.
-func (v *Views) keep(now view) (news bool) {
+func (v *Views) update(now view) (news bool) {
 	old := v.views[now.pod.UID]
 	if old.asked >= now.asked {
 		return false
@@ -78,7 +78,7 @@ func (v *Views) keep(now view) (news bool) {
 }
 
 // RecordFailure records that a listing has failed.
-func (v *Views) Fail(now time.Time) {
+func (v *Views) RecordFailure(now time.Time) {
 	if v.failing.IsZero() {
 		v.failing = now
 	}
@@ -86,7 +86,7 @@ func (v *Views) Fail(now time.Time) {
 
 // RecordRead takes one pod's sandboxes and containers, and returns them as a view. The caller knows
 // them, so that the pod is not recorded as changed.
-func (v *Views) Read(q Question, uid types.UID, sandboxes []*proto.Sandbox, containers []*proto.Container) podstate.Pod {
+func (v *Views) RecordRead(q Question, uid types.UID, sandboxes []*proto.Sandbox, containers []*proto.Container) podstate.Pod {
 	pod := podstate.New(uid, sandboxes, containers)
 	if v.views[uid].asked < q.number {
 		v.views[uid] = view{pod, q.number, q.at}
@@ -209,7 +209,7 @@ type lists struct {
 	containers []*proto.Container
 }
 
-func group(sandboxes []*proto.Sandbox, containers []*proto.Container) map[types.UID]*lists {
+func groupByPod(sandboxes []*proto.Sandbox, containers []*proto.Container) map[types.UID]*lists {
 	byUID := make(map[types.UID]*lists, len(sandboxes))
 	of := func(uid types.UID) *lists {
 		l := byUID[uid]

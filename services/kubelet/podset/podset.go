@@ -85,9 +85,9 @@ func Change(before, after *corev1.Pod) (Op, bool) {
 		return Op{}, false
 	case before == nil:
 		return Op{Add, after}, true
-	case differs(before, after) && after.DeletionTimestamp != nil:
+	case mustTellWorker(before, after) && after.DeletionTimestamp != nil:
 		return Op{Delete, after}, true
-	case differs(before, after):
+	case mustTellWorker(before, after):
 		return Op{Update, after}, true
 	case !kinds.Equal(before.Status, after.Status):
 		return Op{Reconcile, after}, true
@@ -96,7 +96,7 @@ func Change(before, after *corev1.Pod) (Op, bool) {
 }
 
 // mustTellWorker reports whether a worker has to know of the change.
-func differs(before, after *corev1.Pod) bool {
+func mustTellWorker(before, after *corev1.Pod) bool {
 	return !before.DeletionTimestamp.Equal(after.DeletionTimestamp) ||
 		!kinds.Equal(before.DeletionGracePeriodSeconds, after.DeletionGracePeriodSeconds) ||
 		!maps.Equal(before.Labels, after.Labels) ||

@@ -28,7 +28,7 @@ func labeled(p *corev1.Pod) { p.Labels = map[string]string{"a": "b"} }
 
 func phase(p *corev1.Pod) { p.Status.Phase = corev1.PodRunning }
 
-func spell(ops []Op) []string {
+func describeOps(ops []Op) []string {
 	var lines []string
 	for _, op := range ops {
 		lines = append(lines, fmt.Sprintf("%s %s", op.Verb, op.Pod.UID))
@@ -63,7 +63,7 @@ func TestDiff(t *testing.T) {
 			for _, p := range row.before {
 				before[p.UID] = p
 			}
-			if got := spell(Diff(before, row.after)); !slices.Equal(got, row.want) {
+			if got := describeOps(Diff(before, row.after)); !slices.Equal(got, row.want) {
 				t.Errorf("Diff = %v, want %v", got, row.want)
 			}
 		})

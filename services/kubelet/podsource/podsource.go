@@ -1,5 +1,5 @@
-// Package podsource is where the kubelet's loop gets its work from: what the API's watch
-// says of the node's pods, as operations in order. What an operation is, podset decides.
+// Package podsource queues the work of the kubelet's loop: changes of the node's pods, as the API's
+// watch shows them, as operations in order. podset decides what an operation is.
 package podsource
 
 import (
@@ -36,7 +36,7 @@ type Set struct {
 	first  chan struct{} // closed when the first list has come
 	// seenRevision is the resourceVersion that the API showed last. takenRevision is its value when
 	// the operations were last taken.
-	heard, taken string
+	seenRevision, takenRevision string
 }
 
 // New returns an empty set.
@@ -54,7 +54,7 @@ func (s *Set) Replace(items []kinds.Object, resourceVersion string) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.heard = resourceVersion
+	s.seenRevision = resourceVersion
 	ops := podset.Diff(s.pods, after)
 	clear(s.pods)
 	for _, pod := range after {
@@ -77,7 +77,7 @@ func (s *Set) Apply(event watch.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if event.Type != watch.Error {
-		s.heard = pod.ResourceVersion
+		s.seenRevision = pod.ResourceVersion
 	}
 	switch event.Type {
 	case watch.Added, watch.Modified:
@@ -158,19 +158,19 @@ func (s *Set) Synced() <-chan struct{} { return s.first }
 func (s *Set) Take() (ops []podset.Op, ready bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	ops, s.ops, s.taken = s.ops, nil, s.heard
+	ops, s.ops, s.takenRevision = s.ops, nil, s.seenRevision
 	return ops, s.synced
 }
 
 // TakenRevision returns the resourceVersion up to which all operations have been taken; empty
 // before the first list. No removal before it is still to come.
-func (s *Set) Taken() string {
+func (s *Set) TakenRevision() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.ops) == 0 {
-		return s.heard
+		return s.seenRevision
 	}
-	return s.taken
+	return s.takenRevision
 }
 
 // Get returns the pod of the UID as the API last showed it. It reports false until the first list

@@ -32,7 +32,7 @@ func labeled(p *corev1.Pod) { p.Labels = map[string]string{"a": "b"} }
 
 func phase(p *corev1.Pod) { p.Status.Phase = corev1.PodRunning }
 
-func spell(ops []podset.Op) []string {
+func describeOps(ops []podset.Op) []string {
 	var lines []string
 	for _, op := range ops {
 		lines = append(lines, fmt.Sprintf("%s %s", op.Verb, op.Pod.UID))
@@ -50,8 +50,8 @@ func TestSet(t *testing.T) {
 	}
 	s.Replace([]kinds.Object{pod("p", "1")}, "1")
 	<-s.Wake()
-	if ops, ready := s.Take(); !ready || !slices.Equal(spell(ops), []string{"ADD 1"}) {
-		t.Errorf("after a list it has %v, ready %t", spell(ops), ready)
+	if ops, ready := s.Take(); !ready || !slices.Equal(describeOps(ops), []string{"ADD 1"}) {
+		t.Errorf("after a list it has %v, ready %t", describeOps(ops), ready)
 	}
 	// A loop that looks late learns of the mark and of the removal, and of each once.
 	s.Apply(watch.Event{Type: watch.Modified, Object: pod("p", "1", labeled)})
@@ -61,7 +61,7 @@ func TestSet(t *testing.T) {
 	s.Apply(watch.Event{Type: watch.Deleted, Object: pod("p", "1", labeled, marked(0), phase)})
 	s.Apply(watch.Event{Type: watch.Added, Object: pod("p", "2")})
 	ops, _ := s.Take()
-	if got, want := spell(ops), []string{"DELETE 1", "REMOVE 1", "ADD 2"}; !slices.Equal(got, want) {
+	if got, want := describeOps(ops), []string{"DELETE 1", "REMOVE 1", "ADD 2"}; !slices.Equal(got, want) {
 		t.Fatalf("it has %v, want %v", got, want)
 	}
 	if got := *ops[0].Pod.DeletionGracePeriodSeconds; got != 0 {
@@ -70,13 +70,13 @@ func TestSet(t *testing.T) {
 	// What follows an addition that nobody has taken does not take its place.
 	s.Apply(watch.Event{Type: watch.Added, Object: pod("q", "9")})
 	s.Apply(watch.Event{Type: watch.Modified, Object: pod("q", "9", marked(30))})
-	if ops, _ := s.Take(); !slices.Equal(spell(ops), []string{"ADD 9", "DELETE 9"}) {
-		t.Errorf("KBL-02: it has %v", spell(ops))
+	if ops, _ := s.Take(); !slices.Equal(describeOps(ops), []string{"ADD 9", "DELETE 9"}) {
+		t.Errorf("KBL-02: it has %v", describeOps(ops))
 	}
 	// A name that changed its UID while nobody looked.
 	s.Apply(watch.Event{Type: watch.Added, Object: pod("p", "3")})
-	if ops, _ := s.Take(); !slices.Equal(spell(ops), []string{"REMOVE 2", "ADD 3"}) {
-		t.Errorf("KBL-03: it has %v", spell(ops))
+	if ops, _ := s.Take(); !slices.Equal(describeOps(ops), []string{"REMOVE 2", "ADD 3"}) {
+		t.Errorf("KBL-03: it has %v", describeOps(ops))
 	}
 	if gone, known := s.Get("2"); gone != nil || !known {
 		t.Error("the old UID is still there")
@@ -101,8 +101,8 @@ func TestTaken(t *testing.T) {
 		{"the end of a watch", func() { s.Apply(watch.Event{Type: watch.Error, Object: pod("", "")}) }, "9"},
 	}
 	for _, step := range steps {
-		if step.do(); s.Taken() != step.want {
-			t.Errorf("after %s it has come to %q, want %q", step.what, s.Taken(), step.want)
+		if step.do(); s.TakenRevision() != step.want {
+			t.Errorf("after %s it has come to %q, want %q", step.what, s.TakenRevision(), step.want)
 		}
 	}
 }

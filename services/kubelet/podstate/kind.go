@@ -19,19 +19,19 @@ const (
 )
 
 // IsStatic reports whether the pod comes from a file of the node and not from the API.
-func Static(pod *corev1.Pod) bool {
+func IsStatic(pod *corev1.Pod) bool {
 	source := pod.Annotations[AnnotationSource]
-	return source != "" && source != "api" && !Mirror(pod)
+	return source != "" && source != "api" && !IsMirror(pod)
 }
 
 // IsMirror reports whether the pod is the mirror of a static pod.
-func Mirror(pod *corev1.Pod) bool {
+func IsMirror(pod *corev1.Pod) bool {
 	_, is := pod.Annotations[corev1.MirrorPodAnnotationKey]
 	return is
 }
 
 // IsMirrorOf reports whether the mirror belongs to this version of the static pod.
-func MirrorOf(mirror, static *corev1.Pod) bool {
+func IsMirrorOf(mirror, static *corev1.Pod) bool {
 	return mirror.Namespace == static.Namespace && mirror.Name == static.Name &&
 		mirror.Annotations[corev1.MirrorPodAnnotationKey] == static.Annotations[AnnotationHash]
 }
@@ -48,8 +48,8 @@ func Priority(pod *corev1.Pod) int32 {
 }
 
 // IsCritical reports whether the node must not evict the pod.
-func Critical(pod *corev1.Pod) bool {
-	return Static(pod) || Mirror(pod) || Priority(pod) >= criticalPriority
+func IsCritical(pod *corev1.Pod) bool {
+	return IsStatic(pod) || IsMirror(pod) || Priority(pod) >= criticalPriority
 }
 
 // QOS returns the pod's quality of service: the API's value, or the value that the API would set if

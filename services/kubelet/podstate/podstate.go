@@ -103,9 +103,8 @@ func (p Pod) Sandbox() *proto.Sandbox {
 	return p.Sandboxes[0]
 }
 
-// The messages that say why a pod needs a new sandbox.
+// Messages that say why a pod needs a new sandbox.
 const (
-	// Messages that say why a pod needs a new sandbox.
 	MessageNoSandbox        = "no pod sandbox exists"
 	MessageManySandboxes    = "multiple pod sandboxes are ready and need to be reconciled"
 	MessageSandboxNotReady  = "pod sandbox is not ready"
@@ -150,13 +149,13 @@ func (p Pod) Active(name string) *proto.Container {
 
 // HasStartedRegular reports whether a regular container was created in the ready sandbox, which
 // proves that the pod was initialized (upstream's HasAnyActiveRegularContainerStarted).
-func (p Pod) Begun(pod *corev1.Pod) bool {
+func (p Pod) HasStartedRegular(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool { return p.Active(c.Name) != nil })
 }
 
 // IsIdle reports whether the runtime has nothing alive of the pod: no container that may run and no
 // ready sandbox.
-func (p Pod) Idle() bool {
+func (p Pod) IsIdle() bool {
 	return len(p.Running()) == 0 && !slices.ContainsFunc(p.Sandboxes, func(s *proto.Sandbox) bool {
 		return s.GetState() == proto.SandboxState_SANDBOX_STATE_READY
 	})
@@ -166,6 +165,6 @@ func (p Pod) Idle() bool {
 func Key(pod *corev1.Pod) string { return pod.Namespace + "/" + pod.Name }
 
 // IsTerminal reports whether the API's object says that the pod has ended for good.
-func Terminal(pod *corev1.Pod) bool {
+func IsTerminal(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }

@@ -12,7 +12,7 @@ import (
 
 // IsSidecar reports whether an init container is a sidecar (KEP-753), which keeps running beside
 // the others.
-func Sidecar(c *corev1.Container) bool {
+func IsSidecar(c *corev1.Container) bool {
 	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }
 

@@ -15,7 +15,7 @@ const ReasonRestartingAll = "RestartingAllContainers"
 // ShouldRestart reports whether a container that ended with the exit code runs again (upstream's
 // ContainerShouldRestart): the first matching rule decides, then the container's policy, then the
 // pod's. Rules count only beside a policy of the container's own.
-func Restarts(pod *corev1.Pod, spec *corev1.Container, code int32) bool {
+func ShouldRestart(pod *corev1.Pod, spec *corev1.Container, code int32) bool {
 	policy := pod.Spec.RestartPolicy
 	if spec.RestartPolicy != nil {
 		policy = corev1.RestartPolicy(*spec.RestartPolicy)
@@ -36,14 +36,14 @@ func Restarts(pod *corev1.Pod, spec *corev1.Container, code int32) bool {
 
 // ShouldStart reports whether a container must be started or restarted. Last is its newest run
 // (upstream's ShouldContainerBeRestarted).
-func Startable(pod *corev1.Pod, spec *corev1.Container, last *proto.Container) bool {
+func ShouldStart(pod *corev1.Pod, spec *corev1.Container, last *proto.Container) bool {
 	switch {
 	case pod.DeletionTimestamp != nil:
 		return false
 	case last == nil:
 		return true
 	case last.GetState() == proto.ContainerState_CONTAINER_STATE_EXITED:
-		return Restarts(pod, spec, last.GetExitCode())
+		return ShouldRestart(pod, spec, last.GetExitCode())
 	}
 	return !Alive(last)
 }
@@ -119,7 +119,7 @@ func TriggersRestartAll(spec *corev1.Container, code int32) bool {
 
 // HasNoContainers reports whether the runtime has no container of the pod's spec (upstream's
 // AllContainersRestartCleanedUp).
-func Cleared(pod *corev1.Pod, seen Pod) bool {
+func HasNoContainers(pod *corev1.Pod, seen Pod) bool {
 	return !slices.ContainsFunc(specs(pod), func(spec *corev1.Container) bool { return seen.Latest(spec.Name) != nil })
 }
 

@@ -36,7 +36,7 @@ func TestRestarts(t *testing.T) {
 		"a rule that does not say": {pod: corev1.RestartPolicyNever, rule: []corev1.ContainerRestartRule{{Action: corev1.ContainerRestartRuleActionRestart}}, code: 1},
 	} {
 		pod := &corev1.Pod{Spec: corev1.PodSpec{RestartPolicy: c.pod}}
-		if got := Restarts(pod, &corev1.Container{RestartPolicy: c.own, RestartPolicyRules: c.rule}, c.code); got != c.want {
+		if got := ShouldRestart(pod, &corev1.Container{RestartPolicy: c.own, RestartPolicyRules: c.rule}, c.code); got != c.want {
 			t.Errorf("%s: restarts %v, want %v", name, got, c.want)
 		}
 	}

@@ -102,7 +102,7 @@ func TestAttemptWithoutRuntime(t *testing.T) {
 	}
 }
 
-func TestAttemptAtNothing(t *testing.T) {
+func TestAttemptOfEmptyPlan(t *testing.T) {
 	if a := NewAttempt(StopPlan{}, zero); !a.Over() || len(a.Work()) > 0 || a.Err("u") != nil {
 		t.Errorf("an attempt at nothing is %+v", a)
 	}

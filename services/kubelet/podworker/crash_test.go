@@ -13,16 +13,16 @@ var zero = time.Unix(1e9, 0)
 // each restart waits.
 func TestCrashLoop(t *testing.T) {
 	timing := CrashTiming{Initial: 10 * time.Second, Max: 5 * time.Minute}
-	pod := graced(30, -1)
+	pod := podWithGraces(30, -1)
 	pod.Namespace = "default"
 	pod.Spec.RestartPolicy = corev1.RestartPolicyAlways
 	pod.Spec.Containers = []corev1.Container{{Name: "a"}}
 	crashes, now, attempt := Crashes{}, zero, uint32(0)
 	for _, seconds := range []int{0, 10, 20, 40, 80, 160, 300, 300} {
 		want := time.Duration(seconds) * time.Second
-		dead := box("1", "a", attempt, exited)
+		dead := containerWith("1", "a", attempt, exited)
 		dead.ExitCode, dead.FinishedAtUnixNano = 1, now.UnixNano()
-		seen := inBox(dead)
+		seen := podWith(dead)
 		plan := PlanStart(pod, StartInput{Seen: seen, Crashes: crashes, Now: now}, timing)
 		if plan.After != want {
 			t.Fatalf("restart %d waits %v, want %v", attempt+1, plan.After, want)
@@ -47,17 +47,17 @@ func TestCrashLoop(t *testing.T) {
 		attempt++
 	}
 	// A clock that is a day behind makes no wait longer.
-	again := box("1", "a", attempt, exited)
+	again := containerWith("1", "a", attempt, exited)
 	again.FinishedAtUnixNano = now.UnixNano()
-	early := StartInput{Seen: inBox(again), Crashes: crashes, Now: now.Add(-24 * time.Hour)}
+	early := StartInput{Seen: podWith(again), Crashes: crashes, Now: now.Add(-24 * time.Hour)}
 	if plan := PlanStart(pod, early, timing); plan.After != timing.Max {
 		t.Errorf("by a clock that is a day behind the restart waits %v", plan.After)
 	}
 	// A run of more than twice the longest wait is forgiven.
-	dead := box("1", "a", attempt, exited)
+	dead := containerWith("1", "a", attempt, exited)
 	now = now.Add(11 * time.Minute)
 	dead.FinishedAtUnixNano = now.UnixNano()
-	if plan := PlanStart(pod, StartInput{Seen: inBox(dead), Crashes: crashes, Now: now}, timing); plan.After != 0 {
+	if plan := PlanStart(pod, StartInput{Seen: podWith(dead), Crashes: crashes, Now: now}, timing); plan.After != 0 {
 		t.Errorf("after a long run the restart waits %v", plan.After)
 	}
 }

@@ -14,52 +14,54 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// kept are the objects that a pod refers to.
-type kept struct {
+// fakeObjects are the objects that a pod refers to.
+type fakeObjects struct {
 	configs  map[string]*corev1.ConfigMap
 	secrets  map[string]*corev1.Secret
 	services []*corev1.Service
 }
 
-func (k kept) Register(context.Context, *corev1.Pod) {}
-func (k kept) Forget(types.UID)                      {}
+func (k fakeObjects) Register(context.Context, *corev1.Pod) {}
+func (k fakeObjects) Forget(types.UID)                      {}
 
-func (k kept) ConfigMap(_ context.Context, _, name string) (*corev1.ConfigMap, error) {
+func (k fakeObjects) ConfigMap(_ context.Context, _, name string) (*corev1.ConfigMap, error) {
 	if k.configs[name] == nil {
 		return nil, apierrors.NewNotFound(corev1.Resource("configmap"), name)
 	}
 	return k.configs[name], nil
 }
 
-func (k kept) Secret(_ context.Context, _, name string) (*corev1.Secret, error) {
+func (k fakeObjects) Secret(_ context.Context, _, name string) (*corev1.Secret, error) {
 	if k.secrets[name] == nil {
 		return nil, apierrors.NewNotFound(corev1.Resource("secret"), name)
 	}
 	return k.secrets[name], nil
 }
 
-func (k kept) Services(context.Context, string) ([]*corev1.Service, error) { return k.services, nil }
+func (k fakeObjects) Services(context.Context, string) ([]*corev1.Service, error) {
+	return k.services, nil
+}
 
-func (k kept) RuntimeHandler(context.Context, *corev1.Pod) (string, error) { return "", nil }
+func (k fakeObjects) RuntimeHandler(context.Context, *corev1.Pod) (string, error) { return "", nil }
 
-// files is a volume with one file of variables.
-type files struct{ Volumes }
+// fakeVolumes is a volume with one file of variables.
+type fakeVolumes struct{ Volumes }
 
-func (files) EnvFile(_ *corev1.Pod, ref *corev1.FileKeySelector) (string, error) {
+func (fakeVolumes) EnvFile(_ *corev1.Pod, ref *corev1.FileKeySelector) (string, error) {
 	return map[string]string{"IN_FILE": "f"}[ref.Key], nil
 }
 
-func (files) Mounts(context.Context, *corev1.Pod, *corev1.Container, []string) ([]*proto.Mount, error) {
+func (fakeVolumes) Mounts(context.Context, *corev1.Pod, *corev1.Container, []string) ([]*proto.Mount, error) {
 	return nil, nil
 }
 
-func service(namespace, name, ip string, ports ...corev1.ServicePort) *corev1.Service {
+func serviceWith(namespace, name, ip string, ports ...corev1.ServicePort) *corev1.Service {
 	return &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: corev1.ServiceSpec{ClusterIP: ip, Ports: ports},
 	}
 }
 
-func sample() (*worker, *corev1.Pod) {
+func sampleWorker() (*worker, *corev1.Pod) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Name: "web", Namespace: "shop", UID: "u", Labels: map[string]string{"app": "x"}, Annotations: map[string]string{"a/b": "y"},
 	}}
@@ -68,39 +70,39 @@ func sample() (*worker, *corev1.Pod) {
 		Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Mi")},
 	}}}
 	w := &worker{cfg: Config{Host: Host{
-		IP: "127.0.0.1", Volumes: files{}, Allocatable: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4")},
-		Objects: kept{
+		IP: "127.0.0.1", Volumes: fakeVolumes{}, Allocatable: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4")},
+		Objects: fakeObjects{
 			configs:  map[string]*corev1.ConfigMap{"conf": {Data: map[string]string{"a": "1", "b": "2"}}},
 			secrets:  map[string]*corev1.Secret{"creds": {Data: map[string][]byte{"password": []byte("p")}}},
-			services: []*corev1.Service{service("shop", "db", "10.1.0.1", corev1.ServicePort{Port: 5432}), service("default", "kubernetes", "10.0.0.1", corev1.ServicePort{Name: "https", Port: 443, Protocol: "TCP"})},
+			services: []*corev1.Service{serviceWith("shop", "db", "10.1.0.1", corev1.ServicePort{Port: 5432}), serviceWith("default", "kubernetes", "10.0.0.1", corev1.ServicePort{Name: "https", Port: 443, Protocol: "TCP"})},
 		},
 	}}}
 	return w, pod
 }
 
-func field(path string) *corev1.EnvVarSource {
+func fieldSource(path string) *corev1.EnvVarSource {
 	return &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}
 }
 
-func configKey(name, key string, optional *bool) *corev1.EnvVarSource {
+func configKeySource(name, key string, optional *bool) *corev1.EnvVarSource {
 	return &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
 		LocalObjectReference: corev1.LocalObjectReference{Name: name}, Key: key, Optional: optional,
 	}}
 }
 
-func secretKey(name, key string, optional *bool) *corev1.EnvVarSource {
+func secretKeySource(name, key string, optional *bool) *corev1.EnvVarSource {
 	return &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
 		LocalObjectReference: corev1.LocalObjectReference{Name: name}, Key: key, Optional: optional,
 	}}
 }
 
-func fileKey(key string, optional *bool) *corev1.EnvVarSource {
+func fileKeySource(key string, optional *bool) *corev1.EnvVarSource {
 	return &corev1.EnvVarSource{FileKeyRef: &corev1.FileKeySelector{VolumeName: "v", Path: "f.env", Key: key, Optional: optional}}
 }
 
 func TestVariables(t *testing.T) {
 	t.Parallel()
-	w, pod := sample()
+	w, pod := sampleWorker()
 	spec := &pod.Spec.Containers[0]
 	spec.EnvFrom = []corev1.EnvFromSource{
 		{Prefix: "CONF_", ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "conf"}}},
@@ -112,18 +114,18 @@ func TestVariables(t *testing.T) {
 		{Name: "BOTH", Value: "$(PLAIN)-$(LATER)-$$(PLAIN)-$PLAIN-$(PLAIN"},
 		{Name: "LATER", Value: "w"},
 		{Name: "EMPTY"},
-		{Name: "NAME", ValueFrom: field("metadata.name")},
-		{Name: "IP", ValueFrom: field("status.podIP")},
-		{Name: "HOST", ValueFrom: field("status.hostIP")},
-		{Name: "LABEL", ValueFrom: field("metadata.labels['app']")},
+		{Name: "NAME", ValueFrom: fieldSource("metadata.name")},
+		{Name: "IP", ValueFrom: fieldSource("status.podIP")},
+		{Name: "HOST", ValueFrom: fieldSource("status.hostIP")},
+		{Name: "LABEL", ValueFrom: fieldSource("metadata.labels['app']")},
 		{Name: "MEMORY", ValueFrom: &corev1.EnvVarSource{ResourceFieldRef: &corev1.ResourceFieldSelector{Resource: "limits.memory", Divisor: resource.MustParse("1Mi")}}},
 		{Name: "CPU", ValueFrom: &corev1.EnvVarSource{ResourceFieldRef: &corev1.ResourceFieldSelector{Resource: "limits.cpu"}}},
-		{Name: "CONF_a", ValueFrom: configKey("conf", "b", nil)},
-		{Name: "PASSWORD", ValueFrom: secretKey("creds", "password", nil)},
-		{Name: "NO_KEY", ValueFrom: configKey("conf", "none", new(true))},
-		{Name: "NO_SECRET", ValueFrom: secretKey("none", "k", new(true))},
-		{Name: "IN_FILE", ValueFrom: fileKey("IN_FILE", nil)},
-		{Name: "NOT_IN_FILE", ValueFrom: fileKey("NOT_IN_FILE", new(true))},
+		{Name: "CONF_a", ValueFrom: configKeySource("conf", "b", nil)},
+		{Name: "PASSWORD", ValueFrom: secretKeySource("creds", "password", nil)},
+		{Name: "NO_KEY", ValueFrom: configKeySource("conf", "none", new(true))},
+		{Name: "NO_SECRET", ValueFrom: secretKeySource("none", "k", new(true))},
+		{Name: "IN_FILE", ValueFrom: fileKeySource("IN_FILE", nil)},
+		{Name: "NOT_IN_FILE", ValueFrom: fileKeySource("NOT_IN_FILE", new(true))},
 		{Name: "URL", Value: "https://$(KUBERNETES_SERVICE_HOST):$(KUBERNETES_SERVICE_PORT)/$(CONF_b)/$(password)"},
 	}
 	want := map[string]string{
@@ -134,32 +136,32 @@ func TestVariables(t *testing.T) {
 		"KUBERNETES_PORT": "tcp://10.0.0.1:443", "KUBERNETES_PORT_443_TCP": "tcp://10.0.0.1:443", "KUBERNETES_PORT_443_TCP_PROTO": "tcp",
 		"KUBERNETES_PORT_443_TCP_PORT": "443", "KUBERNETES_PORT_443_TCP_ADDR": "10.0.0.1",
 	}
-	got, err := w.makeEnvironment(t.Context(), pod, spec, "10.0.0.9", plenty())
+	got, err := w.makeEnvironment(t.Context(), pod, spec, "10.0.0.9", fullBudget())
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the environment (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"--name=web", "$(NOBODY)"}, must(expandAll("args", []string{"--name=$(NAME)", "$(NOBODY)"}, got, plenty()))); diff != "" {
+	if diff := cmp.Diff([]string{"--name=web", "$(NOBODY)"}, must(expandAll("args", []string{"--name=$(NAME)", "$(NOBODY)"}, got, fullBudget()))); diff != "" {
 		t.Errorf("the command (-want +got):\n%s", diff)
 	}
 }
 
-// TestVariablesThatCannotBe are CreateContainerConfigError, in upstream's words.
-func TestVariablesThatCannotBe(t *testing.T) {
+// TestInvalidVariables are CreateContainerConfigError, in upstream's words.
+func TestInvalidVariables(t *testing.T) {
 	t.Parallel()
 	for want, source := range map[string]*corev1.EnvVarSource{
-		`configmap "none" not found`:                                       configKey("none", "k", nil),
-		`secret "none" not found`:                                          secretKey("none", "k", nil),
-		`couldn't find key none in ConfigMap shop/conf`:                    configKey("conf", "none", nil),
-		`couldn't find key none in Secret shop/creds`:                      secretKey("creds", "none", nil),
-		`fieldPath "status.phase" is none that a container is shown`:       field("status.phase"),
-		`environment variable key "NOT_IN_FILE" not found in file "f.env"`: fileKey("NOT_IN_FILE", nil),
+		`configmap "none" not found`:                                       configKeySource("none", "k", nil),
+		`secret "none" not found`:                                          secretKeySource("none", "k", nil),
+		`couldn't find key none in ConfigMap shop/conf`:                    configKeySource("conf", "none", nil),
+		`couldn't find key none in Secret shop/creds`:                      secretKeySource("creds", "none", nil),
+		`fieldPath "status.phase" is none that a container is shown`:       fieldSource("status.phase"),
+		`environment variable key "NOT_IN_FILE" not found in file "f.env"`: fileKeySource("NOT_IN_FILE", nil),
 	} {
-		w, pod := sample()
+		w, pod := sampleWorker()
 		pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "V", ValueFrom: source}}
-		if _, err := w.makeEnvironment(t.Context(), pod, &pod.Spec.Containers[0], "", plenty()); err == nil || err.Error() != want {
+		if _, err := w.makeEnvironment(t.Context(), pod, &pod.Spec.Containers[0], "", fullBudget()); err == nil || err.Error() != want {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}
@@ -167,9 +169,9 @@ func TestVariablesThatCannotBe(t *testing.T) {
 
 func TestServiceLinks(t *testing.T) {
 	t.Parallel()
-	w, pod := sample()
+	w, pod := sampleWorker()
 	pod.Spec.EnableServiceLinks = nil // as if true
-	got, err := w.makeEnvironment(t.Context(), pod, &pod.Spec.Containers[0], "", plenty())
+	got, err := w.makeEnvironment(t.Context(), pod, &pod.Spec.Containers[0], "", fullBudget())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +179,7 @@ func TestServiceLinks(t *testing.T) {
 		t.Errorf("with links: %v", got)
 	}
 	for _, ip := range []string{"", corev1.ClusterIPNone} {
-		if got := serviceVariables([]*corev1.Service{service("shop", "db", ip, corev1.ServicePort{Port: 1})}, pod); len(got) > 0 {
+		if got := serviceVariables([]*corev1.Service{serviceWith("shop", "db", ip, corev1.ServicePort{Port: 1})}, pod); len(got) > 0 {
 			t.Errorf("of a Service without an address: %v", got)
 		}
 	}
@@ -195,7 +197,7 @@ func TestSubPaths(t *testing.T) {
 	}
 }
 
-func plenty() *budget { return new(budget(maxEnvironment)) }
+func fullBudget() *budget { return new(budget(maxEnvironment)) }
 
 func must[T any](value T, err error) T {
 	if err != nil {

@@ -8,13 +8,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// The limits of what a container's program can be given on Linux: one string (MAX_ARG_STRLEN), and all
-// of them together (ARG_MAX). A reference can be made of references, so that a few lines can stand for
-// more than any machine holds: the limits are checked before anything is built.
+// The limits on Linux: one string (MAX_ARG_STRLEN), and the environment with the command line
+// (ARG_MAX). References can refer to references, so that a few lines expand to more than any
+// machine holds. Therefore the limits are checked before anything is built.
 const (
-	// The limits on Linux: one string (MAX_ARG_STRLEN), and the environment with the command line
-	// (ARG_MAX). References can refer to references, so that a few lines expand to more than any
-	// machine holds. Therefore the limits are checked before anything is built.
 	maxExpanded    = 128 << 10
 	maxEnvironment = 2 << 20
 )

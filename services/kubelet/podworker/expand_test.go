@@ -16,7 +16,7 @@ import (
 func FuzzExpand(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text, name, value string) {
 		known := map[string]string{name: value, "HOME": "/root", "EMPTY": ""}
-		want, unknown := reference(text, known)
+		want, unknown := expandSlowly(text, known)
 		if got, err := expand("it", text, lookupIn(known)); err != nil || got != want {
 			t.Errorf("%q with %q=%q: %q (%v), want %q", text, name, value, got, err, want)
 		}
@@ -33,10 +33,10 @@ func FuzzExpand(f *testing.F) {
 	})
 }
 
-// reference is upstream's expansion.Expand, letter by letter, and an error when it names what
+// expandSlowly is upstream's expansion.Expand, letter by letter, and an error when it names what
 // is not known. It copies a byte behind a dollar as it is, where upstream takes it for a
 // rune, which makes two bytes of one that is not ASCII.
-func reference(text string, known map[string]string) (string, error) {
+func expandSlowly(text string, known map[string]string) (string, error) {
 	var out strings.Builder
 	var unknown error
 	for i := 0; i < len(text); i++ {
@@ -68,16 +68,16 @@ func reference(text string, known map[string]string) (string, error) {
 	return out.String(), unknown
 }
 
-// TestExpansionHasALimit: a few lines that would stand for 10 * 2^39 bytes are refused, by the name of
+// TestExpansionIsLimited: a few lines that would stand for 10 * 2^39 bytes are refused, by the name of
 // the first that is too long, and nothing of that size is built.
-func TestExpansionHasALimit(t *testing.T) {
+func TestExpansionIsLimited(t *testing.T) {
 	w := newWorker(Config{Host: Host{Objects: noObjects{}}}, &sync.WaitGroup{})
 	spec := &corev1.Container{Env: []corev1.EnvVar{{Name: "A0", Value: "xxxxxxxxxx"}}}
 	for i := range 39 {
 		spec.Env = append(spec.Env, corev1.EnvVar{Name: fmt.Sprint("A", i+1), Value: fmt.Sprintf("$(A%d)$(A%d)", i, i)})
 	}
 	left := budget(maxEnvironment)
-	_, err := w.makeEnvironment(t.Context(), graced(30, -1), spec, "", &left)
+	_, err := w.makeEnvironment(t.Context(), podWithGraces(30, -1), spec, "", &left)
 	if want := `environment variable "A14" has more than 131072 bytes once the variables in it are expanded`; err == nil || err.Error() != want {
 		t.Errorf("refused with %v, want %s", err, want)
 	}
@@ -122,7 +122,7 @@ func TestVerifyRunAsNonRoot(t *testing.T) {
 		},
 		{"the image has a user", nil, &corev1.SecurityContext{RunAsNonRoot: yes}, "gcr.io/distroless/static:nonroot", ""},
 	} {
-		pod := graced(30, -1)
+		pod := podWithGraces(30, -1)
 		pod.Namespace, pod.Spec.SecurityContext = "default", row.pod
 		err := verifyRunAsNonRoot(pod, &corev1.Container{Name: "main", Image: row.image, SecurityContext: row.own})
 		if got := fmt.Sprint(err); got != row.want && (err != nil || row.want != "") {

@@ -39,10 +39,9 @@ func EffectiveGrace(current int64, override *int64, pod *corev1.Pod) (grace int6
 // Reason says why one container is stopped.
 type Reason int
 
-// The reasons that choose a grace of their own (KBL-46), and the one that does not.
+// Reasons to stop a container. The probes may have a grace of their own (KBL-46); ReasonPod has
+// none.
 const (
-	// Reasons to stop a container. The probes may have a grace of their own (KBL-46); ReasonPod has
-	// none.
 	ReasonPod Reason = iota
 	ReasonStartupProbe
 	ReasonLivenessProbe

@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// graced is a pod with the graces given; a negative one is not set.
-func graced(tgps, dgps int64) *corev1.Pod {
+// podWithGraces is a pod with the graces given; a negative one is not set.
+func podWithGraces(tgps, dgps int64) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "u"}}
 	if tgps >= 0 {
 		pod.Spec.TerminationGracePeriodSeconds = &tgps
@@ -30,17 +30,17 @@ func TestEffectiveGrace(t *testing.T) {
 		want      int64
 		shortened bool
 	}{
-		{"TD-060 the pod's own", 0, nil, graced(30, -1), 30, false},
-		{"TD-060 the mark's", 0, nil, graced(-1, 5), 5, false},
-		{"TD-060 the kill's", 0, new(int64(2)), graced(-1, -1), 2, false},
-		{"TD-060 a mark of 0", 0, nil, graced(-1, 0), 1, false},
-		{"TD-060 a kill of 0", 0, new(int64(0)), graced(-1, -1), 1, false},
-		{"KBL-16 the mark before the pod's own", 0, nil, graced(30, 60), 60, false},
-		{"KBL-16 a shorter mark", 30, nil, graced(30, 5), 5, true},
-		{"KBL-16 a longer mark", 5, nil, graced(30, 60), 5, false},
-		{"KBL-16 a shorter kill", 30, new(int64(3)), graced(30, 20), 3, true},
-		{"KBL-17 forced while stopping", 600, nil, graced(600, 0), 1, true},
-		{"KBL-17 nothing at all", 0, nil, graced(-1, -1), 1, false},
+		{"TD-060 the pod's own", 0, nil, podWithGraces(30, -1), 30, false},
+		{"TD-060 the mark's", 0, nil, podWithGraces(-1, 5), 5, false},
+		{"TD-060 the kill's", 0, new(int64(2)), podWithGraces(-1, -1), 2, false},
+		{"TD-060 a mark of 0", 0, nil, podWithGraces(-1, 0), 1, false},
+		{"TD-060 a kill of 0", 0, new(int64(0)), podWithGraces(-1, -1), 1, false},
+		{"KBL-16 the mark before the pod's own", 0, nil, podWithGraces(30, 60), 60, false},
+		{"KBL-16 a shorter mark", 30, nil, podWithGraces(30, 5), 5, true},
+		{"KBL-16 a longer mark", 5, nil, podWithGraces(30, 60), 5, false},
+		{"KBL-16 a shorter kill", 30, new(int64(3)), podWithGraces(30, 20), 3, true},
+		{"KBL-17 forced while stopping", 600, nil, podWithGraces(600, 0), 1, true},
+		{"KBL-17 nothing at all", 0, nil, podWithGraces(-1, -1), 1, false},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			got, shortened := EffectiveGrace(row.current, row.override, row.pod)
@@ -79,14 +79,14 @@ func TestBaseGrace(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			c := &corev1.Container{Name: "c", StartupProbe: probe(row.startup), LivenessProbe: probe(row.liveness)}
-			if got := BaseGrace(graced(row.tgps, -1), c, row.reason); got != row.want {
+			if got := BaseGrace(podWithGraces(row.tgps, -1), c, row.reason); got != row.want {
 				t.Errorf("BaseGrace = %d, want %d", got, row.want)
 			}
 		})
 	}
 	t.Run("KBL-46 a marked pod's probes have no say", func(t *testing.T) {
 		c := &corev1.Container{Name: "c", LivenessProbe: probe(short)}
-		if got := BaseGrace(graced(long, medium), c, ReasonLivenessProbe); got != medium {
+		if got := BaseGrace(podWithGraces(long, medium), c, ReasonLivenessProbe); got != medium {
 			t.Errorf("BaseGrace = %d, want %d", got, medium)
 		}
 	})
@@ -188,11 +188,11 @@ func drawEvent(t *rapid.T, out string) Event {
 	}
 	switch rapid.IntRange(0, 7).Draw(t, "event") {
 	case 0:
-		return Seen{Pod: graced(30, -1), Idle: rapid.Bool().Draw(t, "idle")}
+		return Seen{Pod: podWithGraces(30, -1), Idle: rapid.Bool().Draw(t, "idle")}
 	case 1:
-		return Seen{Pod: graced(30, grace("dgps"))}
+		return Seen{Pod: podWithGraces(30, grace("dgps"))}
 	case 2:
-		pod := graced(30, -1)
+		pod := podWithGraces(30, -1)
 		pod.Status.Phase = corev1.PodFailed
 		return Seen{Pod: pod, Idle: rapid.Bool().Draw(t, "idle")}
 	case 3:
@@ -200,7 +200,7 @@ func drawEvent(t *rapid.T, out string) Event {
 	case 4:
 		return Kill{Grace: new(grace("kill"))}
 	case 5:
-		return Orphan{Pod: graced(-1, -1)}
+		return Orphan{Pod: podWithGraces(-1, -1)}
 	case 6:
 		return Changed{}
 	}

@@ -150,7 +150,7 @@ func stopOrder(pod *corev1.Pod, running map[string]bool) map[string][]string {
 	after := map[string][]string{}
 	for i := range slices.Backward(pod.Spec.InitContainers) {
 		sidecar := &pod.Spec.InitContainers[i]
-		if !podstate.Sidecar(sidecar) || !running[sidecar.Name] {
+		if !podstate.IsSidecar(sidecar) || !running[sidecar.Name] {
 			continue
 		}
 		after[sidecar.Name] = slices.Clone(before)

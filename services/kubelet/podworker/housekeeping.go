@@ -21,7 +21,7 @@ func MustSend(op podset.Op, state State, worked, rejected bool) bool {
 	case podset.Update, podset.Delete:
 		return !rejected
 	case podset.Reconcile:
-		return worked && !rejected && (state == Syncing && podstate.Terminal(op.Pod) || status.NeedsReadiness(op.Pod))
+		return worked && !rejected && (state == Syncing && podstate.IsTerminal(op.Pod) || status.NeedsReadiness(op.Pod))
 	}
 	return false
 }
@@ -46,7 +46,7 @@ func Housekeep(workers []View, pods map[types.UID]*corev1.Pod) (forget, resend [
 func FindOrphans(held []podstate.Pod, worked, expected func(types.UID) bool) []podstate.Pod {
 	var strays []podstate.Pod
 	for _, seen := range held {
-		if !seen.Idle() && !worked(seen.UID) && !expected(seen.UID) {
+		if !seen.IsIdle() && !worked(seen.UID) && !expected(seen.UID) {
 			strays = append(strays, seen)
 		}
 	}

@@ -33,16 +33,16 @@ func (w *worker) stopBeforeStart(ctx context.Context, pod *corev1.Pod, seen pods
 }
 
 // resetContainer removes a container because all containers of the pod restart. It runs no hooks.
-func (w *worker) resetContainer(ctx context.Context, pod *corev1.Pod, resetContainer Reset) error {
-	if resetContainer.Kill {
-		stop := ContainerStop{ID: resetContainer.ID, Name: resetContainer.Name, Why: "killing"}
+func (w *worker) resetContainer(ctx context.Context, pod *corev1.Pod, reset Reset) error {
+	if reset.Kill {
+		stop := ContainerStop{ID: reset.ID, Name: reset.Name, Why: "killing"}
 		w.announceStop(pod, stop)
 		if err := w.stopContainer(ctx, pod, stop); err != nil {
-			return fmt.Errorf("failed to \"RemoveContainer\" for %q with KillContainerError: %w", resetContainer.Name, err)
+			return fmt.Errorf("failed to \"RemoveContainer\" for %q with KillContainerError: %w", reset.Name, err)
 		}
 	}
-	if err := w.cfg.Runtime.RemoveContainer(ctx, resetContainer.ID); err != nil {
-		return fmt.Errorf("failed to \"RemoveContainer\" for %q with RemoveContainerError: %w", resetContainer.Name, err)
+	if err := w.cfg.Runtime.RemoveContainer(ctx, reset.ID); err != nil {
+		return fmt.Errorf("failed to \"RemoveContainer\" for %q with RemoveContainerError: %w", reset.Name, err)
 	}
 	return nil
 }

@@ -116,7 +116,7 @@ func (w *worker) reportStarted(ctx context.Context, pod *corev1.Pod, seen podsta
 		if _, refused := w.waiting[start.Spec.Name]; refused {
 			continue
 		}
-		if podstate.Sidecar(start.Spec) || !podstate.Alive(seen.Latest(start.Spec.Name)) {
+		if podstate.IsSidecar(start.Spec) || !podstate.Alive(seen.Latest(start.Spec.Name)) {
 			return Synced{After: minRetry}
 		}
 	}

@@ -244,11 +244,11 @@ func (m Machine) handleSeen(e Seen) (Machine, []Action) {
 	first := m.pod == nil
 	m.restart = m.restart || m.removed
 	m.pod = e.Pod
-	if first && podstate.Terminal(e.Pod) && e.Idle {
+	if first && podstate.IsTerminal(e.Pod) && e.Idle {
 		m = m.moveTo(Stopped) // ended before this kubelet began (KBL-12)
 		return m.requestWork()
 	}
-	if m.state == Syncing && (e.Pod.DeletionTimestamp != nil || podstate.Terminal(e.Pod)) {
+	if m.state == Syncing && (e.Pod.DeletionTimestamp != nil || podstate.IsTerminal(e.Pod)) {
 		return m.beginStop()
 	}
 	return m.shortenGrace()

@@ -119,11 +119,11 @@ func (p *planner) planInit() bool {
 	if len(specs) == 0 {
 		return true
 	}
-	begun := p.Seen.Begun(p.pod)
+	begun := p.Seen.HasStartedRegular(p.pod)
 	later, initialized := begun, begun // later: one after this has begun, so that this was complete once
 	var starts []int
 	for i, spec := range slices.Backward(specs) {
-		last, sidecar := p.Seen.Active(spec.Name), podstate.Sidecar(&spec)
+		last, sidecar := p.Seen.Active(spec.Name), podstate.IsSidecar(&spec)
 		if last == nil {
 			if later && sidecar {
 				starts = append(starts, i)
@@ -160,14 +160,14 @@ func (p *planner) planInit() bool {
 // checkInit returns, for the last run of an init container: whether the next one may begin, whether
 // it starts again, and whether it failed for good.
 func (p *planner) checkInit(spec *corev1.Container, last *proto.Container) (complete, again, failed bool) {
-	sidecar := podstate.Sidecar(spec)
+	sidecar := podstate.IsSidecar(spec)
 	switch {
 	case !podstate.Alive(last) && !hasExited(last), hasExited(last) && sidecar:
 		return false, true, false
 	case hasExited(last) && last.GetExitCode() == 0:
 		return true, false, false
 	case hasExited(last):
-		again = podstate.Startable(p.pod, spec, last)
+		again = podstate.ShouldStart(p.pod, spec, last)
 		return false, again, !again
 	case !sidecar:
 		return false, false, false
@@ -186,7 +186,7 @@ func (p *planner) planContainers() {
 		spec := &p.pod.Spec.Containers[i]
 		last := p.Seen.Latest(spec.Name)
 		if last == nil || !podstate.Alive(last) {
-			if podstate.Startable(p.pod, spec, last) {
+			if podstate.ShouldStart(p.pod, spec, last) {
 				p.planRun(spec)
 			}
 			continue
@@ -240,7 +240,7 @@ func (p *planner) planKill(spec *corev1.Container, c *proto.Container, kind prob
 // starts until it has succeeded.
 func (p *planner) planInitStart(i int) {
 	spec := &p.pod.Spec.InitContainers[i]
-	if p.planRun(spec) && !podstate.Sidecar(spec) {
+	if p.planRun(spec) && !podstate.IsSidecar(spec) {
 		p.plan.Containers[len(p.plan.Containers)-1].Blocks = true
 	}
 }

@@ -34,18 +34,18 @@ func (s *Workers) RefreshProbes(ctx context.Context, uid types.UID) {
 }
 
 // addProbes adds the results of probes to facts.
-func (w *worker) addProbes(pod *corev1.Pod, seen podstate.Pod, addProbes status.Facts) status.Facts {
+func (w *worker) addProbes(pod *corev1.Pod, seen podstate.Pod, facts status.Facts) status.Facts {
 	for _, c := range seen.Running() {
 		state := w.cfg.Probes.Container(pod.UID, c.GetName(), c.GetId())
 		if state.Started && state.Ready {
 			continue
 		}
-		if addProbes.Probes == nil {
-			addProbes.Probes = map[string]status.ProbeResult{}
+		if facts.Probes == nil {
+			facts.Probes = map[string]status.ProbeResult{}
 		}
-		addProbes.Probes[c.GetId()] = status.ProbeResult{Started: state.Started, Ready: state.Ready}
+		facts.Probes[c.GetId()] = status.ProbeResult{Started: state.Started, Ready: state.Ready}
 	}
-	return addProbes
+	return facts
 }
 
 // probeStates returns the states of the running containers' probes, by container id.

@@ -8,9 +8,9 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// The scales of processor time, as upstream sets them.
+// Constants for CPU shares and quotas, as upstream sets them.
 const (
-	cpuPeriod    = 100_000 // Constants for CPU shares and quotas, as upstream sets them.
+	cpuPeriod    = 100_000 // µs
 	minCPUQuota  = 1_000   // µs
 	minShares    = 2
 	sharesPerCPU = 1024

@@ -30,7 +30,7 @@ func TestStories(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := play(t, string(text))
+			got := playStory(t, string(text))
 			if *update {
 				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
 					t.Fatal(err)
@@ -42,8 +42,8 @@ func TestStories(t *testing.T) {
 	}
 }
 
-// play answers each block of commands anew and leaves comments as they are.
-func play(t *testing.T, text string) string {
+// playStory answers each block of commands anew and leaves comments as they are.
+func playStory(t *testing.T, text string) string {
 	var m Machine
 	var out strings.Builder
 	for block := range strings.SplitSeq(strings.TrimRight(text, "\n")+"\n", "\n\n") {
@@ -61,9 +61,9 @@ func play(t *testing.T, text string) string {
 			}
 			played = true
 			var actions []Action
-			m, actions = m.Step(parse(t, command))
+			m, actions = m.Step(parseEvent(t, command))
 			for _, a := range actions {
-				wants = append(wants, spell(a))
+				wants = append(wants, describeAction(a))
 			}
 		}
 		if !played {
@@ -73,12 +73,12 @@ func play(t *testing.T, text string) string {
 		for _, want := range wants {
 			out.WriteString("  " + want + "\n")
 		}
-		fmt.Fprintf(&out, "%s%s\n", m.State(), detail(m))
+		fmt.Fprintf(&out, "%s%s\n", m.State(), describeMachine(m))
 	}
 	return out.String()
 }
 
-func detail(m Machine) string {
+func describeMachine(m Machine) string {
 	text := ""
 	if m.Grace() > 0 {
 		text += fmt.Sprintf(" grace=%d", m.Grace())
@@ -95,7 +95,7 @@ func detail(m Machine) string {
 	return text
 }
 
-func spell(a Action) string {
+func describeAction(a Action) string {
 	switch a := a.(type) {
 	case Sync:
 		return "sync"
@@ -124,8 +124,8 @@ func spell(a Action) string {
 	return fmt.Sprintf("%T", a)
 }
 
-// parse reads a command: an event's name and options, such as "seen grace=5 idle".
-func parse(t *testing.T, command string) Event {
+// parseEvent reads a command: an event's name and options, such as "seen grace=5 idle".
+func parseEvent(t *testing.T, command string) Event {
 	name, rest, _ := strings.Cut(command, " ")
 	options := map[string]string{}
 	for option := range strings.FieldsSeq(rest) {

@@ -18,18 +18,18 @@ import (
 
 // runProbe runs a probe. The output is the text of the failure event, in upstream's words. An error
 // says that the probe has no result.
-func (p *Prober) ask(ctx context.Context, object *corev1.Pod, spec *corev1.Container, id string, what *corev1.Probe) (Result, string, error) {
+func (p *Prober) runProbe(ctx context.Context, object *corev1.Pod, spec *corev1.Container, id string, what *corev1.Probe) (Result, string, error) {
 	ctx, cancel := p.cfg.Clock.Timeout(ctx, Timeout(what))
 	defer cancel()
 	switch {
 	case what.Exec != nil:
-		return p.askExec(ctx, id, what)
+		return p.runExec(ctx, id, what)
 	case what.HTTPGet != nil:
 		request, err := podstate.HTTPRequest(spec, id, what.HTTPGet)
 		if err != nil {
 			return Unknown, "", err
 		}
-		result, output := p.askHTTP(ctx, address(p.cfg.Cache, object, what.HTTPGet.Host), request)
+		result, output := p.runHTTP(ctx, probeHost(p.cfg.Cache, object, what.HTTPGet.Host), request)
 		return result, output, nil
 	case what.TCPSocket != nil:
 		port, err := podstate.Port(spec, what.TCPSocket.Port)
@@ -38,11 +38,11 @@ func (p *Prober) ask(ctx context.Context, object *corev1.Pod, spec *corev1.Conta
 		}
 		_, err = p.cfg.Runtime.Reach(ctx, &proto.ReachRequest{ContainerId: id, Scheme: "tcp", Host: what.TCPSocket.Host, Port: port})
 		if err != nil {
-			return Failure, "dial tcp " + join(address(p.cfg.Cache, object, what.TCPSocket.Host), port) + ": " + cause(ctx, err), nil
+			return Failure, "dial tcp " + joinHostPort(probeHost(p.cfg.Cache, object, what.TCPSocket.Host), port) + ": " + dialError(ctx, err), nil
 		}
 		return Success, "", nil
 	case what.GRPC != nil:
-		result, output := p.askGRPC(ctx, id, join(address(p.cfg.Cache, object, ""), what.GRPC.Port), what)
+		result, output := p.runGRPC(ctx, id, joinHostPort(probeHost(p.cfg.Cache, object, ""), what.GRPC.Port), what)
 		return result, output, nil
 	}
 	return Unknown, "", fmt.Errorf("missing probe handler for %s:%s", podstate.Key(object), spec.Name)
@@ -52,7 +52,7 @@ func (p *Prober) ask(ctx context.Context, object *corev1.Pod, spec *corev1.Conta
 const maxOutput = 10 << 10
 
 // runExec also passes the timeout to the runtime: only the runtime can end the command.
-func (p *Prober) askExec(ctx context.Context, id string, what *corev1.Probe) (Result, string, error) {
+func (p *Prober) runExec(ctx context.Context, id string, what *corev1.Probe) (Result, string, error) {
 	answer, err := p.cfg.Runtime.ExecSync(ctx, &proto.ExecSyncRequest{
 		ContainerId: id, Command: what.Exec.Command, TimeoutSeconds: int64(Timeout(what) / time.Second),
 	})
@@ -74,14 +74,14 @@ func timedOut(err error) bool {
 	return ok && refused.Code == proto.CodeDeadlineExceeded
 }
 
-func (p *Prober) askHTTP(ctx context.Context, host string, request *proto.ReachRequest) (Result, string) {
+func (p *Prober) runHTTP(ctx context.Context, host string, request *proto.ReachRequest) (Result, string) {
 	answer, err := p.cfg.Runtime.Reach(ctx, request)
-	at := join(host, request.Port)
+	at := joinHostPort(host, request.Port)
 	switch {
 	case err != nil && (ctx.Err() != nil || timedOut(err)):
 		return Failure, fmt.Sprintf("Get \"%s://%s%s\": context deadline exceeded (Client.Timeout exceeded while awaiting headers)", request.Scheme, at, request.Path)
 	case err != nil:
-		return Failure, fmt.Sprintf("Get \"%s://%s%s\": dial tcp %s: %s", request.Scheme, at, request.Path, at, cause(ctx, err))
+		return Failure, fmt.Sprintf("Get \"%s://%s%s\": dial tcp %s: %s", request.Scheme, at, request.Path, at, dialError(ctx, err))
 	}
 	if code := answer.GetCode(); code < 200 || code >= 400 {
 		return Failure, fmt.Sprintf("HTTP probe failed with statuscode: %d", code)
@@ -89,15 +89,14 @@ func (p *Prober) askHTTP(ctx context.Context, host string, request *proto.ReachR
 	return Success, ""
 }
 
-// The answers of a gRPC health service.
+// Answers of a gRPC health service.
 const (
-	// Answers of a gRPC health service.
 	serving    = 1
 	notServing = 2
 )
 
 // runGRPC fails if there is no answer in time: a refused connection is retried until then.
-func (p *Prober) askGRPC(ctx context.Context, id, at string, what *corev1.Probe) (Result, string) {
+func (p *Prober) runGRPC(ctx context.Context, id, at string, what *corev1.Probe) (Result, string) {
 	request := &proto.ReachRequest{ContainerId: id, Scheme: "grpc", Port: what.GRPC.Port}
 	if what.GRPC.Service != nil {
 		request.Service = *what.GRPC.Service
@@ -116,10 +115,12 @@ func (p *Prober) askGRPC(ctx context.Context, id, at string, what *corev1.Probe)
 }
 
 // joinHostPort returns an address as a dialer names it.
-func join(host string, port int32) string { return net.JoinHostPort(host, strconv.Itoa(int(port))) }
+func joinHostPort(host string, port int32) string {
+	return net.JoinHostPort(host, strconv.Itoa(int(port)))
+}
 
 // probeHost returns the host that a probe connects to, for messages.
-func address(cache Cache, object *corev1.Pod, host string) string {
+func probeHost(cache Cache, object *corev1.Pod, host string) string {
 	if host != "" {
 		return host
 	}
@@ -128,11 +129,11 @@ func address(cache Cache, object *corev1.Pod, host string) string {
 }
 
 // connectionRefused is a dialer's error for a port without a listener.
-const refused = "connect: connection refused"
+const connectionRefused = "connect: connection refused"
 
 // dialError returns why there was no connection, as a dialer says it. A container that does not run
 // has no listener, whatever its runtime says.
-func cause(ctx context.Context, err error) string {
+func dialError(ctx context.Context, err error) string {
 	if ctx.Err() != nil || timedOut(err) {
 		return "i/o timeout"
 	}
@@ -140,5 +141,5 @@ func cause(ctx context.Context, err error) string {
 	if at := strings.Index(text, "connect: "); at >= 0 {
 		return text[at:]
 	}
-	return refused
+	return connectionRefused
 }

@@ -17,9 +17,9 @@ import (
 	"github.com/podfall/podfall/services/kubelet/probes"
 )
 
-// execs is a runtime with one container, in which every command ends in the same way. What
+// fakeExec is a runtime with one container, in which every command ends in the same way. What
 // is asked of it and what is told is kept.
-type execs struct {
+type fakeExec struct {
 	probes.Runtime
 
 	answer *proto.ExecSyncResponse
@@ -30,27 +30,27 @@ type execs struct {
 	told  []string
 }
 
-func (e *execs) ExecSync(_ context.Context, req *proto.ExecSyncRequest) (*proto.ExecSyncResponse, error) {
+func (e *fakeExec) ExecSync(_ context.Context, req *proto.ExecSyncRequest) (*proto.ExecSyncResponse, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.asked = append(e.asked, req)
 	return e.answer, e.err
 }
 
-func (e *execs) Last(types.UID) (podstate.Pod, bool) {
+func (e *fakeExec) Last(types.UID) (podstate.Pod, bool) {
 	return podstate.Pod{Containers: []*proto.Container{
 		{Id: "c1", Name: "main", State: proto.ContainerState_CONTAINER_STATE_RUNNING},
 	}}, true
 }
 
-func (e *execs) ContainerEvent(_ *corev1.Pod, _, _, _, message string) {
+func (e *fakeExec) ContainerEvent(_ *corev1.Pod, _, _, _, message string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.told = append(e.told, message)
 }
 
-// probe asks once.
-func (e *execs) probe(t *testing.T) (asked *proto.ExecSyncRequest, told string) {
+// runOnce asks once.
+func (e *fakeExec) runOnce(t *testing.T) (asked *proto.ExecSyncRequest, told string) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		p := probes.New(probes.Config{Runtime: e, Cache: e, Events: e})
@@ -77,8 +77,8 @@ func (e *execs) probe(t *testing.T) (asked *proto.ExecSyncRequest, told string) 
 // TestExecHasATimeout, which the runtime is told: a command that hangs would run for ever
 // otherwise, and another one with every period.
 func TestExecHasATimeout(t *testing.T) {
-	e := &execs{err: &proto.RuntimeError{Code: proto.CodeDeadlineExceeded, Desc: "context deadline exceeded"}}
-	asked, told := e.probe(t)
+	e := &fakeExec{err: &proto.RuntimeError{Code: proto.CodeDeadlineExceeded, Desc: "context deadline exceeded"}}
+	asked, told := e.runOnce(t)
 	if asked.TimeoutSeconds != 3 {
 		t.Errorf("the runtime is given %d s, want 3", asked.TimeoutSeconds)
 	}
@@ -89,8 +89,8 @@ func TestExecHasATimeout(t *testing.T) {
 
 // TestExecOutputIsCut: an event holds no more of a command's output than upstream's.
 func TestExecOutputIsCut(t *testing.T) {
-	e := &execs{answer: &proto.ExecSyncResponse{ExitCode: 1, Stdout: []byte("why"), Stderr: bytes.Repeat([]byte("x"), 1<<20)}}
-	_, told := e.probe(t)
+	e := &fakeExec{answer: &proto.ExecSyncResponse{ExitCode: 1, Stdout: []byte("why"), Stderr: bytes.Repeat([]byte("x"), 1<<20)}}
+	_, told := e.runOnce(t)
 	if want := "Readiness probe failed: why" + strings.Repeat("x", 10<<10-3); told != want {
 		t.Errorf("told %d bytes, want %d", len(told), len(want))
 	}

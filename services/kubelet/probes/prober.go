@@ -108,7 +108,7 @@ func (p *Prober) Run(ctx context.Context) error {
 	p.mu.Lock()
 	p.ctx = ctx
 	for _, probed := range p.pods {
-		p.begin(probed) //nolint:contextcheck // p.ctx is ctx
+		p.startProbes(probed) //nolint:contextcheck // p.ctx is ctx
 	}
 	p.mu.Unlock()
 	_ = p.cfg.Tasks.Wait(ctx) // until its end
@@ -132,7 +132,7 @@ func (p *Prober) Watch(object *corev1.Pod) {
 		p.pods[object.UID] = probed
 	}
 	probed.object = object
-	p.begin(probed)
+	p.startProbes(probed)
 	seen, _ := p.cfg.Cache.Last(object.UID)
 	for at, one := range probed.probes {
 		if at.kind != Readiness || object.DeletionTimestamp != nil || one.tracker.Result() == Success || !podstate.Alive(seen.Latest(at.container)) {
@@ -146,14 +146,14 @@ func (p *Prober) Watch(object *corev1.Pod) {
 }
 
 // startProbes starts the probes of a pod that do not run yet. The caller holds the lock.
-func (p *Prober) begin(probed *pod) {
+func (p *Prober) startProbes(probed *pod) {
 	if p.ctx == nil || p.ctx.Err() != nil {
 		return
 	}
-	for _, spec := range Probed(probed.object) {
+	for _, spec := range Containers(probed.object) {
 		for _, kind := range Kinds() {
 			at := key{spec.Name, kind}
-			if Of(spec, kind) == nil || probed.probes[at] != nil {
+			if ProbeOf(spec, kind) == nil || probed.probes[at] != nil {
 				continue
 			}
 			ctx, stop := context.WithCancel(p.ctx)
@@ -194,15 +194,15 @@ func (p *Prober) Container(uid types.UID, name, id string) State {
 // run runs one probe until it ends.
 func (p *Prober) run(ctx context.Context, uid types.UID, at key) {
 	for {
-		object, one := p.look(uid, at)
+		object, one := p.find(uid, at)
 		if one == nil || ctx.Err() != nil {
 			return
 		}
 		spec := containerOf(object, at.container)
-		if spec == nil || Of(spec, at.kind) == nil {
+		if spec == nil || ProbeOf(spec, at.kind) == nil {
 			return
 		}
-		what := Of(spec, at.kind)
+		what := ProbeOf(spec, at.kind)
 		if !p.tick(ctx, object, spec, at) {
 			return
 		}
@@ -214,19 +214,19 @@ func (p *Prober) run(ctx context.Context, uid types.UID, at key) {
 
 // nudgeDelay is the time from a nudge to the probe. In that time the status of the nudge's cause is
 // sent.
-const nudged = 10 * time.Millisecond
+const nudgeDelay = 10 * time.Millisecond
 
 // pause waits for the next tick. It returns false if there is none.
 func (p *Prober) pause(ctx context.Context, period time.Duration, nudge <-chan struct{}) bool {
 	waiting, cancel := p.cfg.Clock.Timeout(ctx, period)
 	defer cancel()
 	if p.cfg.Tasks.Wait(waiting, nudge) == nil {
-		return p.cfg.Clock.Sleep(ctx, nudged) == nil
+		return p.cfg.Clock.Sleep(ctx, nudgeDelay) == nil
 	}
 	return ctx.Err() == nil
 }
 
-func (p *Prober) look(uid types.UID, at key) (*corev1.Pod, *probe) {
+func (p *Prober) find(uid types.UID, at key) (*corev1.Pod, *probe) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	probed := p.pods[uid]
@@ -239,20 +239,20 @@ func (p *Prober) look(uid types.UID, at key) (*corev1.Pod, *probe) {
 // tick probes a container once. It returns false if the probe ends.
 func (p *Prober) tick(ctx context.Context, object *corev1.Pod, spec *corev1.Container, at key) bool {
 	target := p.target(object, spec)
-	what := Of(spec, at.kind)
+	what := ProbeOf(spec, at.kind)
 	var decision Decision
-	p.change(object.UID, at, func(t Tracker) (next Tracker) {
+	p.stepTracker(object.UID, at, func(t Tracker) (next Tracker) {
 		next, decision = t.Tick(target, what, p.cfg.Clock.Now())
 		return next
 	})
 	switch decision {
 	case End:
 		return false
-	case Leave:
+	case Skip:
 		return true
-	case Ask:
+	case Probe:
 	}
-	outcome, output, err := p.ask(ctx, object, spec, target.ID, what)
+	outcome, output, err := p.runProbe(ctx, object, spec, target.ID, what)
 	if ctx.Err() != nil {
 		return false
 	}
@@ -264,7 +264,7 @@ func (p *Prober) tick(ctx context.Context, object *corev1.Pod, spec *corev1.Cont
 	if outcome == Failure {
 		p.cfg.Events.ContainerEvent(object, spec.Name, corev1.EventTypeWarning, "Unhealthy", at.kind.String()+" probe failed: "+output)
 	}
-	p.change(object.UID, at, func(t Tracker) Tracker { return t.Answer(outcome, what) })
+	p.stepTracker(object.UID, at, func(t Tracker) Tracker { return t.RecordOutcome(outcome, what) })
 	return true
 }
 
@@ -275,7 +275,7 @@ func (p *Prober) target(object *corev1.Pod, spec *corev1.Container) Target {
 }
 
 // stepTracker steps a tracker, and wakes the reader of Changes if its result changed.
-func (p *Prober) change(uid types.UID, at key, step func(Tracker) Tracker) {
+func (p *Prober) stepTracker(uid types.UID, at key, step func(Tracker) Tracker) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	probed := p.pods[uid]

@@ -26,7 +26,7 @@ func StateOf(id string, find func(Kind) (Tracker, bool)) State {
 		case !there:
 			return Success
 		case tracker.Container() != id:
-			return kind.initial()
+			return kind.initialResult()
 		}
 		return tracker.Result()
 	}
@@ -48,7 +48,7 @@ func TargetOf(pod *corev1.Pod, spec *corev1.Container, latest *proto.Container, 
 	}
 	return Target{
 		ID: latest.GetId(), Running: podstate.Alive(latest), Started: time.Unix(0, latest.GetStartedAtUnixNano()),
-		Up: Of(spec, Startup) == nil || known(latest.GetId()).Started, Deleted: pod.DeletionTimestamp != nil,
+		Up: ProbeOf(spec, Startup) == nil || known(latest.GetId()).Started, Deleted: pod.DeletionTimestamp != nil,
 	}
 }
 
@@ -57,9 +57,9 @@ func Kinds() []Kind { return []Kind{Startup, Readiness, Liveness} }
 
 // HasAny reports whether a pod has a probe.
 func HasAny(pod *corev1.Pod) bool {
-	for _, spec := range Probed(pod) {
+	for _, spec := range Containers(pod) {
 		for _, kind := range Kinds() {
-			if Of(spec, kind) != nil {
+			if ProbeOf(spec, kind) != nil {
 				return true
 			}
 		}
@@ -69,10 +69,10 @@ func HasAny(pod *corev1.Pod) bool {
 
 // Containers returns the containers of a pod that may have probes: the sidecars and the regular
 // ones.
-func Probed(pod *corev1.Pod) []*corev1.Container {
+func Containers(pod *corev1.Pod) []*corev1.Container {
 	var found []*corev1.Container
 	for i := range pod.Spec.InitContainers {
-		if c := &pod.Spec.InitContainers[i]; podstate.Sidecar(c) {
+		if c := &pod.Spec.InitContainers[i]; podstate.IsSidecar(c) {
 			found = append(found, c)
 		}
 	}
@@ -84,7 +84,7 @@ func Probed(pod *corev1.Pod) []*corev1.Container {
 
 // containerOf returns the container of that name, or nil.
 func containerOf(pod *corev1.Pod, name string) *corev1.Container {
-	for _, c := range Probed(pod) {
+	for _, c := range Containers(pod) {
 		if c.Name == name {
 			return c
 		}

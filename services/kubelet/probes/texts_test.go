@@ -18,16 +18,16 @@ import (
 	"github.com/podfall/podfall/services/kubelet/probes"
 )
 
-// reaches is a runtime with one container that always answers in the same way.
-type reaches struct {
-	execs
+// fakeReach is a runtime with one container that always answers in the same way.
+type fakeReach struct {
+	fakeExec
 
 	reached *proto.ReachResponse
 	refusal error
 	slow    bool
 }
 
-func (r *reaches) Reach(ctx context.Context, _ *proto.ReachRequest) (*proto.ReachResponse, error) {
+func (r *fakeReach) Reach(ctx context.Context, _ *proto.ReachRequest) (*proto.ReachResponse, error) {
 	if r.slow {
 		<-ctx.Done()
 		return nil, ctx.Err()
@@ -35,7 +35,7 @@ func (r *reaches) Reach(ctx context.Context, _ *proto.ReachRequest) (*proto.Reac
 	return r.reached, r.refusal
 }
 
-func (*reaches) Last(types.UID) (podstate.Pod, bool) {
+func (*fakeReach) Last(types.UID) (podstate.Pod, bool) {
 	return podstate.Pod{Sandboxes: []*proto.Sandbox{{Id: "box", Ip: "10.0.0.7"}}, Containers: []*proto.Container{
 		{Id: "c1", Name: "main", State: proto.ContainerState_CONTAINER_STATE_RUNNING},
 	}}, true
@@ -52,18 +52,18 @@ func TestProbeEvents(t *testing.T) {
 	for _, row := range []struct {
 		name    string
 		handler corev1.ProbeHandler
-		runtime *reaches
+		runtime *fakeReach
 		want    string
 	}{
-		{"refused", http, &reaches{refusal: errors.New("dial port 80: connect: connection refused")}, `Readiness probe failed: Get "http://10.0.0.7:80/healthz": dial tcp 10.0.0.7:80: connect: connection refused`},
-		{"not running", http, &reaches{refusal: dead}, `Readiness probe failed: Get "http://10.0.0.7:80/healthz": dial tcp 10.0.0.7:80: connect: connection refused`},
-		{"slow", http, &reaches{slow: true}, `Readiness probe failed: Get "http://10.0.0.7:80/healthz": context deadline exceeded (Client.Timeout exceeded while awaiting headers)`},
-		{"500", http, &reaches{reached: &proto.ReachResponse{Code: 500}}, "Readiness probe failed: HTTP probe failed with statuscode: 500"},
-		{"tcp", tcp, &reaches{refusal: dead}, "Readiness probe failed: dial tcp 10.0.0.7:80: connect: connection refused"},
-		{"tcp, slow", tcp, &reaches{slow: true}, "Readiness probe failed: dial tcp 10.0.0.7:80: i/o timeout"},
-		{"grpc", grpc, &reaches{refusal: dead}, `Readiness probe failed: timeout: failed to connect service "10.0.0.7:80" within 1s: context deadline exceeded`},
-		{"grpc, not serving", grpc, &reaches{reached: &proto.ReachResponse{Code: 2}}, `Readiness probe failed: service unhealthy (responded with "NOT_SERVING")`},
-		{"no program", run, &reaches{execs: execs{err: dead}}, `Readiness probe errored and resulted in unknown state: rpc error: code = Unknown desc = failed to reach container "c1": it is not running`},
+		{"refused", http, &fakeReach{refusal: errors.New("dial port 80: connect: connection refused")}, `Readiness probe failed: Get "http://10.0.0.7:80/healthz": dial tcp 10.0.0.7:80: connect: connection refused`},
+		{"not running", http, &fakeReach{refusal: dead}, `Readiness probe failed: Get "http://10.0.0.7:80/healthz": dial tcp 10.0.0.7:80: connect: connection refused`},
+		{"slow", http, &fakeReach{slow: true}, `Readiness probe failed: Get "http://10.0.0.7:80/healthz": context deadline exceeded (Client.Timeout exceeded while awaiting headers)`},
+		{"500", http, &fakeReach{reached: &proto.ReachResponse{Code: 500}}, "Readiness probe failed: HTTP probe failed with statuscode: 500"},
+		{"tcp", tcp, &fakeReach{refusal: dead}, "Readiness probe failed: dial tcp 10.0.0.7:80: connect: connection refused"},
+		{"tcp, slow", tcp, &fakeReach{slow: true}, "Readiness probe failed: dial tcp 10.0.0.7:80: i/o timeout"},
+		{"grpc", grpc, &fakeReach{refusal: dead}, `Readiness probe failed: timeout: failed to connect service "10.0.0.7:80" within 1s: context deadline exceeded`},
+		{"grpc, not serving", grpc, &fakeReach{reached: &proto.ReachResponse{Code: 2}}, `Readiness probe failed: service unhealthy (responded with "NOT_SERVING")`},
+		{"no program", run, &fakeReach{fakeExec: fakeExec{err: dead}}, `Readiness probe errored and resulted in unknown state: rpc error: code = Unknown desc = failed to reach container "c1": it is not running`},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

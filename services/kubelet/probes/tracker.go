@@ -39,9 +39,8 @@ func (k Kind) String() string {
 // Result is the result of a probe.
 type Result int
 
-// The results. Unknown is only a startup probe's, before it has found anything.
+// Results. Unknown is the result of a startup probe that has not finished.
 const (
-	// Results. Unknown is the result of a startup probe that has not finished.
 	Unknown Result = iota
 	Success
 	Failure
@@ -49,7 +48,7 @@ const (
 
 // initialResult returns the result before the first probe (upstream's newWorker): a container
 // counts as live, and as not ready.
-func (k Kind) initial() Result {
+func (k Kind) initialResult() Result {
 	switch k {
 	case Liveness:
 		return Success
@@ -71,11 +70,11 @@ type Tracker struct {
 	last Result
 	run  int32
 	// onHold means that a failure was reported and the container must be killed.
-	held bool
+	onHold bool
 }
 
 // NewTracker returns a tracker before its first probe.
-func NewTracker(kind Kind) Tracker { return Tracker{kind: kind, result: kind.initial()} }
+func NewTracker(kind Kind) Tracker { return Tracker{kind: kind, result: kind.initialResult()} }
 
 // Result returns the present result.
 func (t Tracker) Result() Result { return t.result }
@@ -97,72 +96,71 @@ type Target struct {
 // Decision says what to do at one tick of a probe.
 type Decision int
 
-// The decisions: leave it for this tick, ask, or never ask again.
+// Decisions: skip this tick, probe, or never probe again.
 const (
-	// Decisions: skip this tick, probe, or never probe again.
-	Leave Decision = iota
-	Ask
+	Skip Decision = iota
+	Probe
 	End
 )
 
 // Tick decides what to do with the target now. A container that does not run has failed.
 func (t Tracker) Tick(target Target, probe *corev1.Probe, now time.Time) (Tracker, Decision) {
 	if target.ID == "" {
-		return t, Leave
+		return t, Skip
 	}
 	if target.ID != t.container {
-		t = Tracker{kind: t.kind, container: target.ID, result: t.kind.initial()}
+		t = Tracker{kind: t.kind, container: target.ID, result: t.kind.initialResult()}
 	}
 	switch {
 	case target.Deleted && t.kind != Readiness:
-		t.result = Success // nobody is killed twice (KBL-30(2))
+		t.result = Success // a container is not killed twice (KBL-30(2))
 		return t, End
-	case t.held:
-		return t, Leave
+	case t.onHold:
+		return t, Skip
 	case !target.Running:
 		t.result = Failure
-		return t, Leave
+		return t, Skip
 	case now.Sub(target.Started) < time.Duration(probe.InitialDelaySeconds)*time.Second:
-		return t, Leave
+		return t, Skip
 	case target.Up == (t.kind == Startup): // startup before it is up, the others after
-		return t, Leave
+		return t, Skip
 	}
-	return t, Ask
+	return t, Probe
 }
 
 // RecordOutcome takes one outcome. A threshold of 0 counts as its default.
-func (t Tracker) Answer(outcome Result, probe *corev1.Probe) Tracker {
+func (t Tracker) RecordOutcome(outcome Result, probe *corev1.Probe) Tracker {
 	if outcome == t.last {
 		t.run++
 	} else {
 		t.last, t.run = outcome, 1
 	}
-	threshold := or(probe.SuccessThreshold, 1)
+	threshold := orDefault(probe.SuccessThreshold, 1)
 	if outcome == Failure {
-		threshold = or(probe.FailureThreshold, 3)
+		threshold = orDefault(probe.FailureThreshold, 3)
 	}
 	if t.run < threshold {
 		return t
 	}
 	t.result = outcome
 	if outcome == Failure && t.kind != Readiness {
-		t.held, t.run = true, 0
+		t.onHold, t.run = true, 0
 	}
 	return t
 }
 
 // Period returns the time between two ticks.
 func Period(probe *corev1.Probe) time.Duration {
-	return time.Duration(or(probe.PeriodSeconds, 10)) * time.Second
+	return time.Duration(orDefault(probe.PeriodSeconds, 10)) * time.Second
 }
 
 // Timeout returns how long one answer may take.
 func Timeout(probe *corev1.Probe) time.Duration {
-	return time.Duration(or(probe.TimeoutSeconds, 1)) * time.Second
+	return time.Duration(orDefault(probe.TimeoutSeconds, 1)) * time.Second
 }
 
 // orDefault returns n, or upstream's default for a field that is not set.
-func or(n, otherwise int32) int32 {
+func orDefault(n, otherwise int32) int32 {
 	if n <= 0 {
 		return otherwise
 	}
@@ -170,7 +168,7 @@ func or(n, otherwise int32) int32 {
 }
 
 // ProbeOf returns a container's probe of a kind, or nil.
-func Of(c *corev1.Container, kind Kind) *corev1.Probe {
+func ProbeOf(c *corev1.Container, kind Kind) *corev1.Probe {
 	switch kind {
 	case Startup:
 		return c.StartupProbe

@@ -30,41 +30,41 @@ func TestTracker(t *testing.T) {
 		ticks []tick
 	}{
 		{"ready at the first success", Readiness, corev1.Probe{}, []tick{
-			{up, 0, Ask, Success, Success}, {up, 0, Ask, Failure, Success}, {up, 0, Ask, Failure, Success}, {up, 0, Ask, Failure, Failure},
+			{up, 0, Probe, Success, Success}, {up, 0, Probe, Failure, Success}, {up, 0, Probe, Failure, Success}, {up, 0, Probe, Failure, Failure},
 		}},
 		{"a success in between begins the count anew", Liveness, corev1.Probe{FailureThreshold: 2}, []tick{
-			{up, 0, Ask, Failure, Success}, {up, 0, Ask, Success, Success}, {up, 0, Ask, Failure, Success}, {up, 0, Ask, Failure, Failure},
+			{up, 0, Probe, Failure, Success}, {up, 0, Probe, Success, Success}, {up, 0, Probe, Failure, Success}, {up, 0, Probe, Failure, Failure},
 		}},
 		{"a success threshold", Readiness, corev1.Probe{SuccessThreshold: 2}, []tick{
-			{up, 0, Ask, Success, Failure}, {up, 0, Ask, Success, Success},
+			{up, 0, Probe, Success, Failure}, {up, 0, Probe, Success, Success},
 		}},
 		{"the initial delay", Readiness, corev1.Probe{InitialDelaySeconds: 5}, []tick{
-			{up, 4999 * time.Millisecond, Leave, Unknown, Failure}, {up, 5 * time.Second, Ask, Success, Success},
+			{up, 4999 * time.Millisecond, Skip, Unknown, Failure}, {up, 5 * time.Second, Probe, Success, Success},
 		}},
 		{"a failure is told once, and held until the container is another", Liveness, corev1.Probe{FailureThreshold: 1}, []tick{
-			{up, 0, Ask, Failure, Failure},
-			{up, 0, Leave, Unknown, Failure},
-			{with(func(x *Target) { x.Running = false }), 0, Leave, Unknown, Failure},
-			{with(func(x *Target) { x.ID = "b" }), 0, Ask, Success, Success},
+			{up, 0, Probe, Failure, Failure},
+			{up, 0, Skip, Unknown, Failure},
+			{with(func(x *Target) { x.Running = false }), 0, Skip, Unknown, Failure},
+			{with(func(x *Target) { x.ID = "b" }), 0, Probe, Success, Success},
 		}},
 		{"a container that does not run is not ready", Readiness, corev1.Probe{}, []tick{
-			{up, 0, Ask, Success, Success}, {with(func(x *Target) { x.Running = false }), 0, Leave, Unknown, Failure},
+			{up, 0, Probe, Success, Success}, {with(func(x *Target) { x.Running = false }), 0, Skip, Unknown, Failure},
 		}},
-		{"nothing to probe yet", Readiness, corev1.Probe{}, []tick{{Target{}, 0, Leave, Unknown, Failure}}},
+		{"nothing to probe yet", Readiness, corev1.Probe{}, []tick{{Target{}, 0, Skip, Unknown, Failure}}},
 		{"liveness waits for the start", Liveness, corev1.Probe{}, []tick{
-			{with(func(x *Target) { x.Up = false }), 0, Leave, Unknown, Success}, {up, 0, Ask, Success, Success},
+			{with(func(x *Target) { x.Up = false }), 0, Skip, Unknown, Success}, {up, 0, Probe, Success, Success},
 		}},
 		{"startup ends with its success", Startup, corev1.Probe{}, []tick{
-			{with(func(x *Target) { x.Up = false }), 0, Ask, Success, Success}, {up, 0, Leave, Unknown, Success},
+			{with(func(x *Target) { x.Up = false }), 0, Probe, Success, Success}, {up, 0, Skip, Unknown, Success},
 		}},
 		{"startup fails", Startup, corev1.Probe{FailureThreshold: 1}, []tick{
-			{with(func(x *Target) { x.Up = false }), 0, Ask, Failure, Failure},
+			{with(func(x *Target) { x.Up = false }), 0, Probe, Failure, Failure},
 		}},
 		{"liveness ends when the pod is deleted", Liveness, corev1.Probe{FailureThreshold: 1}, []tick{
-			{up, 0, Ask, Failure, Failure}, {with(func(x *Target) { x.Deleted = true }), 0, End, Unknown, Success},
+			{up, 0, Probe, Failure, Failure}, {with(func(x *Target) { x.Deleted = true }), 0, End, Unknown, Success},
 		}},
 		{"readiness goes on when the pod is deleted", Readiness, corev1.Probe{}, []tick{
-			{with(func(x *Target) { x.Deleted = true }), 0, Ask, Success, Success},
+			{with(func(x *Target) { x.Deleted = true }), 0, Probe, Success, Success},
 		}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -75,8 +75,8 @@ func TestTracker(t *testing.T) {
 				if got != tick.want {
 					t.Fatalf("tick %d: decision %v, want %v", i, got, tick.want)
 				}
-				if got == Ask {
-					tracker = tracker.Answer(tick.outcome, &row.probe)
+				if got == Probe {
+					tracker = tracker.RecordOutcome(tick.outcome, &row.probe)
 				}
 				if tracker.Result() != tick.result {
 					t.Fatalf("tick %d: result %v, want %v", i, tracker.Result(), tick.result)

@@ -14,11 +14,11 @@ type backoff struct {
 	delay  time.Duration
 	failed time.Time
 	// lastErr is the failure, for the message of later pulls.
-	why string
+	lastErr string
 }
 
 // remaining returns how long after now the next pull must wait; 0 if it need not.
-func (b backoff) left(now time.Time) time.Duration { return max(b.delay-now.Sub(b.failed), 0) }
+func (b backoff) remaining(now time.Time) time.Duration { return max(b.delay-now.Sub(b.failed), 0) }
 
 // next returns the back-off after a pull that failed now. It starts anew if the last failure is
 // older than twice the longest back-off.
@@ -30,7 +30,7 @@ func (b backoff) next(now time.Time, why string, t Timing) backoff {
 }
 
 // mustPull reports whether an image must be pulled before a container is created.
-func pullsFirst(policy corev1.PullPolicy, present bool) bool {
+func mustPull(policy corev1.PullPolicy, present bool) bool {
 	switch policy {
 	case corev1.PullAlways:
 		return true

@@ -10,14 +10,14 @@ import (
 // named.
 func FuzzComplete(f *testing.F) {
 	f.Fuzz(func(t *testing.T, image string) {
-		full, err := complete(image)
+		full, err := withDefaultTag(image)
 		if err != nil {
 			if !strings.Contains(err.Error(), "couldn't parse image name") {
 				t.Errorf("%q: %v", image, err)
 			}
 			return
 		}
-		if again, err := complete(full); err != nil || again != full {
+		if again, err := withDefaultTag(full); err != nil || again != full {
 			t.Errorf("%q is %q, and that is %q (%v)", image, full, again, err)
 		}
 		if full != image && full != image+":latest" {
@@ -32,7 +32,7 @@ func FuzzComplete(f *testing.F) {
 			t.Errorf("%q has the digest %q", full, digest)
 		}
 		const letters = "abcdefghijklmnopqrstuvwxyz0123456789._-/:@+ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-		if other := strings.Trim(full, letters); other != "" || len(full) > 2*longestName+len(digest) {
+		if other := strings.Trim(full, letters); other != "" || len(full) > 2*maxName+len(digest) {
 			t.Errorf("%q was taken", full)
 		}
 		if colon := strings.LastIndexByte(name, ':'); colon > strings.LastIndexByte(name, '/') {

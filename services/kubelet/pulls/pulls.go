@@ -1,7 +1,6 @@
-// Package pulls sees to it that a container's image is on the node before the container is
-// made: it asks the runtime, pulls, says so in events, and holds back pulls that have
-// failed. reference.go and backoff.go are pure; this file is the shell. What an image is,
-// the runtime knows.
+// Package pulls brings a container's image to the node before the container is created: it asks
+// the runtime, pulls, sends events, and retries failed pulls with a back-off. reference.go and
+// backoff.go are pure; this file is the shell. What an image is, the runtime knows.
 package pulls
 
 import (
@@ -67,7 +66,7 @@ type Puller struct {
 	mu       sync.Mutex
 	backoffs map[key]backoff
 	// known are the images that are known to be on the node.
-	had map[string]bool
+	known map[string]bool
 }
 
 // key identifies a back-off.
@@ -79,22 +78,22 @@ type key struct {
 // New returns a puller that has pulled nothing.
 func New(cfg Config) *Puller {
 	return &Puller{
-		cfg: cfg, lanes: make(chan struct{}, max(cfg.Parallel, 1)), backoffs: map[key]backoff{}, had: map[string]bool{},
+		cfg: cfg, lanes: make(chan struct{}, max(cfg.Parallel, 1)), backoffs: map[key]backoff{}, known: map[string]bool{},
 	}
 }
 
 // Ensure returns when the image of a container is on the node, or with an [*Error] that says why it
 // is not. It waits as long as the pull takes.
 func (p *Puller) Ensure(ctx context.Context, pod *corev1.Pod, spec *corev1.Container) error {
-	image, err := complete(spec.Image)
+	image, err := withDefaultTag(spec.Image)
 	if err != nil {
 		return p.refuse(pod, spec, ReasonInvalid, "InspectFailed", fmt.Sprintf("Failed to apply default image tag %q: %v", spec.Image, err))
 	}
-	present, err := p.present(ctx, pod, spec, image)
+	present, err := p.isPresent(ctx, pod, spec, image)
 	switch {
 	case err != nil:
 		return p.refuse(pod, spec, ReasonInspect, "InspectFailed", fmt.Sprintf("Failed to inspect image %q: %v", spec.Image, err))
-	case pullsFirst(spec.ImagePullPolicy, present):
+	case mustPull(spec.ImagePullPolicy, present):
 		return p.pull(ctx, pod, spec, image)
 	case !present:
 		return p.refuse(pod, spec, ReasonNeverHad, ReasonNeverHad,
@@ -113,46 +112,46 @@ func (p *Puller) refuse(pod *corev1.Pod, spec *corev1.Container, reason, event, 
 
 // isPresent reports whether the image is on the node. An image that this kubelet has seen stays. An
 // image whose pulls have a fault must be pulled first.
-func (p *Puller) present(ctx context.Context, pod *corev1.Pod, spec *corev1.Container, image string) (bool, error) {
-	if p.has(image) {
+func (p *Puller) isPresent(ctx context.Context, pod *corev1.Pod, spec *corev1.Container, image string) (bool, error) {
+	if p.isKnown(image) {
 		return true, nil
 	}
-	if p.cfg.Faults.HasMatch(fault.ImagePull, about(pod, spec)) {
+	if p.cfg.Faults.HasMatch(fault.ImagePull, attributesOf(pod, spec)) {
 		return false, nil
 	}
 	present, err := p.cfg.Images.ImageStatus(ctx, image)
 	if present && err == nil {
-		p.keep(image)
+		p.recordPresent(image)
 	}
 	return present, err
 }
 
-func about(pod *corev1.Pod, spec *corev1.Container) fault.Attributes {
+func attributesOf(pod *corev1.Pod, spec *corev1.Container) fault.Attributes {
 	return fault.Attributes{Namespace: pod.Namespace, Pod: pod.Name, Container: spec.Name, Image: spec.Image}
 }
 
 // pull pulls the image, unless a pull failed a short time ago.
 func (p *Puller) pull(ctx context.Context, pod *corev1.Pod, spec *corev1.Container, image string) error {
 	k := key{pod.UID, image}
-	if last := p.backoff(k); last.left(p.cfg.Clock.Steady()) > 0 {
+	if last := p.backoffOf(k); last.remaining(p.cfg.Clock.Steady()) > 0 {
 		message := fmt.Sprintf("Back-off pulling image %q", spec.Image)
 		p.cfg.Events.ContainerEvent(pod, spec.Name, corev1.EventTypeNormal, "BackOff", message)
 		return &Error{
-			Reason: ReasonBackOff, Message: fmt.Sprintf("%s: %s: %s", message, ReasonPull, last.why), After: last.left(p.cfg.Clock.Steady()),
+			Reason: ReasonBackOff, Message: fmt.Sprintf("%s: %s: %s", message, ReasonPull, last.lastErr), After: last.remaining(p.cfg.Clock.Steady()),
 		}
 	}
 	p.cfg.Events.ContainerEvent(pod, spec.Name, corev1.EventTypeNormal, "Pulling", fmt.Sprintf("Pulling image %q", spec.Image))
 	asked := p.cfg.Clock.Steady()
-	took, size, err := p.inTurn(ctx, pod, spec, image)
+	took, size, err := p.pullInTurn(ctx, pod, spec, image)
 	if err != nil {
 		if ctx.Err() != nil {
 			return ctx.Err() // the kubelet leaves
 		}
 		p.cfg.Events.ContainerEvent(pod, spec.Name, corev1.EventTypeWarning, "Failed", fmt.Sprintf("Failed to pull image %q: %v", spec.Image, err))
-		p.hold(k, err.Error())
+		p.recordFailure(k, err.Error())
 		return &Error{Reason: ReasonPull, Message: err.Error()}
 	}
-	p.keep(image)
+	p.recordPresent(image)
 	p.cfg.Events.ContainerEvent(pod, spec.Name, corev1.EventTypeNormal, "Pulled", fmt.Sprintf(
 		"Successfully pulled image %q in %v (%v including waiting). Image size: %v bytes.",
 		spec.Image, took.Truncate(time.Millisecond), p.cfg.Clock.Steady().Sub(asked).Truncate(time.Millisecond), size))
@@ -160,7 +159,7 @@ func (p *Puller) pull(ctx context.Context, pod *corev1.Pod, spec *corev1.Contain
 }
 
 // pullInTurn pulls when a lane is free, and returns how long the pull took.
-func (p *Puller) inTurn(ctx context.Context, pod *corev1.Pod, spec *corev1.Container, image string) (took time.Duration, size int64, err error) {
+func (p *Puller) pullInTurn(ctx context.Context, pod *corev1.Pod, spec *corev1.Container, image string) (took time.Duration, size int64, err error) {
 	select {
 	case p.lanes <- struct{}{}:
 		defer func() { <-p.lanes }()
@@ -168,7 +167,7 @@ func (p *Puller) inTurn(ctx context.Context, pod *corev1.Pod, spec *corev1.Conta
 		return 0, 0, ctx.Err()
 	}
 	began := p.cfg.Clock.Steady()
-	if err := p.cfg.Faults.Inject(ctx, fault.ImagePull, about(pod, spec)); err != nil {
+	if err := p.cfg.Faults.Inject(ctx, fault.ImagePull, attributesOf(pod, spec)); err != nil {
 		if _, injected := errors.AsType[*fault.Injected](err); injected {
 			err = fmt.Errorf("rpc error: code = Unknown desc = failed to pull and unpack image %q: %w", image, err)
 		}
@@ -189,26 +188,26 @@ func (p *Puller) Forget(uid types.UID) {
 	}
 }
 
-func (p *Puller) backoff(k key) backoff {
+func (p *Puller) backoffOf(k key) backoff {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.backoffs[k]
 }
 
-func (p *Puller) hold(k key, why string) {
+func (p *Puller) recordFailure(k key, why string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.backoffs[k] = p.backoffs[k].next(p.cfg.Clock.Steady(), why, p.cfg.Timing)
 }
 
-func (p *Puller) keep(image string) {
+func (p *Puller) recordPresent(image string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.had[image] = true
+	p.known[image] = true
 }
 
-func (p *Puller) has(image string) bool {
+func (p *Puller) isKnown(image string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.had[image]
+	return p.known[image]
 }

@@ -17,9 +17,9 @@ import (
 	"github.com/podfall/podfall/internal/fault"
 )
 
-// node is a runtime whose images are pulled in ten seconds, or not at all, and a witness of
+// fakeNode is a runtime whose images are pulled in ten seconds, or not at all, and a recorder of
 // the events.
-type node struct {
+type fakeNode struct {
 	has   map[string]bool
 	fails error
 
@@ -29,9 +29,11 @@ type node struct {
 	now    int
 }
 
-func (n *node) ImageStatus(_ context.Context, image string) (bool, error) { return n.has[image], nil }
+func (n *fakeNode) ImageStatus(_ context.Context, image string) (bool, error) {
+	return n.has[image], nil
+}
 
-func (n *node) PullImage(context.Context, string) (int64, error) {
+func (n *fakeNode) PullImage(context.Context, string) (int64, error) {
 	n.mu.Lock()
 	n.now++
 	n.most = max(n.most, n.now)
@@ -43,13 +45,13 @@ func (n *node) PullImage(context.Context, string) (int64, error) {
 	return 7, n.fails
 }
 
-func (n *node) ContainerEvent(_ *corev1.Pod, container, kind, reason, message string) {
+func (n *fakeNode) ContainerEvent(_ *corev1.Pod, container, kind, reason, message string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.events = append(n.events, fmt.Sprintf("%s %s %s: %s", container, kind, reason, message))
 }
 
-func (n *node) take() []string {
+func (n *fakeNode) take() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	events := n.events
@@ -59,7 +61,7 @@ func (n *node) take() []string {
 
 var pod = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "u"}}
 
-func puller(n *node) *Puller {
+func puller(n *fakeNode) *Puller {
 	return New(Config{Images: n, Events: n, Timing: Timing{Initial: 10 * time.Second, Max: 5 * time.Minute}})
 }
 
@@ -94,7 +96,7 @@ func TestPolicies(t *testing.T) {
 		},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			n := &node{has: map[string]bool{"has:latest": true}}
+			n := &fakeNode{has: map[string]bool{"has:latest": true}}
 			err := puller(n).Ensure(t.Context(), pod, container(c.image, c.policy))
 			if why, _ := errors.AsType[*Error](err); (why == nil) != (c.reason == "") || why != nil && why.Reason != c.reason {
 				t.Errorf("%s %s: %v, want %s", c.policy, c.image, err, c.reason)
@@ -110,7 +112,7 @@ func TestPolicies(t *testing.T) {
 // first that succeeds is the last.
 func TestBackOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := &node{fails: errors.New("not found")}
+		n := &fakeNode{fails: errors.New("not found")}
 		p, c := puller(n), container("lacks", corev1.PullIfNotPresent)
 		var waits []time.Duration
 		for range 7 {
@@ -148,7 +150,7 @@ func TestBackOff(t *testing.T) {
 // TestOneAtATime: pulls wait for each other, and say so.
 func TestOneAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := &node{}
+		n := &fakeNode{}
 		p := puller(n)
 		var pulling sync.WaitGroup
 		for _, image := range []string{"a", "b"} {
@@ -172,7 +174,7 @@ func TestOneAtATime(t *testing.T) {
 // and fails it in the runtime's words.
 func TestInjected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := &node{has: map[string]bool{"has:latest": true}}
+		n := &fakeNode{has: map[string]bool{"has:latest": true}}
 		table := fault.NewTable(fault.Config{})
 		f, err := fault.New("f", fault.Spec{
 			Point: fault.ImagePull, Where: fault.Attributes{Image: "has"}, Effect: fault.Effect{Kind: fault.Error, Message: "401 Unauthorized"},

@@ -16,11 +16,11 @@ var (
 )
 
 // maxName is the longest registry and path together.
-const longestName = 255
+const maxName = 255
 
 // withDefaultTag returns the image's name with its default tag, or an error in upstream's words if
 // the name is invalid.
-func complete(image string) (string, error) {
+func withDefaultTag(image string) (string, error) {
 	fail := func(what string) (string, error) {
 		return "", fmt.Errorf("couldn't parse image name %q: %s", image, what)
 	}
@@ -44,8 +44,8 @@ func complete(image string) (string, error) {
 		return fail("invalid reference format: repository name (" + path + ") must be lowercase")
 	case !pathPattern.MatchString(path), digested && !digestPattern.MatchString(digest):
 		return fail("invalid reference format")
-	case len(name) > longestName:
-		return fail(fmt.Sprintf("repository name must not be more than %d characters", longestName))
+	case len(name) > maxName:
+		return fail(fmt.Sprintf("repository name must not be more than %d characters", maxName))
 	case tag == "" && !digested:
 		return image + ":latest", nil
 	}

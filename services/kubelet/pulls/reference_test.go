@@ -25,7 +25,7 @@ func TestComplete(t *testing.T) {
 		"a@sha256:12":             `couldn't parse image name "a@sha256:12": invalid reference format`,
 		"-x.com/a":                `couldn't parse image name "-x.com/a": invalid reference format`,
 	} {
-		got, err := complete(image)
+		got, err := withDefaultTag(image)
 		if err != nil {
 			got = err.Error()
 		}
@@ -33,7 +33,7 @@ func TestComplete(t *testing.T) {
 			t.Errorf("complete(%q) = %q, want %q", image, got, want)
 		}
 	}
-	if _, err := complete(strings.Repeat("a", 256)); err == nil || !strings.Contains(err.Error(), "must not be more than 255 characters") {
+	if _, err := withDefaultTag(strings.Repeat("a", 256)); err == nil || !strings.Contains(err.Error(), "must not be more than 255 characters") {
 		t.Errorf("a name of 256 characters: %v", err)
 	}
 }

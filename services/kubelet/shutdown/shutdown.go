@@ -17,12 +17,12 @@ import (
 // Node is the part of the kubelet that a Manager uses.
 type Node interface {
 	// ActivePods returns the pods whose containers may run, oldest first.
-	Active() []*corev1.Pod
+	ActivePods() []*corev1.Pod
 	// EndPod ends a pod within grace seconds. It returns when its containers have stopped or that
 	// takes too long.
-	Leave(ctx context.Context, pod *corev1.Pod, grace int64) error
+	EndPod(ctx context.Context, pod *corev1.Pod, grace int64) error
 	// NodeChanged is called when the node begins to shut down, or when its shutdown is cancelled.
-	Changed()
+	NodeChanged()
 }
 
 // Config holds what a Manager uses.
@@ -38,16 +38,16 @@ type Config struct {
 
 // Manager ends pods when the node shuts down.
 type Manager struct {
-	cfg    Config
-	going  atomic.Bool
-	ending sync.WaitGroup
+	cfg          Config
+	shuttingDown atomic.Bool
+	ending       sync.WaitGroup
 }
 
 // New returns a manager that does nothing until Run.
 func New(cfg Config) *Manager { return &Manager{cfg: cfg} }
 
 // IsShuttingDown reports whether the node is shutting down.
-func (m *Manager) Going() bool { return m.going.Load() }
+func (m *Manager) IsShuttingDown() bool { return m.shuttingDown.Load() }
 
 // Run ends the pods each time the node shuts down, until ctx ends. If the shutdown is cancelled,
 // the node takes pods again.
@@ -62,34 +62,34 @@ func (m *Manager) Run(ctx context.Context) error {
 		case <-ticker.C:
 		}
 		asked := len(m.cfg.Faults.Values(fault.NodeShutdown, fault.Attributes{})) > 0
-		if asked == m.Going() {
+		if asked == m.IsShuttingDown() {
 			continue
 		}
-		m.going.Store(asked)
-		m.cfg.Node.Changed()
+		m.shuttingDown.Store(asked)
+		m.cfg.Node.NodeChanged()
 		if asked {
-			m.end(ctx)
+			m.endPods(ctx)
 		}
 	}
 }
 
 // endPods ends the pods, one batch after the other. A batch that takes too long continues beside
 // the next one.
-func (m *Manager) end(ctx context.Context) {
-	for _, batch := range Plan(m.cfg.Node.Active(), m.cfg.Levels) {
+func (m *Manager) endPods(ctx context.Context) {
+	for _, batch := range Plan(m.cfg.Node.ActivePods(), m.cfg.Levels) {
 		ended := make(chan struct{}, len(batch.Pods))
 		for _, pod := range batch.Pods {
 			m.ending.Go(func() {
-				m.leave(ctx, pod, batch.grace(pod))
+				m.endPod(ctx, pod, batch.grace(pod))
 				ended <- struct{}{}
 			})
 		}
-		m.await(ctx, batch, ended)
+		m.awaitBatch(ctx, batch, ended)
 	}
 }
 
 // awaitBatch waits until the pods of the batch have ended, or its time is up.
-func (m *Manager) await(ctx context.Context, batch Batch, ended <-chan struct{}) {
+func (m *Manager) awaitBatch(ctx context.Context, batch Batch, ended <-chan struct{}) {
 	limit := m.cfg.Clock.Timer(batch.Grace)
 	defer limit.Stop()
 	for range batch.Pods {
@@ -103,8 +103,8 @@ func (m *Manager) await(ctx context.Context, batch Batch, ended <-chan struct{})
 	}
 }
 
-func (m *Manager) leave(ctx context.Context, pod *corev1.Pod, grace int64) {
-	if err := m.cfg.Node.Leave(ctx, pod, grace); err != nil {
+func (m *Manager) endPod(ctx context.Context, pod *corev1.Pod, grace int64) {
+	if err := m.cfg.Node.EndPod(ctx, pod, grace); err != nil {
 		m.cfg.Log.InfoContext(ctx, "the node goes down before a pod has ended", "pod", podstate.Key(pod), "uid", pod.UID, "err", err)
 	}
 }

@@ -47,8 +47,8 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// node is a kubelet whose pods end after as many seconds as their names say, and a witness.
-type node struct {
+// fakeNode is a kubelet whose pods end after as many seconds as their names say, and a recorder.
+type fakeNode struct {
 	began time.Time
 	pods  []*corev1.Pod
 
@@ -56,17 +56,17 @@ type node struct {
 	told []string
 }
 
-func (n *node) say(format string, args ...any) {
+func (n *fakeNode) say(format string, args ...any) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.told = append(n.told, fmt.Sprintf("%v ", time.Since(n.began))+fmt.Sprintf(format, args...))
 }
 
-func (n *node) Active() []*corev1.Pod { return n.pods }
+func (n *fakeNode) ActivePods() []*corev1.Pod { return n.pods }
 
-func (n *node) Changed() { n.say("changed") }
+func (n *fakeNode) NodeChanged() { n.say("changed") }
 
-func (n *node) Leave(ctx context.Context, pod *corev1.Pod, grace int64) error {
+func (n *fakeNode) EndPod(ctx context.Context, pod *corev1.Pod, grace int64) error {
 	n.say("end %s within %d", pod.Name, grace)
 	takes, _ := time.ParseDuration(pod.Name)
 	select {
@@ -81,7 +81,7 @@ func (n *node) Leave(ctx context.Context, pod *corev1.Pod, grace int64) error {
 // a shutdown that is called off and asked for again ends what is there then.
 func TestShutdown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := &node{began: time.Now(), pods: []*corev1.Pod{pod("5s", 0, 60), pod("3s", 2_000_000_000, 60)}}
+		n := &fakeNode{began: time.Now(), pods: []*corev1.Pod{pod("5s", 0, 60), pod("3s", 2_000_000_000, 60)}}
 		table := fault.NewTable(fault.Config{})
 		m := New(Config{Node: n, Levels: Levels(30*time.Second, 10*time.Second), Period: time.Second, Faults: table, Log: slog.New(slog.DiscardHandler)})
 		ctx, cancel := context.WithCancel(t.Context())
@@ -92,12 +92,12 @@ func TestShutdown(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(1500 * time.Millisecond)
-		if m.Going() {
+		if m.IsShuttingDown() {
 			t.Error("it goes down by itself")
 		}
 		table.Set([]fault.Fault{f})
 		time.Sleep(10 * time.Second)
-		if !m.Going() {
+		if !m.IsShuttingDown() {
 			t.Error("it does not go down")
 		}
 		table.Set(nil)

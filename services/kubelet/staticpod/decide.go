@@ -34,7 +34,7 @@ func Decide(view View) []Step {
 		mirror := view.Mirrors[name]
 		static := view.Running[name]
 		switch {
-		case static != nil && mirror.DeletionTimestamp == nil && podstate.MirrorOf(mirror, static):
+		case static != nil && mirror.DeletionTimestamp == nil && podstate.IsMirrorOf(mirror, static):
 		case static == nil && view.Ending[name] && mirror.DeletionTimestamp == nil:
 		default:
 			steps = append(steps, Step{Delete: mirror})
@@ -45,7 +45,7 @@ func Decide(view View) []Step {
 	}
 	for _, name := range slices.Sorted(maps.Keys(view.Running)) {
 		mirror := view.Mirrors[name]
-		if mirror == nil || mirror.DeletionTimestamp != nil || !podstate.MirrorOf(mirror, view.Running[name]) {
+		if mirror == nil || mirror.DeletionTimestamp != nil || !podstate.IsMirrorOf(mirror, view.Running[name]) {
 			steps = append(steps, Step{Create: mirrorFor(view.Running[name], view.Node)})
 		}
 	}

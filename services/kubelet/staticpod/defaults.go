@@ -10,10 +10,10 @@ import (
 const defaultGrace int64 = 30
 
 // setDefaults sets what the API would default: a static pod never passes through the API.
-func complete(spec *corev1.PodSpec) {
-	fill(&spec.RestartPolicy, corev1.RestartPolicyAlways)
-	fill(&spec.DNSPolicy, corev1.DNSClusterFirst)
-	fill(&spec.SchedulerName, corev1.DefaultSchedulerName)
+func setDefaults(spec *corev1.PodSpec) {
+	setDefault(&spec.RestartPolicy, corev1.RestartPolicyAlways)
+	setDefault(&spec.DNSPolicy, corev1.DNSClusterFirst)
+	setDefault(&spec.SchedulerName, corev1.DefaultSchedulerName)
 	if spec.TerminationGracePeriodSeconds == nil {
 		spec.TerminationGracePeriodSeconds = new(defaultGrace)
 	}
@@ -22,7 +22,7 @@ func complete(spec *corev1.PodSpec) {
 	}
 	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
 		for i := range containers {
-			completeContainer(&containers[i])
+			setContainerDefaults(&containers[i])
 		}
 	}
 }
@@ -39,16 +39,16 @@ func priorityOf(class string) *int32 {
 	return nil
 }
 
-func completeContainer(c *corev1.Container) {
-	fill(&c.ImagePullPolicy, pullPolicy(c.Image))
-	fill(&c.TerminationMessagePath, corev1.TerminationMessagePathDefault)
-	fill(&c.TerminationMessagePolicy, corev1.TerminationMessageReadFile)
+func setContainerDefaults(c *corev1.Container) {
+	setDefault(&c.ImagePullPolicy, pullPolicy(c.Image))
+	setDefault(&c.TerminationMessagePath, corev1.TerminationMessagePathDefault)
+	setDefault(&c.TerminationMessagePolicy, corev1.TerminationMessageReadFile)
 	for i := range c.Ports {
-		fill(&c.Ports[i].Protocol, corev1.ProtocolTCP)
+		setDefault(&c.Ports[i].Protocol, corev1.ProtocolTCP)
 	}
 	for _, probe := range []*corev1.Probe{c.StartupProbe, c.LivenessProbe, c.ReadinessProbe} {
 		if probe != nil {
-			completeProbe(probe)
+			setProbeDefaults(probe)
 		}
 	}
 	if c.Resources.Requests == nil && len(c.Resources.Limits) > 0 {
@@ -56,14 +56,14 @@ func completeContainer(c *corev1.Container) {
 	}
 }
 
-func completeProbe(p *corev1.Probe) {
-	fill(&p.TimeoutSeconds, 1)
-	fill(&p.PeriodSeconds, 10)
-	fill(&p.SuccessThreshold, 1)
-	fill(&p.FailureThreshold, 3)
+func setProbeDefaults(p *corev1.Probe) {
+	setDefault(&p.TimeoutSeconds, 1)
+	setDefault(&p.PeriodSeconds, 10)
+	setDefault(&p.SuccessThreshold, 1)
+	setDefault(&p.FailureThreshold, 3)
 	if p.HTTPGet != nil {
-		fill(&p.HTTPGet.Path, "/")
-		fill(&p.HTTPGet.Scheme, corev1.URISchemeHTTP)
+		setDefault(&p.HTTPGet.Path, "/")
+		setDefault(&p.HTTPGet.Scheme, corev1.URISchemeHTTP)
 	}
 }
 
@@ -79,7 +79,7 @@ func pullPolicy(image string) corev1.PullPolicy {
 	return corev1.PullIfNotPresent
 }
 
-func fill[T comparable](field *T, value T) {
+func setDefault[T comparable](field *T, value T) {
 	var zero T
 	if *field == zero {
 		*field = value

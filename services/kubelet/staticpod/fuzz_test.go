@@ -50,7 +50,7 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("two files have the UID %q (%v)", pod.UID, err)
 		}
 		const wider = 8 // a byte is written as six, such as \u0001, and there is punctuation
-		if size := len(written(t, pod)); size > wider*largest {
+		if size := len(written(t, pod)); size > wider*maxManifest {
 			t.Errorf("a manifest of %d bytes is a pod of %d", len(data), size)
 		}
 	})

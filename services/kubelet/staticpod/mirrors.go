@@ -21,22 +21,22 @@ type API interface {
 
 // Mirrors keeps the mirror pods. It waits for the API; its callers do not.
 type Mirrors struct {
-	api  API
-	pods kinds.Kind
-	log  *slog.Logger
-	news chan View
+	api   API
+	pods  kinds.Kind
+	log   *slog.Logger
+	views chan View
 }
 
 // NewMirrors returns a keeper that does nothing until Run.
 func NewMirrors(api API, pods kinds.Kind, log *slog.Logger) *Mirrors {
-	return &Mirrors{api: api, pods: pods, log: log, news: make(chan View, 1)}
+	return &Mirrors{api: api, pods: pods, log: log, views: make(chan View, 1)}
 }
 
 // SetView passes the present state. It never blocks: only the latest view counts. The caller is one
 // goroutine, and repeats the view from time to time.
-func (m *Mirrors) Tell(view View) {
-	m.skip()
-	m.news <- view
+func (m *Mirrors) SetView(view View) {
+	m.dropView()
+	m.views <- view
 }
 
 // Run carries out what views ask for until ctx ends. Failures are retried with the next view.
@@ -45,22 +45,22 @@ func (m *Mirrors) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case view := <-m.news:
+		case view := <-m.views:
 			steps := Decide(view)
 			for _, step := range steps {
 				m.carryOut(ctx, step)
 			}
 			if len(steps) > 0 {
-				m.skip()
+				m.dropView()
 			}
 		}
 	}
 }
 
 // dropView drops a view from before a step was carried out: the watch had not shown its result.
-func (m *Mirrors) skip() {
+func (m *Mirrors) dropView() {
 	select {
-	case <-m.news:
+	case <-m.views:
 	default:
 	}
 }

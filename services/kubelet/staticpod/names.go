@@ -8,14 +8,14 @@ import (
 
 // NameQueue lets one static pod of each name run at a time, and the others in the order in which
 // they came (KBL-22). Its zero value is empty.
-type Turns struct {
+type NameQueue struct {
 	running map[string]types.UID
 	waiting map[string][]types.UID
 }
 
 // Acquire reports whether the static pod may run now under the name. If not, it gets a place in the
 // queue. Wanted reports whether a pod should run at all; pods that should not lose their places.
-func (t *Turns) Ask(name string, uid types.UID, wanted func(types.UID) bool) bool {
+func (t *NameQueue) Acquire(name string, uid types.UID, wanted func(types.UID) bool) bool {
 	if !wanted(uid) {
 		return false
 	}
@@ -45,7 +45,7 @@ func (t *Turns) Ask(name string, uid types.UID, wanted func(types.UID) bool) boo
 }
 
 // Release frees the name of a pod that has ended and been cleaned up.
-func (t *Turns) Done(uid types.UID) {
+func (t *NameQueue) Release(uid types.UID) {
 	for name, running := range t.running {
 		if running == uid {
 			delete(t.running, name)

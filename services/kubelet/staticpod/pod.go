@@ -32,7 +32,7 @@ import (
 // its UID changes with the file.
 func Parse(file string, data []byte, node string) (*corev1.Pod, error) {
 	pod := &corev1.Pod{}
-	if err := aliases.Check(data, largest); err != nil {
+	if err := aliases.Check(data, maxManifest); err != nil {
 		return nil, err
 	}
 	text, err := yaml.YAMLToJSONStrict(data)
@@ -68,7 +68,7 @@ func Parse(file string, data []byte, node string) (*corev1.Pod, error) {
 		Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, // it is not evicted for the node's sake
 	})
 	pod.Status = corev1.PodStatus{Phase: corev1.PodPending}
-	complete(&pod.Spec)
+	setDefaults(&pod.Spec)
 	return pod, nil
 }
 

@@ -42,7 +42,7 @@ type Source struct {
 	cfg   Config
 	files map[string]manifest
 	// readErr is why the last reading of the directory failed; empty if it succeeded.
-	wrong string
+	readErr string
 }
 
 // manifest is a file as last read.
@@ -51,11 +51,11 @@ type manifest struct {
 	text string
 	pod  *corev1.Pod // nil for one that is wrong
 	// readErr is why the last reading of the file failed; empty if it succeeded.
-	wrong string
+	readErr string
 }
 
 // maxManifest is the largest size of a manifest, in bytes.
-const largest = 1 << 20
+const maxManifest = 1 << 20
 
 // NewSource returns a source that has read nothing.
 func NewSource(cfg Config) *Source { return &Source{cfg: cfg} }
@@ -65,7 +65,7 @@ func (s *Source) Run(ctx context.Context) error {
 	ticker := s.cfg.Clock.Ticker(s.cfg.Period)
 	defer ticker.Stop()
 	for {
-		s.look(ctx)
+		s.scan(ctx)
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -75,9 +75,9 @@ func (s *Source) Run(ctx context.Context) error {
 }
 
 // scan reads what has changed. A file that cannot be read now stays as it was.
-func (s *Source) look(ctx context.Context) {
-	names, err := s.list()
-	if s.wrong = s.refuse(ctx, "", s.wrong, err); err != nil && s.files != nil {
+func (s *Source) scan(ctx context.Context) {
+	names, err := s.listFiles()
+	if s.readErr = s.reportRefused(ctx, "", s.readErr, err); err != nil && s.files != nil {
 		return
 	}
 	files, changed := map[string]manifest{}, s.files == nil || len(names) != len(s.files)
@@ -89,10 +89,10 @@ func (s *Source) look(ctx context.Context) {
 			changed = true
 			continue
 		case err != nil:
-			was.wrong = s.refuse(ctx, name, was.wrong, err)
+			was.readErr = s.reportRefused(ctx, name, was.readErr, err)
 			files[name] = was
 		case known && was.read && text == was.text:
-			was.wrong = ""
+			was.readErr = ""
 			files[name] = was
 		default:
 			files[name], changed = s.parse(ctx, name, text), true
@@ -106,7 +106,7 @@ func (s *Source) look(ctx context.Context) {
 
 // reportRefused reports what is wrong with a file, or with the directory if name is empty, unless
 // it was reported before. It returns what was reported.
-func (s *Source) refuse(ctx context.Context, name, before string, err error) string {
+func (s *Source) reportRefused(ctx context.Context, name, before string, err error) string {
 	if err == nil {
 		return ""
 	}
@@ -120,7 +120,7 @@ func (s *Source) refuse(ctx context.Context, name, before string, err error) str
 
 // listFiles returns the names of the manifests. Files whose names begin with a dot are being
 // written.
-func (s *Source) list() ([]string, error) {
+func (s *Source) listFiles() ([]string, error) {
 	entries, err := os.ReadDir(s.cfg.Dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -140,8 +140,8 @@ func (s *Source) read(name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if info.Size() > largest {
-		return "", fmt.Errorf("it has %d bytes: want at most %d", info.Size(), largest)
+	if info.Size() > maxManifest {
+		return "", fmt.Errorf("it has %d bytes: want at most %d", info.Size(), maxManifest)
 	}
 	data, err := os.ReadFile(path)
 	return string(data), err
@@ -150,7 +150,7 @@ func (s *Source) read(name string) (string, error) {
 func (s *Source) parse(ctx context.Context, name, text string) manifest {
 	pod, err := Parse(name, []byte(text), s.cfg.Node)
 	if err != nil {
-		s.refuse(ctx, name, "", err)
+		s.reportRefused(ctx, name, "", err)
 		return manifest{read: true, text: text}
 	}
 	now := s.cfg.Clock.Now()

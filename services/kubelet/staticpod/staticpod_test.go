@@ -42,7 +42,7 @@ func TestParse(t *testing.T) {
 	if pod.Name != "web-node-1" || pod.Namespace != "default" || pod.Spec.NodeName != "Node-1" {
 		t.Errorf("it is %s/%s on %s", pod.Namespace, pod.Name, pod.Spec.NodeName)
 	}
-	if hash := pod.Annotations["kubernetes.io/config.hash"]; len(pod.UID) != 32 || hash != string(pod.UID) || !podstate.Static(pod) {
+	if hash := pod.Annotations["kubernetes.io/config.hash"]; len(pod.UID) != 32 || hash != string(pod.UID) || !podstate.IsStatic(pod) {
 		t.Errorf("UID %s, annotations %v", pod.UID, pod.Annotations)
 	}
 	c := pod.Spec.Containers[0]
@@ -84,11 +84,11 @@ func TestParseRefuses(t *testing.T) {
 // TD-064: of three static pods of one name the second starts when the first has ended, and
 // the third after it; a waiter that has gone meanwhile is passed over.
 func TestTD064StaticPodExclusion(t *testing.T) {
-	var turns Turns
+	var turns NameQueue
 	gone := map[types.UID]bool{}
 	ask := func(uid types.UID, want bool) {
 		t.Helper()
-		if got := turns.Ask("default/web", uid, func(uid types.UID) bool { return !gone[uid] }); got != want {
+		if got := turns.Acquire("default/web", uid, func(uid types.UID) bool { return !gone[uid] }); got != want {
 			t.Errorf("%s may run: %v, want %v", uid, got, want)
 		}
 	}
@@ -97,17 +97,17 @@ func TestTD064StaticPodExclusion(t *testing.T) {
 	ask("2", false)
 	ask("3", false)
 	ask("4", false)
-	turns.Done("2") // it never ran
+	turns.Release("2") // it never ran
 	ask("2", false)
 	gone["1"] = true
 	ask("2", false) // still being ended
-	turns.Done("1")
+	turns.Release("1")
 	ask("3", false) // not its turn
 	gone["2"] = true
 	ask("2", false)
 	ask("4", false)
 	ask("3", true)
-	turns.Done("3")
+	turns.Release("3")
 	ask("4", true)
 }
 
@@ -115,22 +115,22 @@ func TestTD064StaticPodExclusion(t *testing.T) {
 // to.
 func TestTD065AllowPodStart(t *testing.T) {
 	for name, c := range map[string]struct {
-		turns Turns
+		turns NameQueue
 		gone  []types.UID
 		want  bool
 	}{
 		"none started":             {want: true},
-		"another one started":      {turns: Turns{running: map[string]types.UID{"n": "other"}, waiting: map[string][]types.UID{}}},
-		"itself started":           {turns: Turns{running: map[string]types.UID{"n": "me"}, waiting: map[string][]types.UID{}}, want: true},
-		"another name started":     {turns: Turns{running: map[string]types.UID{"m": "other"}, waiting: map[string][]types.UID{}}, want: true},
-		"first of those who wait":  {turns: Turns{running: map[string]types.UID{}, waiting: map[string][]types.UID{"n": {"me", "other"}}}, want: true},
-		"not the first":            {turns: Turns{running: map[string]types.UID{}, waiting: map[string][]types.UID{"n": {"other", "me"}}}},
-		"first after those gone":   {turns: Turns{running: map[string]types.UID{}, waiting: map[string][]types.UID{"n": {"a", "b", "me"}}}, gone: []types.UID{"a", "b"}, want: true},
+		"another one started":      {turns: NameQueue{running: map[string]types.UID{"n": "other"}, waiting: map[string][]types.UID{}}},
+		"itself started":           {turns: NameQueue{running: map[string]types.UID{"n": "me"}, waiting: map[string][]types.UID{}}, want: true},
+		"another name started":     {turns: NameQueue{running: map[string]types.UID{"m": "other"}, waiting: map[string][]types.UID{}}, want: true},
+		"first of those who wait":  {turns: NameQueue{running: map[string]types.UID{}, waiting: map[string][]types.UID{"n": {"me", "other"}}}, want: true},
+		"not the first":            {turns: NameQueue{running: map[string]types.UID{}, waiting: map[string][]types.UID{"n": {"other", "me"}}}},
+		"first after those gone":   {turns: NameQueue{running: map[string]types.UID{}, waiting: map[string][]types.UID{"n": {"a", "b", "me"}}}, gone: []types.UID{"a", "b"}, want: true},
 		"is not wanted itself":     {gone: []types.UID{"me"}},
-		"has ended while it waits": {turns: Turns{running: map[string]types.UID{}, waiting: map[string][]types.UID{"n": {"me"}}}, gone: []types.UID{"me"}},
+		"has ended while it waits": {turns: NameQueue{running: map[string]types.UID{}, waiting: map[string][]types.UID{"n": {"me"}}}, gone: []types.UID{"me"}},
 	} {
 		wanted := func(uid types.UID) bool { return !slices.Contains(c.gone, uid) }
-		if got := c.turns.Ask("n", "me", wanted); got != c.want {
+		if got := c.turns.Acquire("n", "me", wanted); got != c.want {
 			t.Errorf("%s: may run %v, want %v", name, got, c.want)
 		}
 	}
@@ -247,7 +247,7 @@ func TestSource(t *testing.T) {
 		write("b.yaml", "kind: Pod\napiVersion: v1\nspec: {containers: [{imag: x}]}")
 		expect("a field that is wrong", []string{"a-n two"})
 		expectRefused(`b.yaml: unknown field "spec.containers[0].imag"`)
-		write("b.yaml", strings.Repeat("#", largest+1))
+		write("b.yaml", strings.Repeat("#", maxManifest+1))
 		expect("one that is too large")
 		expectRefused("b.yaml: it has 1048577 bytes: want at most 1048576")
 		write("b.yaml", manifest("b", "one"))

@@ -91,7 +91,7 @@ func isInitComplete(spec *corev1.Container, s *corev1.ContainerStatus) bool {
 	switch {
 	case s == nil:
 		return false
-	case podstate.Sidecar(spec):
+	case podstate.IsSidecar(spec):
 		return s.Started != nil && *s.Started
 	}
 	return s.Ready
@@ -138,7 +138,7 @@ func containersReadyCondition(pod *corev1.Pod, status *corev1.PodStatus) corev1.
 	var names []string
 	for i := range pod.Spec.InitContainers {
 		spec := &pod.Spec.InitContainers[i]
-		if s := findStatus(status.InitContainerStatuses, spec.Name); podstate.Sidecar(spec) && (s == nil || !s.Ready) {
+		if s := findStatus(status.InitContainerStatuses, spec.Name); podstate.IsSidecar(spec) && (s == nil || !s.Ready) {
 			names = append(names, spec.Name)
 		}
 	}
@@ -174,7 +174,7 @@ func finalReason(phase corev1.PodPhase) string {
 // that restarts all containers until the runtime has none of them.
 func restartingAllCondition(in Input, phase corev1.PodPhase) corev1.PodCondition {
 	c := corev1.PodCondition{Type: corev1.AllContainersRestarting, Status: corev1.ConditionFalse, Reason: finalReason(phase)}
-	if c.Reason == "" && podstate.RestartsAll(in.Pod, in.Seen, &in.Old) && !podstate.Cleared(in.Pod, in.Seen) {
+	if c.Reason == "" && podstate.RestartsAll(in.Pod, in.Seen, &in.Old) && !podstate.HasNoContainers(in.Pod, in.Seen) {
 		c.Status, c.Reason, c.Message = corev1.ConditionTrue, reasonRestartAll, "container exited with restart policy rule"
 	}
 	return c

@@ -145,7 +145,7 @@ func assumeCompleted(in Input, spec *corev1.Container, c *corev1.ContainerStatus
 		last := in.Seen.Latest(r.Name)
 		return last != nil && last.GetState() != proto.ContainerState_CONTAINER_STATE_UNKNOWN
 	})
-	if created && in.Seen.Latest(spec.Name) == nil && !podstate.Sidecar(spec) && c.State.Waiting != nil {
+	if created && in.Seen.Latest(spec.Name) == nil && !podstate.IsSidecar(spec) && c.State.Waiting != nil {
 		c.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Completed", Message: messageAssumed}}
 	}
 }
@@ -156,7 +156,7 @@ func applyWaiting(in Input, spec *corev1.Container, kind containerKind, c *corev
 	reason, known := in.Facts.Waiting[spec.Name]
 	last := in.Seen.Latest(spec.Name)
 	done := kind == initial && last.GetState() == proto.ContainerState_CONTAINER_STATE_EXITED && last.GetExitCode() == 0
-	if !known || done || !podstate.Startable(in.Pod, spec, last) {
+	if !known || done || !podstate.ShouldStart(in.Pod, spec, last) {
 		return
 	}
 	if c.State.Terminated != nil {
@@ -176,7 +176,7 @@ func applyProbes(in Input, spec *corev1.Container, kind containerKind, c *corev1
 		probed = ProbeResult{Started: true, Ready: true}
 	}
 	c.Started = new(running && probed.Started)
-	if kind == initial && !podstate.Sidecar(spec) {
+	if kind == initial && !podstate.IsSidecar(spec) {
 		c.Ready = c.State.Terminated != nil && c.State.Terminated.ExitCode == 0
 		return
 	}

@@ -110,19 +110,19 @@ func (d *Delivery) handleFetched(live *corev1.Pod, err error) {
 	case apierrors.IsNotFound(err): // ignored, as upstream does
 	case err != nil:
 		d.err = fmt.Errorf("get pod %s: %w", podstate.Key(d.snapshot.pod), err)
-	case live.UID == d.uid, podstate.Mirror(live) && podstate.MirrorOf(live, d.snapshot.pod):
+	case live.UID == d.uid, podstate.IsMirror(live) && podstate.IsMirrorOf(live, d.snapshot.pod):
 		d.snapshot.live, d.request = live, Store
-	case !podstate.Static(d.snapshot.pod):
+	case !podstate.IsStatic(d.snapshot.pod):
 		d.queue.Forget(d.uid)
 	}
 }
 
 // handleStored takes the answer to Store. After the last conflict the error is that conflict.
-func (d *Delivery) handleStored(handleStored *corev1.Pod, err error) {
+func (d *Delivery) handleStored(stored *corev1.Pod, err error) {
 	d.attempts++
 	switch {
 	case err == nil:
-		d.accept(handleStored)
+		d.accept(stored)
 	case apierrors.IsNotFound(err): // there is nothing left to update
 		d.request = None
 	case apierrors.IsConflict(err) && d.attempts < maxAttempts:

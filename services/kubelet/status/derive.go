@@ -123,7 +123,7 @@ func ephemeralSpecs(pod *corev1.Pod) []corev1.Container {
 func derivePhase(in Input, status corev1.PodStatus) corev1.PodPhase {
 	api := in.Pod.Status.Phase
 	phase := Phase(in.Pod, status, PhaseInput{
-		Ended: in.Facts.Ended && in.Compat.PublishesTerminalPhase, Initialized: in.Seen.Begun(in.Pod),
+		Ended: in.Facts.Ended && in.Compat.PublishesTerminalPhase, Initialized: in.Seen.HasStartedRegular(in.Pod),
 	})
 	switch {
 	case IsFinal(api):
@@ -152,7 +152,7 @@ func Terminate(pod *corev1.Pod, status corev1.PodStatus, compat proto.Compat) co
 	if !compat.PublishesTerminalPhase {
 		return status
 	}
-	if !IsFinal(status.Phase) && !podstate.Static(pod) {
+	if !IsFinal(status.Phase) && !podstate.IsStatic(pod) {
 		status.Phase = corev1.PodFailed
 	}
 	return status
@@ -199,7 +199,7 @@ func hasInitialized(pod *corev1.Pod) bool {
 	switch {
 	case last == nil:
 		return false
-	case podstate.Sidecar(spec):
+	case podstate.IsSidecar(spec):
 		return last.State.Running != nil && last.Started != nil && *last.Started
 	}
 	return endedWell(last.State) || endedWell(last.LastTerminationState)

@@ -18,17 +18,17 @@ const (
 	isExited  = proto.ContainerState_CONTAINER_STATE_EXITED
 )
 
-// held is a container as the runtime holds it in the sandbox of [inBox].
-func held(name string, state proto.ContainerState, code int32) *proto.Container {
+// containerIn is a container as the runtime holds it in the sandbox of [inBox].
+func containerIn(name string, state proto.ContainerState, code int32) *proto.Container {
 	return &proto.Container{Id: name + "-id", Name: name, State: state, ExitCode: code, SandboxId: "box", StartedAtUnixNano: 1e18}
 }
 
-func inBox(containers ...*proto.Container) podstate.Pod {
+func podWith(containers ...*proto.Container) podstate.Pod {
 	return podstate.New("u", []*proto.Sandbox{{Id: "box", Ip: "10.0.0.1"}}, containers)
 }
 
-// spell is a condition as a test compares it.
-func spell(status corev1.PodStatus, kind corev1.PodConditionType) string {
+// describeStatus is a condition as a test compares it.
+func describeStatus(status corev1.PodStatus, kind corev1.PodConditionType) string {
 	c := podcondition.FindIn(status.Conditions, kind)
 	if c == nil {
 		return "none"
@@ -44,11 +44,11 @@ func TestGeneratePodInitializedCondition(t *testing.T) {
 	pod.Spec.InitContainers = []corev1.Container{{Name: "s1", RestartPolicy: sidecar}, {Name: "setup"}, {Name: "s2", RestartPolicy: sidecar}}
 	run := func(names ...string) (list []*proto.Container) {
 		for _, name := range names {
-			list = append(list, held(name, isRunning, 0))
+			list = append(list, containerIn(name, isRunning, 0))
 		}
 		return list
 	}
-	done := held("setup", isExited, 0)
+	done := containerIn("setup", isExited, 0)
 	for _, row := range []struct {
 		name string
 		have []*proto.Container
@@ -58,28 +58,28 @@ func TestGeneratePodInitializedCondition(t *testing.T) {
 		{"a sidecar has started", run("s1"), "False:ContainersNotInitialized:containers with incomplete status: [setup s2]"},
 		{"the init container runs", run("s1", "setup"), "False:ContainersNotInitialized:containers with incomplete status: [setup s2]"},
 		{"it has ended", append(run("s1"), done), "False:ContainersNotInitialized:containers with incomplete status: [s2]"},
-		{"it has failed", append(run("s1"), held("setup", isExited, 1)), "False:ContainersNotInitialized:containers with incomplete status: [setup s2]"},
+		{"it has failed", append(run("s1"), containerIn("setup", isExited, 1)), "False:ContainersNotInitialized:containers with incomplete status: [setup s2]"},
 		{"all are complete", append(run("s1", "s2"), done), "True::"},
-		{"a regular container runs while a sidecar restarts", append(run("s1", "a"), done, held("s2", isExited, 1)), "True::"},
+		{"a regular container runs while a sidecar restarts", append(run("s1", "a"), done, containerIn("s2", isExited, 1)), "True::"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			got := Derive(Input{Pod: pod, Seen: inBox(row.have...), Compat: current(t), Now: time.Unix(1e9, 0)})
-			if spell(got, corev1.PodInitialized) != row.want {
-				t.Errorf("Initialized is %s, want %s", spell(got, corev1.PodInitialized), row.want)
+			got := Derive(Input{Pod: pod, Seen: podWith(row.have...), Compat: currentCompat(t), Now: time.Unix(1e9, 0)})
+			if describeStatus(got, corev1.PodInitialized) != row.want {
+				t.Errorf("Initialized is %s, want %s", describeStatus(got, corev1.PodInitialized), row.want)
 			}
 		})
 	}
 	t.Run("a sidecar whose startup probe has not succeeded", func(t *testing.T) {
 		facts := Facts{Probes: map[string]ProbeResult{"s1-id": {}}}
-		got := Derive(Input{Pod: pod, Seen: inBox(run("s1")...), Facts: facts, Compat: current(t)})
-		if want := "False:ContainersNotInitialized:containers with incomplete status: [s1 setup s2]"; spell(got, corev1.PodInitialized) != want {
-			t.Errorf("Initialized is %s, want %s", spell(got, corev1.PodInitialized), want)
+		got := Derive(Input{Pod: pod, Seen: podWith(run("s1")...), Facts: facts, Compat: currentCompat(t)})
+		if want := "False:ContainersNotInitialized:containers with incomplete status: [s1 setup s2]"; describeStatus(got, corev1.PodInitialized) != want {
+			t.Errorf("Initialized is %s, want %s", describeStatus(got, corev1.PodInitialized), want)
 		}
 	})
 	t.Run("once initialized it stays so", func(t *testing.T) {
 		old := corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodInitialized, Status: corev1.ConditionTrue}}}
-		if got := Derive(Input{Pod: pod, Old: old, Compat: current(t)}); spell(got, corev1.PodInitialized) != "True::" {
-			t.Errorf("Initialized is %s", spell(got, corev1.PodInitialized))
+		if got := Derive(Input{Pod: pod, Old: old, Compat: currentCompat(t)}); describeStatus(got, corev1.PodInitialized) != "True::" {
+			t.Errorf("Initialized is %s", describeStatus(got, corev1.PodInitialized))
 		}
 	})
 }
@@ -93,9 +93,9 @@ func TestUpdatePodStatus(t *testing.T) {
 		have           *proto.Container
 		ready, started bool
 	}{
-		{held("i", isRunning, 0), false, true}, {held("i", isExited, 0), true, false}, {held("i", isExited, 1), false, false},
+		{containerIn("i", isRunning, 0), false, true}, {containerIn("i", isExited, 0), true, false}, {containerIn("i", isExited, 1), false, false},
 	} {
-		got := Derive(Input{Pod: pod, Seen: inBox(row.have), Compat: current(t)}).InitContainerStatuses[0]
+		got := Derive(Input{Pod: pod, Seen: podWith(row.have), Compat: currentCompat(t)}).InitContainerStatuses[0]
 		if got.Ready != row.ready || *got.Started != row.started {
 			t.Errorf("%v with %d: ready %t, started %t", row.have.GetState(), row.have.GetExitCode(), got.Ready, *got.Started)
 		}
@@ -117,9 +117,9 @@ func TestGeneratePodReadyToStartContainersCondition(t *testing.T) {
 		{"an older one is ready", []*proto.Sandbox{{Id: "a"}, {Id: "b", Attempt: 1, State: notReady}}, "False:PodSandboxNotReady:pod sandbox is not ready"},
 		{"two are ready", []*proto.Sandbox{{Id: "a"}, {Id: "b", Attempt: 1}}, "False:PodSandboxNotReady:multiple pod sandboxes are ready and need to be reconciled"},
 	} {
-		got := Derive(Input{Pod: twoContainers(always), Seen: podstate.New("u", row.boxes, nil), Compat: current(t)})
-		if spell(got, corev1.PodReadyToStartContainers) != row.want {
-			t.Errorf("%s: %s, want %s", row.name, spell(got, corev1.PodReadyToStartContainers), row.want)
+		got := Derive(Input{Pod: twoContainers(always), Seen: podstate.New("u", row.boxes, nil), Compat: currentCompat(t)})
+		if describeStatus(got, corev1.PodReadyToStartContainers) != row.want {
+			t.Errorf("%s: %s, want %s", row.name, describeStatus(got, corev1.PodReadyToStartContainers), row.want)
 		}
 	}
 }
@@ -129,21 +129,21 @@ func TestGeneratePodReadyToStartContainersCondition(t *testing.T) {
 func TestMergePodStatus(t *testing.T) {
 	pod := twoContainers(never)
 	pod.Status.Phase = corev1.PodRunning
-	ended := Derive(Input{Pod: pod, Seen: inBox(held("a", isExited, 0), held("b", isExited, 0)), Facts: Facts{MayRun: true}, Compat: current(t)})
+	ended := Derive(Input{Pod: pod, Seen: podWith(containerIn("a", isExited, 0), containerIn("b", isExited, 0)), Facts: Facts{MayRun: true}, Compat: currentCompat(t)})
 	merged := Merge(pod, ended, Facts{MayRun: true}, time.Unix(1e9, 0))
-	if merged.Phase != corev1.PodRunning || spell(merged, corev1.PodReady) != "False:PodCompleted:" || spell(merged, corev1.PodInitialized) != "True:PodCompleted:" {
-		t.Errorf("R3: at first it is %s, Ready %s, Initialized %s", merged.Phase, spell(merged, corev1.PodReady), spell(merged, corev1.PodInitialized))
+	if merged.Phase != corev1.PodRunning || describeStatus(merged, corev1.PodReady) != "False:PodCompleted:" || describeStatus(merged, corev1.PodInitialized) != "True:PodCompleted:" {
+		t.Errorf("R3: at first it is %s, Ready %s, Initialized %s", merged.Phase, describeStatus(merged, corev1.PodReady), describeStatus(merged, corev1.PodInitialized))
 	}
-	waiting := Derive(Input{Pod: pod, Facts: Facts{Ended: true}, Compat: current(t)})
-	last := Merge(pod, Terminate(pod, waiting, current(t)), Facts{Ended: true}, time.Unix(1e9, 0))
-	if want := "False:ContainersNotReady:containers with unready status: [a b]"; last.Phase != corev1.PodFailed || spell(last, corev1.PodReady) != want {
-		t.Errorf("R14: at its end it is %s, Ready %s", last.Phase, spell(last, corev1.PodReady))
+	waiting := Derive(Input{Pod: pod, Facts: Facts{Ended: true}, Compat: currentCompat(t)})
+	last := Merge(pod, Terminate(pod, waiting, currentCompat(t)), Facts{Ended: true}, time.Unix(1e9, 0))
+	if want := "False:ContainersNotReady:containers with unready status: [a b]"; last.Phase != corev1.PodFailed || describeStatus(last, corev1.PodReady) != want {
+		t.Errorf("R14: at its end it is %s, Ready %s", last.Phase, describeStatus(last, corev1.PodReady))
 	}
 	late := Merge(pod, corev1.PodStatus{Phase: corev1.PodFailed, Conditions: []corev1.PodCondition{
 		{Type: corev1.PodReady, Status: corev1.ConditionTrue}, {Type: corev1.ContainersReady, Status: corev1.ConditionTrue},
 	}}, Facts{Ended: true}, time.Unix(1e9, 0))
-	if spell(late, corev1.PodReady) != "False:PodFailed:" || spell(late, corev1.ContainersReady) != "False:PodFailed:" {
-		t.Errorf("a final phase beside Ready %s", spell(late, corev1.PodReady))
+	if describeStatus(late, corev1.PodReady) != "False:PodFailed:" || describeStatus(late, corev1.ContainersReady) != "False:PodFailed:" {
+		t.Errorf("a final phase beside Ready %s", describeStatus(late, corev1.PodReady))
 	}
 }
 
@@ -151,15 +151,15 @@ func TestMergePodStatus(t *testing.T) {
 func TestHasPodInitialized(t *testing.T) {
 	pod := twoContainers(always)
 	pod.Spec.InitContainers = []corev1.Container{{Name: "i"}}
-	pod.Status.InitContainerStatuses = []corev1.ContainerStatus{runs("i")}
+	pod.Status.InitContainerStatuses = []corev1.ContainerStatus{runningStatus("i")}
 	ended := corev1.PodStatus{
-		InitContainerStatuses: []corev1.ContainerStatus{exits("i", 0)}, ContainerStatuses: []corev1.ContainerStatus{waits("a"), waits("b")},
+		InitContainerStatuses: []corev1.ContainerStatus{exitedStatus("i", 0)}, ContainerStatuses: []corev1.ContainerStatus{waitingStatus("a"), waitingStatus("b")},
 	}
-	if got := Terminate(pod, ended, current(t)); got.ContainerStatuses[0].State.Waiting == nil || got.Phase != corev1.PodFailed {
+	if got := Terminate(pod, ended, currentCompat(t)); got.ContainerStatuses[0].State.Waiting == nil || got.Phase != corev1.PodFailed {
 		t.Errorf("R8: at its end it is %s, a is %+v", got.Phase, got.ContainerStatuses[0].State)
 	}
-	pod.Status.InitContainerStatuses = []corev1.ContainerStatus{exits("i", 0)}
-	if got := Terminate(pod, ended, current(t)); got.ContainerStatuses[0].State.Terminated == nil {
+	pod.Status.InitContainerStatuses = []corev1.ContainerStatus{exitedStatus("i", 0)}
+	if got := Terminate(pod, ended, currentCompat(t)); got.ContainerStatuses[0].State.Terminated == nil {
 		t.Errorf("initialized, a is %+v", got.ContainerStatuses[0].State)
 	}
 }
@@ -168,7 +168,7 @@ func TestHasPodInitialized(t *testing.T) {
 // while the container is to be started.
 func TestReasonCache(t *testing.T) {
 	pod := twoContainers(always)
-	in := Input{Pod: pod, Seen: inBox(held("a", isExited, 1), held("b", isRunning, 0)), Compat: current(t)}
+	in := Input{Pod: pod, Seen: podWith(containerIn("a", isExited, 1), containerIn("b", isRunning, 0)), Compat: currentCompat(t)}
 	if got := Derive(in).ContainerStatuses[0]; got.State.Terminated == nil {
 		t.Errorf("before an attempt it is %+v", got)
 	}
@@ -195,7 +195,7 @@ func TestConvertToAPIContainerStatuses(t *testing.T) {
 		{Name: "a", Image: "x:1"},
 	}
 	pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("40Mi")}
-	got := Derive(Input{Pod: pod, Seen: inBox(held("b", isRunning, 0)), Compat: current(t)})
+	got := Derive(Input{Pod: pod, Seen: podWith(containerIn("b", isRunning, 0)), Compat: currentCompat(t)})
 	a, b := got.ContainerStatuses[0], got.ContainerStatuses[1]
 	if a.Name != "a" || a.Resources != nil || a.ImageID != "" {
 		t.Errorf("the container that has not run is %+v", a)
@@ -206,9 +206,9 @@ func TestConvertToAPIContainerStatuses(t *testing.T) {
 	if len(b.VolumeMounts) != 2 || b.VolumeMounts[0].RecursiveReadOnly != nil || *b.VolumeMounts[1].RecursiveReadOnly != corev1.RecursiveReadOnlyDisabled {
 		t.Errorf("volume mounts %+v", b.VolumeMounts)
 	}
-	failed := held("a", isExited, 128)
+	failed := containerIn("a", isExited, 128)
 	failed.StartedAtUnixNano, failed.Reason = 0, "StartError"
-	got = Derive(Input{Pod: pod, Seen: inBox(failed), Compat: current(t)})
+	got = Derive(Input{Pod: pod, Seen: podWith(failed), Compat: currentCompat(t)})
 	if began := got.ContainerStatuses[0].State.Terminated.StartedAt; began.Unix() != 0 {
 		t.Errorf("a container that never started began at %v", began)
 	}
@@ -234,7 +234,7 @@ func TestImageID(t *testing.T) {
 // TestNeedToReconcilePodReadiness: only what changes Ready has a worker told of a status.
 func TestNeedToReconcilePodReadiness(t *testing.T) {
 	pod := twoContainers(always)
-	pod.Status.ContainerStatuses = []corev1.ContainerStatus{runs("a"), runs("b")}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{runningStatus("a"), runningStatus("b")}
 	pod.Status.Conditions = []corev1.PodCondition{{
 		Type: corev1.PodReady, Status: corev1.ConditionFalse, Message: `corresponding condition of pod readiness gate "x.io/ok" does not exist.`,
 	}}

@@ -70,5 +70,5 @@ func isOwned(kind corev1.PodConditionType) bool {
 // Deletable reports whether the object may be deleted for good: it is marked, it is not a static
 // pod's mirror, the API shows a final phase, and the worker has finished (KBL-64).
 func Deletable(pod *corev1.Pod, finished, publishesPhase bool) bool {
-	return finished && pod.DeletionTimestamp != nil && (!publishesPhase || IsFinal(pod.Status.Phase)) && !podstate.Mirror(pod)
+	return finished && pod.DeletionTimestamp != nil && (!publishesPhase || IsFinal(pod.Status.Phase)) && !podstate.IsMirror(pod)
 }

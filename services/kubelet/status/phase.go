@@ -32,7 +32,7 @@ func Phase(pod *corev1.Pod, status corev1.PodStatus, at PhaseInput) corev1.PodPh
 	}
 	var n tally
 	for i := range pod.Spec.InitContainers {
-		if spec := &pod.Spec.InitContainers[i]; podstate.Sidecar(spec) {
+		if spec := &pod.Spec.InitContainers[i]; podstate.IsSidecar(spec) {
 			n.countSidecar(findStatus(status.InitContainerStatuses, spec.Name))
 		}
 	}
@@ -48,7 +48,7 @@ func Phase(pod *corev1.Pod, status corev1.PodStatus, at PhaseInput) corev1.PodPh
 	case n.stopped == 0:
 		return corev1.PodPending
 	}
-	return n.endPhase(at.Ended && !podstate.Static(pod))
+	return n.endPhase(at.Ended && !podstate.IsStatic(pod))
 }
 
 // endPhase returns the phase of a pod without a running container.
@@ -118,7 +118,7 @@ func lastEnd(c *corev1.ContainerStatus) *corev1.ContainerStateTerminated {
 
 // willRestart reports whether a container that ended this way restarts.
 func willRestart(pod *corev1.Pod, spec *corev1.Container, end *corev1.ContainerStateTerminated) bool {
-	return podstate.Restarts(pod, spec, end.ExitCode) || end.Reason == podstate.ReasonRestartingAll
+	return podstate.ShouldRestart(pod, spec, end.ExitCode) || end.Reason == podstate.ReasonRestartingAll
 }
 
 // initProgress reports whether an ordinary init container still has to run or end, and whether one
@@ -126,7 +126,7 @@ func willRestart(pod *corev1.Pod, spec *corev1.Container, end *corev1.ContainerS
 func initProgress(pod *corev1.Pod, status corev1.PodStatus) (pending, failed bool) {
 	for i := range pod.Spec.InitContainers {
 		spec := &pod.Spec.InitContainers[i]
-		if podstate.Sidecar(spec) {
+		if podstate.IsSidecar(spec) {
 			continue
 		}
 		end := lastEnd(findStatus(status.InitContainerStatuses, spec.Name))

@@ -25,20 +25,20 @@ func twoContainers(policy corev1.RestartPolicy) *corev1.Pod {
 	return pod
 }
 
-func runs(name string) corev1.ContainerStatus {
+func runningStatus(name string) corev1.ContainerStatus {
 	return corev1.ContainerStatus{Name: name, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}, Ready: true}
 }
 
-func exits(name string, code int32) corev1.ContainerStatus {
+func exitedStatus(name string, code int32) corev1.ContainerStatus {
 	return corev1.ContainerStatus{Name: name, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code}}}
 }
 
-func waits(name string) corev1.ContainerStatus {
+func waitingStatus(name string) corev1.ContainerStatus {
 	return corev1.ContainerStatus{Name: name, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{}}}
 }
 
-func crashed(name string) corev1.ContainerStatus {
-	c := waits(name)
+func crashedStatus(name string) corev1.ContainerStatus {
+	c := waitingStatus(name)
 	c.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: 1}
 	return c
 }
@@ -53,21 +53,21 @@ func TestPhase(t *testing.T) {
 		want   corev1.PodPhase
 	}{
 		{"TD-070 always, no statuses", always, nil, false, corev1.PodPending},
-		{"TD-070 always, both run", always, list{runs("a"), runs("b")}, false, corev1.PodRunning},
-		{"TD-070 always, both stopped", always, list{exits("a", 1), exits("b", 0)}, false, corev1.PodRunning},
-		{"TD-070 always, both exit 0, pod ended", always, list{exits("a", 0), exits("b", 0)}, true, corev1.PodSucceeded},
-		{"TD-070 always, one failed, pod ended", always, list{exits("a", 0), exits("b", 143)}, true, corev1.PodFailed},
-		{"TD-070 always, one runs, one stopped", always, list{runs("a"), exits("b", 0)}, false, corev1.PodRunning},
-		{"TD-070 always, one runs, one missing", always, list{runs("a")}, false, corev1.PodPending},
-		{"TD-070 always, one runs, one waits", always, list{runs("a"), waits("b")}, false, corev1.PodPending},
-		{"TD-070 always, one runs, one crash loops", always, list{runs("a"), crashed("b")}, false, corev1.PodRunning},
-		{"TD-071 never, both exit 0", never, list{exits("a", 0), exits("b", 0)}, false, corev1.PodSucceeded},
-		{"TD-071 never, one failed", never, list{exits("a", 1), exits("b", 0)}, false, corev1.PodFailed},
-		{"TD-071 never, one runs", never, list{exits("a", 1), runs("b")}, false, corev1.PodRunning},
-		{"TD-071 never, one waits", never, list{exits("a", 0), waits("b")}, false, corev1.PodPending},
-		{"TD-071 on failure, failed", onFailure, list{exits("a", 1), exits("b", 0)}, false, corev1.PodRunning},
-		{"TD-071 on failure, failed, pod ended", onFailure, list{exits("a", 1), exits("b", 0)}, true, corev1.PodFailed},
-		{"TD-071 on failure, both exit 0", onFailure, list{exits("a", 0), exits("b", 0)}, false, corev1.PodSucceeded},
+		{"TD-070 always, both run", always, list{runningStatus("a"), runningStatus("b")}, false, corev1.PodRunning},
+		{"TD-070 always, both stopped", always, list{exitedStatus("a", 1), exitedStatus("b", 0)}, false, corev1.PodRunning},
+		{"TD-070 always, both exit 0, pod ended", always, list{exitedStatus("a", 0), exitedStatus("b", 0)}, true, corev1.PodSucceeded},
+		{"TD-070 always, one failed, pod ended", always, list{exitedStatus("a", 0), exitedStatus("b", 143)}, true, corev1.PodFailed},
+		{"TD-070 always, one runs, one stopped", always, list{runningStatus("a"), exitedStatus("b", 0)}, false, corev1.PodRunning},
+		{"TD-070 always, one runs, one missing", always, list{runningStatus("a")}, false, corev1.PodPending},
+		{"TD-070 always, one runs, one waits", always, list{runningStatus("a"), waitingStatus("b")}, false, corev1.PodPending},
+		{"TD-070 always, one runs, one crash loops", always, list{runningStatus("a"), crashedStatus("b")}, false, corev1.PodRunning},
+		{"TD-071 never, both exit 0", never, list{exitedStatus("a", 0), exitedStatus("b", 0)}, false, corev1.PodSucceeded},
+		{"TD-071 never, one failed", never, list{exitedStatus("a", 1), exitedStatus("b", 0)}, false, corev1.PodFailed},
+		{"TD-071 never, one runs", never, list{exitedStatus("a", 1), runningStatus("b")}, false, corev1.PodRunning},
+		{"TD-071 never, one waits", never, list{exitedStatus("a", 0), waitingStatus("b")}, false, corev1.PodPending},
+		{"TD-071 on failure, failed", onFailure, list{exitedStatus("a", 1), exitedStatus("b", 0)}, false, corev1.PodRunning},
+		{"TD-071 on failure, failed, pod ended", onFailure, list{exitedStatus("a", 1), exitedStatus("b", 0)}, true, corev1.PodFailed},
+		{"TD-071 on failure, both exit 0", onFailure, list{exitedStatus("a", 0), exitedStatus("b", 0)}, false, corev1.PodSucceeded},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			status := corev1.PodStatus{ContainerStatuses: row.have}
@@ -85,15 +85,15 @@ func TestPhaseOfInitialization(t *testing.T) {
 		init   []corev1.ContainerStatus
 		want   corev1.PodPhase
 	}{
-		{"it runs", always, []corev1.ContainerStatus{runs("i")}, corev1.PodPending},
-		{"it failed and restarts", always, []corev1.ContainerStatus{exits("i", 1)}, corev1.PodRunning}, // pending are only those after it
-		{"it failed for good", never, []corev1.ContainerStatus{exits("i", 1)}, corev1.PodFailed},
-		{"it has ended", always, []corev1.ContainerStatus{exits("i", 0)}, corev1.PodRunning},
+		{"it runs", always, []corev1.ContainerStatus{runningStatus("i")}, corev1.PodPending},
+		{"it failed and restarts", always, []corev1.ContainerStatus{exitedStatus("i", 1)}, corev1.PodRunning}, // pending are only those after it
+		{"it failed for good", never, []corev1.ContainerStatus{exitedStatus("i", 1)}, corev1.PodFailed},
+		{"it has ended", always, []corev1.ContainerStatus{exitedStatus("i", 0)}, corev1.PodRunning},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			pod := twoContainers(row.policy)
 			pod.Spec.InitContainers = []corev1.Container{{Name: "i"}}
-			status := corev1.PodStatus{InitContainerStatuses: row.init, ContainerStatuses: []corev1.ContainerStatus{runs("a"), runs("b")}}
+			status := corev1.PodStatus{InitContainerStatuses: row.init, ContainerStatuses: []corev1.ContainerStatus{runningStatus("a"), runningStatus("b")}}
 			if got := Phase(pod, status, PhaseInput{}); got != row.want {
 				t.Errorf("Phase = %s, want %s", got, row.want)
 			}
@@ -101,7 +101,7 @@ func TestPhaseOfInitialization(t *testing.T) {
 	}
 }
 
-func current(t *testing.T) proto.Compat {
+func currentCompat(t *testing.T) proto.Compat {
 	t.Helper()
 	compat, err := proto.CompatFor("")
 	if err != nil {
@@ -123,14 +123,14 @@ func TestTerminate(t *testing.T) {
 		{"TD-079 Failed", corev1.PodFailed, corev1.PodFailed},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			got := Terminate(twoContainers(always), corev1.PodStatus{Phase: row.have}, current(t))
+			got := Terminate(twoContainers(always), corev1.PodStatus{Phase: row.have}, currentCompat(t))
 			if got.Phase != row.want {
 				t.Errorf("the phase is %s, want %s", got.Phase, row.want)
 			}
 		})
 	}
 	t.Run("KBL-62 a container nobody can find", func(t *testing.T) {
-		got := Terminate(twoContainers(always), corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{runs("a"), exits("b", 3)}}, current(t))
+		got := Terminate(twoContainers(always), corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{runningStatus("a"), exitedStatus("b", 3)}}, currentCompat(t))
 		a, b := got.ContainerStatuses[0], got.ContainerStatuses[1]
 		if end := a.State.Terminated; end == nil || end.ExitCode != 137 || end.Reason != "ContainerStatusUnknown" {
 			t.Errorf("the lost container is %+v", a)
@@ -143,8 +143,8 @@ func TestTerminate(t *testing.T) {
 		pod := twoContainers(always)
 		pod.Spec.InitContainers = []corev1.Container{{Name: "i"}, {Name: "j"}}
 		got := Terminate(pod, corev1.PodStatus{
-			ContainerStatuses: []corev1.ContainerStatus{waits("a")}, InitContainerStatuses: []corev1.ContainerStatus{waits("i"), waits("j")},
-		}, current(t))
+			ContainerStatuses: []corev1.ContainerStatus{waitingStatus("a")}, InitContainerStatuses: []corev1.ContainerStatus{waitingStatus("i"), waitingStatus("j")},
+		}, currentCompat(t))
 		if got.ContainerStatuses[0].State.Waiting == nil {
 			t.Errorf("it says that it ran: %+v", got)
 		}
@@ -163,7 +163,7 @@ func TestTerminate(t *testing.T) {
 	})
 }
 
-func ready(status corev1.PodStatus) string {
+func describeReady(status corev1.PodStatus) string {
 	c := podcondition.FindIn(status.Conditions, corev1.PodReady)
 	if c == nil {
 		return "none"
@@ -176,13 +176,13 @@ func TestDerive(t *testing.T) {
 	now := time.Unix(1e9, 5e8)
 	pod := twoContainers(always)
 	pod.Spec.Containers = pod.Spec.Containers[:1]
-	in := Input{Pod: pod, HostIP: "127.0.0.1", Compat: current(t), Now: now, Facts: Facts{MayRun: true}}
+	in := Input{Pod: pod, HostIP: "127.0.0.1", Compat: currentCompat(t), Now: now, Facts: Facts{MayRun: true}}
 	first := Derive(in)
 	if first.Phase != corev1.PodPending || first.ContainerStatuses[0].State.Waiting.Reason != "ContainerCreating" {
 		t.Errorf("before the start it is %+v", first)
 	}
-	if want := "False:ContainersNotReady:containers with unready status: [a]"; ready(first) != want {
-		t.Errorf("before the start Ready is %s, want %s", ready(first), want)
+	if want := "False:ContainersNotReady:containers with unready status: [a]"; describeReady(first) != want {
+		t.Errorf("before the start Ready is %s, want %s", describeReady(first), want)
 	}
 	container := &proto.Container{
 		Id: "c1", Name: "a", State: proto.ContainerState_CONTAINER_STATE_RUNNING, StartedAtUnixNano: now.UnixNano(),
@@ -190,7 +190,7 @@ func TestDerive(t *testing.T) {
 	sandbox := &proto.Sandbox{Id: "s1", Ip: "10.0.0.1"}
 	in.Old, in.Seen, in.Now = first, podstate.New("u", []*proto.Sandbox{sandbox}, []*proto.Container{container}), now.Add(time.Minute)
 	second := Derive(in)
-	if second.Phase != corev1.PodRunning || ready(second) != "True::" || second.PodIP != "10.0.0.1" || second.ObservedGeneration != 2 {
+	if second.Phase != corev1.PodRunning || describeReady(second) != "True::" || second.PodIP != "10.0.0.1" || second.ObservedGeneration != 2 {
 		t.Errorf("while it runs it is %+v", second)
 	}
 	if at := podcondition.FindIn(second.Conditions, corev1.PodScheduled).LastTransitionTime; !at.Equal(podcondition.FindIn(first.Conditions, corev1.PodScheduled).LastTransitionTime.DeepCopy()) {
@@ -204,7 +204,7 @@ func TestDerive(t *testing.T) {
 	in.Old, in.Seen, in.Facts = second, podstate.New("u", []*proto.Sandbox{sandbox}, []*proto.Container{container}), Facts{Ended: true}
 	third := Derive(in)
 	end := third.ContainerStatuses[0].State.Terminated
-	if third.Phase != corev1.PodFailed || ready(third) != "False:PodFailed:" || end.Reason != "Error" || end.ContainerID != "podfall://c1" {
+	if third.Phase != corev1.PodFailed || describeReady(third) != "False:PodFailed:" || end.Reason != "Error" || end.ContainerID != "podfall://c1" {
 		t.Errorf("at its end it is %+v", third)
 	}
 	if third.PodIP != "10.0.0.1" || third.StartTime == nil || !third.StartTime.Equal(first.StartTime) {
@@ -227,19 +227,19 @@ func TestMerge(t *testing.T) {
 		{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "EvictionByEvictionAPI"},
 	}}
 	wanted := corev1.PodStatus{
-		Phase: corev1.PodFailed, Reason: "Evicted", ContainerStatuses: []corev1.ContainerStatus{exits("a", 1), exits("b", 0)},
+		Phase: corev1.PodFailed, Reason: "Evicted", ContainerStatuses: []corev1.ContainerStatus{exitedStatus("a", 1), exitedStatus("b", 0)},
 		Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "PodFailed"}},
 	}
 	held := Merge(live, wanted, Facts{MayRun: true}, time.Unix(1e9, 0))
 	if held.Phase != corev1.PodRunning || held.Reason != "" {
 		t.Errorf("KBL-67: while a container may run the phase is %s %s", held.Phase, held.Reason)
 	}
-	if ready(held) != "False:PodFailed:" {
-		t.Errorf("KBL-67: while the phase is held back Ready is %s, want the reason of the end (R3)", ready(held))
+	if describeReady(held) != "False:PodFailed:" {
+		t.Errorf("KBL-67: while the phase is held back Ready is %s, want the reason of the end (R3)", describeReady(held))
 	}
 	let := Merge(live, wanted, Facts{}, time.Unix(1e9, 0))
-	if let.Phase != corev1.PodFailed || let.Reason != "Evicted" || ready(let) != "False:PodFailed:" {
-		t.Errorf("KBL-67: then it is %s %s, Ready %s", let.Phase, let.Reason, ready(let))
+	if let.Phase != corev1.PodFailed || let.Reason != "Evicted" || describeReady(let) != "False:PodFailed:" {
+		t.Errorf("KBL-67: then it is %s %s, Ready %s", let.Phase, let.Reason, describeReady(let))
 	}
 	if podcondition.FindIn(let.Conditions, corev1.DisruptionTarget) == nil {
 		t.Error("KBL-67: a condition of others is lost")
@@ -254,7 +254,7 @@ func TestMerge(t *testing.T) {
 func TestPhaseWithSidecar(t *testing.T) {
 	type list = []corev1.ContainerStatus
 	started := func(name string) corev1.ContainerStatus {
-		c := runs(name)
+		c := runningStatus(name)
 		c.Started = new(true)
 		return c
 	}
@@ -267,13 +267,13 @@ func TestPhaseWithSidecar(t *testing.T) {
 		want    corev1.PodPhase
 	}{
 		{"nothing runs yet", always, nil, nil, false, corev1.PodPending},
-		{"the sidecar has not started", always, list{runs("s")}, nil, false, corev1.PodPending},
-		{"it has, the others have not", always, list{started("s")}, list{waits("a"), waits("b")}, false, corev1.PodPending},
-		{"all run", always, list{started("s")}, list{runs("a"), runs("b")}, false, corev1.PodRunning},
-		{"it restarts while the others run", always, list{crashed("s")}, list{runs("a"), runs("b")}, false, corev1.PodRunning},
-		{"the others have ended, it runs", never, list{started("s")}, list{exits("a", 0), exits("b", 0)}, false, corev1.PodRunning},
-		{"all have ended, it badly", never, list{exits("s", 137)}, list{exits("a", 0), exits("b", 0)}, true, corev1.PodSucceeded},
-		{"all have ended, it well", never, list{exits("s", 0)}, list{exits("a", 1), exits("b", 0)}, true, corev1.PodFailed},
+		{"the sidecar has not started", always, list{runningStatus("s")}, nil, false, corev1.PodPending},
+		{"it has, the others have not", always, list{started("s")}, list{waitingStatus("a"), waitingStatus("b")}, false, corev1.PodPending},
+		{"all run", always, list{started("s")}, list{runningStatus("a"), runningStatus("b")}, false, corev1.PodRunning},
+		{"it restarts while the others run", always, list{crashedStatus("s")}, list{runningStatus("a"), runningStatus("b")}, false, corev1.PodRunning},
+		{"the others have ended, it runs", never, list{started("s")}, list{exitedStatus("a", 0), exitedStatus("b", 0)}, false, corev1.PodRunning},
+		{"all have ended, it badly", never, list{exitedStatus("s", 137)}, list{exitedStatus("a", 0), exitedStatus("b", 0)}, true, corev1.PodSucceeded},
+		{"all have ended, it well", never, list{exitedStatus("s", 0)}, list{exitedStatus("a", 1), exitedStatus("b", 0)}, true, corev1.PodFailed},
 	} {
 		pod := twoContainers(row.policy)
 		pod.Spec.InitContainers = []corev1.Container{{Name: "s", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}}
@@ -313,13 +313,13 @@ func TestReadinessGates(t *testing.T) {
 	}
 }
 
-// TestNoReasonRevivesAContainer keeps a container terminated that could not be started well
+// TestReasonsDoNotReviveContainers keeps a container terminated that could not be started well
 // and will not run again: the apiserver refuses another state.
-func TestNoReasonRevivesAContainer(t *testing.T) {
+func TestReasonsDoNotReviveContainers(t *testing.T) {
 	waiting := map[string]corev1.ContainerStateWaiting{"a": {Reason: "PostStartHookError"}}
 	for policy, want := range map[corev1.RestartPolicy]string{always: "waiting", corev1.RestartPolicyNever: "terminated"} {
 		pod := twoContainers(policy)
-		in := Input{Pod: pod, Compat: current(t), Now: time.Unix(1e9, 0), Facts: Facts{MayRun: true, Waiting: waiting}}
+		in := Input{Pod: pod, Compat: currentCompat(t), Now: time.Unix(1e9, 0), Facts: Facts{MayRun: true, Waiting: waiting}}
 		in.Seen = podstate.New("u", nil, []*proto.Container{{Id: "c1", Name: "a", State: proto.ContainerState_CONTAINER_STATE_EXITED, ExitCode: 143}})
 		got := "terminated"
 		if Derive(in).ContainerStatuses[0].State.Waiting != nil {

@@ -14,17 +14,17 @@ import (
 	"github.com/podfall/podfall/services/kubelet/podstate"
 )
 
-// shown is what a watch has shown.
-type shown map[types.UID]*corev1.Pod
+// fakeCopies is what a watch has shown.
+type fakeCopies map[types.UID]*corev1.Pod
 
-func (c shown) Get(uid types.UID) (*corev1.Pod, bool) {
+func (c fakeCopies) Get(uid types.UID) (*corev1.Pod, bool) {
 	pod, known := c[uid]
 	return pod, known
 }
 
-// TestWhatOthersWroteIsPutRight has somebody else take a pod's readiness away while the API
+// TestForeignChangesAreReverted has somebody else take a pod's readiness away while the API
 // cannot be reached: the kubelet says it again later.
-func TestWhatOthersWroteIsPutRight(t *testing.T) {
+func TestForeignChangesAreReverted(t *testing.T) {
 	t.Parallel()
 	compat, err := proto.CompatFor("")
 	if err != nil {
@@ -32,7 +32,7 @@ func TestWhatOthersWroteIsPutRight(t *testing.T) {
 	}
 	b, now := NewQueue(compat, ""), time.Unix(1_700_000_000, 0)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "default", UID: "u", ResourceVersion: "1"}}
-	seen := shown{"u": pod}
+	seen := fakeCopies{"u": pod}
 	b.Report(pod, podstate.Pod{}, Facts{}, now)
 	d := b.Next(seen)
 	request, update := d.Next(now)
@@ -87,7 +87,7 @@ func TestTheFinalDeleteIsSentOnce(t *testing.T) {
 		Name: "p", Namespace: "default", UID: "u", ResourceVersion: "1",
 		DeletionTimestamp: &metav1.Time{Time: now}, Finalizers: []string{"ex.io/x"},
 	}}
-	seen := shown{"u": pod}
+	seen := fakeCopies{"u": pod}
 	b.Finish(pod)
 	d := b.Next(seen)
 	_, update := d.Next(now)
@@ -113,15 +113,15 @@ func TestTheFinalDeleteIsSentOnce(t *testing.T) {
 func TestOnPodSandboxReady(t *testing.T) {
 	t.Parallel()
 	for _, later := range []bool{false, true} {
-		b, now := NewQueue(current(t), ""), time.Unix(1_700_000_000, 0)
+		b, now := NewQueue(currentCompat(t), ""), time.Unix(1_700_000_000, 0)
 		pod := twoContainers(always)
 		pod.ResourceVersion = "1"
-		seen := shown{"u": pod}
+		seen := fakeCopies{"u": pod}
 		b.Report(pod, podstate.Pod{}, Facts{MayRun: true}, now)
 		b.SandboxReady(pod, now)
 		want := []string{"False:PodSandboxNotReady:no pod sandbox exists", "True::"}
 		if later {
-			b.Report(pod, inBox(held("a", isRunning, 0)), Facts{MayRun: true}, now)
+			b.Report(pod, podWith(containerIn("a", isRunning, 0)), Facts{MayRun: true}, now)
 			want = want[1:]
 		}
 		var sent []string
@@ -131,7 +131,7 @@ func TestOnPodSandboxReady(t *testing.T) {
 				b.Done(d)
 				continue
 			}
-			sent = append(sent, spell(update.Status, corev1.PodReadyToStartContainers))
+			sent = append(sent, describeStatus(update.Status, corev1.PodReadyToStartContainers))
 			stored := update.DeepCopy()
 			stored.ResourceVersion += "0"
 			d.HandleAnswer(stored, nil)

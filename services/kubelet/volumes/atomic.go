@@ -11,29 +11,21 @@ import (
 	"time"
 )
 
-// A volume that is made of objects changes all at once, the way that upstream's kubelet
-// does it, so that a program may watch the link:
+// A volume made of objects changes all at once, as with upstream's kubelet, so that a program
+// may watch the link:
 //
 //	..2026_01_02_15_04_05.0/    the files
 //	..data -> ..2026_01_02_15_04_05.0
 //	key    -> ..data/key
 //
-// What a kubelet leaves that is killed in between is put right by the next write.
+// If a kubelet is killed in between, the next write repairs the rest.
 const (
-	// A volume made of objects changes all at once, as with upstream's kubelet, so that a program
-	// may watch the link:
-	//
-	//	..2026_01_02_15_04_05.0/    the files
-	//	..data -> ..2026_01_02_15_04_05.0
-	//	key    -> ..data/key
-	//
-	// If a kubelet is killed in between, the next write repairs the rest.
 	dataLink  = "..data"
 	draftLink = "..data_tmp"
 )
 
 // replaceFiles makes files the content of dir, unless they are already.
-func replace(dir *os.Root, files payload, now time.Time) error {
+func replaceFiles(dir *os.Root, files payload, now time.Time) error {
 	current, err := dir.Readlink(dataLink)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -41,16 +33,16 @@ func replace(dir *os.Root, files payload, now time.Time) error {
 	if !strings.HasPrefix(current, "..") || strings.Contains(current, "/") {
 		current = "" // none of ours
 	}
-	if is, err := content(dir, current); current == "" || err != nil || !files.equal(is) {
-		if current, err = swap(dir, files, after(current), now); err != nil {
+	if is, err := readFiles(dir, current); current == "" || err != nil || !files.equal(is) {
+		if current, err = writeAndSwap(dir, files, nextNumber(current), now); err != nil {
 			return fmt.Errorf("write the volume's files: %w", err)
 		}
 	}
-	return tidy(dir, files, current)
+	return repairLinks(dir, files, current)
 }
 
 // readFiles returns the files below a directory.
-func content(dir *os.Root, below string) (payload, error) {
+func readFiles(dir *os.Root, below string) (payload, error) {
 	files := payload{}
 	err := fs.WalkDir(dir.FS(), below, func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
@@ -72,8 +64,8 @@ func content(dir *os.Root, below string) (payload, error) {
 
 // writeAndSwap writes the files to a new directory and points the link to it. It returns the
 // directory's name.
-func swap(dir *os.Root, files payload, number int, now time.Time) (string, error) {
-	fresh, err := stamped(dir, number, now)
+func writeAndSwap(dir *os.Root, files payload, number int, now time.Time) (string, error) {
+	fresh, err := makeStampedDir(dir, number, now)
 	if err != nil {
 		return "", err
 	}
@@ -90,7 +82,7 @@ func swap(dir *os.Root, files payload, number int, now time.Time) (string, error
 			return "", err
 		}
 	}
-	for top := range files.tops() {
+	for top := range files.topNames() {
 		if err := dir.Symlink(path.Join(dataLink, top), top); err != nil && !errors.Is(err, fs.ErrExist) {
 			return "", err
 		}
@@ -106,7 +98,7 @@ func swap(dir *os.Root, files payload, number int, now time.Time) (string, error
 
 // nextNumber returns the number after that of a directory, so that no new directory has the name of
 // one that a reader may still use.
-func after(current string) int {
+func nextNumber(current string) int {
 	_, text, _ := strings.Cut(strings.TrimPrefix(current, ".."), ".")
 	number, err := strconv.Atoi(text)
 	if err != nil {
@@ -116,7 +108,7 @@ func after(current string) int {
 }
 
 // makeStampedDir creates a directory named after the time, and numbered.
-func stamped(dir *os.Root, number int, now time.Time) (string, error) {
+func makeStampedDir(dir *os.Root, number int, now time.Time) (string, error) {
 	for n := number; ; n++ {
 		name := fmt.Sprintf("..%s.%d", now.UTC().Format("2006_01_02_15_04_05"), n)
 		if err := dir.Mkdir(name, 0o755); !errors.Is(err, fs.ErrExist) {
@@ -141,18 +133,18 @@ func mkdirAll(dir *os.Root, name string, mode fs.FileMode) error {
 }
 
 // repairLinks creates missing links, and removes what no longer belongs.
-func tidy(dir *os.Root, files payload, current string) error {
+func repairLinks(dir *os.Root, files payload, current string) error {
 	entries, err := fs.ReadDir(dir.FS(), ".")
 	if err != nil {
 		return err
 	}
-	tops := files.tops()
+	tops := files.topNames()
 	var errs []error
 	for _, entry := range entries {
 		name := entry.Name()
 		switch {
 		case name == dataLink || name == current:
-		case tops[name] && leads(dir, name):
+		case tops[name] && isDataLink(dir, name):
 			delete(tops, name)
 		case strings.HasPrefix(name, ".."):
 			errs = append(errs, dir.RemoveAll(name))
@@ -167,7 +159,7 @@ func tidy(dir *os.Root, files payload, current string) error {
 }
 
 // isDataLink reports whether a name is the link to the file of that name.
-func leads(dir *os.Root, name string) bool {
+func isDataLink(dir *os.Root, name string) bool {
 	to, err := dir.Readlink(name)
 	return err == nil && to == path.Join(dataLink, name)
 }

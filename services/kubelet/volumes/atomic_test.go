@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-func opened(t *testing.T) *os.Root {
+func openTempDir(t *testing.T) *os.Root {
 	t.Helper()
 	root, err := os.OpenRoot(t.TempDir())
 	if err != nil {
@@ -49,7 +49,7 @@ func listing(t *testing.T, dir *os.Root) string {
 // TestReplace is how a volume changes: all at once, by a link.
 func TestReplace(t *testing.T) {
 	t.Parallel()
-	dir, now := opened(t), time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	dir, now := openTempDir(t), time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for _, row := range []struct {
 		files payload
 		want  string
@@ -59,7 +59,7 @@ func TestReplace(t *testing.T) {
 		{payloadOf("a", "1", "g", "2"), "..2026_01_02_03_04_05.1 ..data->..2026_01_02_03_04_05.1 a->..data/a g->..data/g"},
 		{payloadOf(), "..2026_01_02_03_04_05.2 ..data->..2026_01_02_03_04_05.2"},
 	} {
-		if err := replace(dir, row.files, now); err != nil {
+		if err := replaceFiles(dir, row.files, now); err != nil {
 			t.Fatal(err)
 		}
 		if got := listing(t, dir); got != row.want {
@@ -83,14 +83,14 @@ func TestReplaceAfterAKill(t *testing.T) {
 		"a visible link lacks":   func(dir *os.Root) error { return dir.Remove("a") },
 	}
 	for name, kill := range steps {
-		dir := opened(t)
-		if err := replace(dir, old, now); err != nil {
+		dir := openTempDir(t)
+		if err := replaceFiles(dir, old, now); err != nil {
 			t.Fatal(err)
 		}
 		if err := kill(dir); err != nil {
 			t.Fatal(err)
 		}
-		if err := replace(dir, fresh, now); err != nil {
+		if err := replaceFiles(dir, fresh, now); err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
@@ -106,9 +106,9 @@ func TestReplaceAfterAKill(t *testing.T) {
 // TestReplaceUnderAReader never shows a program half of an update.
 func TestReplaceUnderAReader(t *testing.T) {
 	t.Parallel()
-	dir := opened(t)
+	dir := openTempDir(t)
 	versions := []string{"one", "two"}
-	if err := replace(dir, payloadOf("a", "one", "b", "one"), time.Time{}); err != nil {
+	if err := replaceFiles(dir, payloadOf("a", "one", "b", "one"), time.Time{}); err != nil {
 		t.Fatal(err)
 	}
 	var writer sync.WaitGroup
@@ -120,7 +120,7 @@ func TestReplaceUnderAReader(t *testing.T) {
 				return
 			default:
 			}
-			if err := replace(dir, payloadOf("a", versions[i%2], "b", versions[i%2]), time.Time{}); err != nil {
+			if err := replaceFiles(dir, payloadOf("a", versions[i%2], "b", versions[i%2]), time.Time{}); err != nil {
 				t.Error(err)
 				return
 			}

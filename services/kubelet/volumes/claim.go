@@ -18,10 +18,10 @@ import (
 )
 
 // kindTable holds the kinds that volumes use.
-type table struct{ claims, volumes, attachments, nodes, accounts kinds.Kind }
+type kindTable struct{ claims, volumes, attachments, nodes, accounts kinds.Kind }
 
-func loadTable() (table, error) {
-	var t table
+func loadKinds() (kindTable, error) {
+	var t kindTable
 	for name, into := range map[string]*kinds.Kind{
 		"persistentvolumeclaims": &t.claims, "persistentvolumes": &t.volumes,
 		"volumeattachments.storage.k8s.io": &t.attachments, "nodes": &t.nodes, "serviceaccounts": &t.accounts,
@@ -60,7 +60,7 @@ var ErrUnreported = fmt.Errorf("%w: it is not in the node's volumesInUse", errUn
 func (m *Manager) attach(
 	ctx context.Context, pod *corev1.Pod, v *corev1.Volume, claim string, r *record,
 ) (*corev1.PersistentVolume, error) {
-	bound, err := m.boundTo(ctx, pod, v, claim)
+	bound, err := m.volumeOfClaim(ctx, pod, v, claim)
 	if err != nil {
 		return nil, &unprocessedError{pod.Namespace + "/" + claim, err}
 	}
@@ -79,12 +79,12 @@ func (m *Manager) attach(
 		return nil, &boundError{bound.Name, err}
 	}
 	node, _ := obj.(*corev1.Node)
-	if err := Told(node, r.Device); err != nil {
+	if err := CheckNode(node, r.Device); err != nil {
 		return nil, err
 	}
 	obj, err = m.API.Get(ctx, podapi.Target{Kind: m.kinds.attachments, Name: storage.AttachmentName(bound.Spec.CSI, m.Node)}, metav1.GetOptions{})
 	attachment, _ := obj.(*storagev1.VolumeAttachment)
-	if err := Attached(attachment, err); err != nil {
+	if err := CheckAttachment(attachment, err); err != nil {
 		if errors.Is(err, errUnattached) {
 			return nil, err
 		}
@@ -97,7 +97,7 @@ func (m *Manager) attach(
 // nil. The node must list the volume as in use and, at the same time or later, as attached. A
 // detaching controller removes the second first and then checks the first: one of the two sees the
 // other (verifyControllerAttachedVolume).
-func Told(node *corev1.Node, device corev1.UniqueVolumeName) error {
+func CheckNode(node *corev1.Node, device corev1.UniqueVolumeName) error {
 	switch {
 	case node == nil:
 		return fmt.Errorf("%w: the API answered with something else", errUnattached)
@@ -111,7 +111,7 @@ func Told(node *corev1.Node, device corev1.UniqueVolumeName) error {
 
 // CheckAttachment returns why a volume must not be mounted according to the API's answer about its
 // VolumeAttachment, or nil.
-func Attached(attachment *storagev1.VolumeAttachment, err error) error {
+func CheckAttachment(attachment *storagev1.VolumeAttachment, err error) error {
 	switch {
 	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
 		return fmt.Errorf("%w: there is no VolumeAttachment", errUnattached)
@@ -126,7 +126,7 @@ func Attached(attachment *storagev1.VolumeAttachment, err error) error {
 }
 
 // volumeOfClaim returns the volume that a claim is bound to.
-func (m *Manager) boundTo(ctx context.Context, pod *corev1.Pod, v *corev1.Volume, name string) (*corev1.PersistentVolume, error) {
+func (m *Manager) volumeOfClaim(ctx context.Context, pod *corev1.Pod, v *corev1.Volume, name string) (*corev1.PersistentVolume, error) {
 	obj, err := m.API.Get(ctx, podapi.Target{Kind: m.kinds.claims, Namespace: pod.Namespace, Name: name}, metav1.GetOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("failed to fetch PVC from API server: %w", err)
@@ -135,7 +135,7 @@ func (m *Manager) boundTo(ctx context.Context, pod *corev1.Pod, v *corev1.Volume
 	if !is {
 		return nil, fmt.Errorf("the API answered with a %T", obj)
 	}
-	if err := Usable(pod, v, claim); err != nil {
+	if err := CheckClaim(pod, v, claim); err != nil {
 		return nil, err
 	}
 	obj, err = m.API.Get(ctx, podapi.Target{Kind: m.kinds.volumes, Name: claim.Spec.VolumeName}, metav1.GetOptions{})
@@ -146,11 +146,11 @@ func (m *Manager) boundTo(ctx context.Context, pod *corev1.Pod, v *corev1.Volume
 	if !is {
 		return nil, fmt.Errorf("the API answered with a %T", obj)
 	}
-	return volume, BoundTo(volume, claim)
+	return volume, CheckBound(volume, claim)
 }
 
 // CheckClaim returns why a pod cannot use a claim, or nil.
-func Usable(pod *corev1.Pod, v *corev1.Volume, claim *corev1.PersistentVolumeClaim) error {
+func CheckClaim(pod *corev1.Pod, v *corev1.Volume, claim *corev1.PersistentVolumeClaim) error {
 	switch {
 	case v.Ephemeral != nil && !metav1.IsControlledBy(claim, pod):
 		return fmt.Errorf("PVC %s/%s was not created for pod %s/%s (pod is not owner)", claim.Namespace, claim.Name, pod.Namespace, pod.Name)
@@ -163,7 +163,7 @@ func Usable(pod *corev1.Pod, v *corev1.Volume, claim *corev1.PersistentVolumeCla
 }
 
 // CheckBound returns why a volume does not belong to a claim that names it, or nil.
-func BoundTo(volume *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) error {
+func CheckBound(volume *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) error {
 	if ref := volume.Spec.ClaimRef; ref == nil || ref.UID != claim.UID {
 		return fmt.Errorf("PV %s is not bound to this PVC", volume.Name)
 	}
@@ -176,7 +176,7 @@ func BoundTo(volume *corev1.PersistentVolume, claim *corev1.PersistentVolumeClai
 // storageDir returns the directory of a persistent volume's files. What a CSI driver would serve
 // from elsewhere is a directory of the cluster, by the driver's name and the volume's handle, the
 // same for all nodes. It is created at first use.
-func (m *Manager) storage(v *corev1.PersistentVolume) (string, error) {
+func (m *Manager) storageDir(v *corev1.PersistentVolume) (string, error) {
 	switch source := v.Spec.PersistentVolumeSource; {
 	case source.CSI != nil:
 		dir, err := storage.VolumeDir(source.CSI)

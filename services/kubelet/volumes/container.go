@@ -21,16 +21,16 @@ import (
 func (m *Manager) Mounts(ctx context.Context, pod *corev1.Pod, spec *corev1.Container, subPaths []string) ([]*proto.Mount, error) {
 	var mounts []*proto.Mount
 	for i, mount := range spec.VolumeMounts {
-		r, err := m.mounted(pod, mount.Name)
+		r, err := m.mountRecord(pod, mount.Name)
 		if err != nil {
 			return nil, err
 		}
 		if r == nil {
 			return nil, fmt.Errorf("cannot find volume %q to mount into container %q", mount.Name, spec.Name)
 		}
-		host := m.path(pod, mount.Name, r)
+		host := m.volumePath(pod, mount.Name, r)
 		if subPath := subPaths[i]; subPath != "" {
-			if host, err = subPathOf(host, subPath); errors.Is(err, errHidden) {
+			if host, err = resolveSubPath(host, subPath); errors.Is(err, errHidden) {
 				m.Log.ErrorContext(ctx, "prepare a subPath", "pod", pod.Namespace+"/"+pod.Name, "volume", mount.Name, "subPath", subPath, "err", err)
 				err = fmt.Errorf("failed to prepare subPath for volumeMount %q of container %q", mount.Name, spec.Name)
 			}
@@ -46,11 +46,11 @@ func (m *Manager) Mounts(ctx context.Context, pod *corev1.Pod, spec *corev1.Cont
 }
 
 // mountRecord returns the record of a volume of the pod, or nil.
-func (m *Manager) mounted(pod *corev1.Pod, volume string) (*record, error) {
-	if err := errors.Join(segment("metadata.uid", string(pod.UID)), segment("spec.volumes.name", volume)); err != nil {
+func (m *Manager) mountRecord(pod *corev1.Pod, volume string) (*record, error) {
+	if err := errors.Join(checkName("metadata.uid", string(pod.UID)), checkName("spec.volumes.name", volume)); err != nil {
 		return nil, err
 	}
-	return m.read(pod.UID, volume)
+	return m.readRecord(pod.UID, volume)
 }
 
 // errHidden marks an error that is logged but not sent to users: the author of a manifest must not
@@ -58,14 +58,14 @@ func (m *Manager) mounted(pod *corev1.Pod, volume string) (*record, error) {
 var errHidden = errors.New("not to be told")
 
 // resolveSubPath returns a path inside a volume.
-func subPathOf(volume, subPath string) (string, error) {
+func resolveSubPath(volume, subPath string) (string, error) {
 	switch {
 	case filepath.IsAbs(subPath):
 		return "", fmt.Errorf("error SubPath `%s` must not be an absolute path", subPath)
 	case slices.Contains(strings.Split(subPath, "/"), ".."):
 		return "", fmt.Errorf("unable to provision SubPath `%s`: must not contain '..'", subPath)
 	}
-	host, err := prepare(volume, filepath.Clean(subPath))
+	host, err := makeSubPath(volume, filepath.Clean(subPath))
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", errHidden, err)
 	}
@@ -73,14 +73,14 @@ func subPathOf(volume, subPath string) (string, error) {
 }
 
 // makeSubPath creates a directory inside a volume, unless something is there.
-func prepare(volume, inside string) (string, error) {
+func makeSubPath(volume, inside string) (string, error) {
 	root, err := os.OpenRoot(volume)
 	if err != nil {
 		return "", err
 	}
 	_, err = root.Stat(inside)
 	if errors.Is(err, fs.ErrNotExist) {
-		var like fs.FileInfo // whoever may write to the volume may write there
+		var like fs.FileInfo // those who may write to the volume may write there
 		if like, err = root.Stat("."); err == nil {
 			err = mkdirAll(root, inside, like.Mode().Perm())
 		}
@@ -88,7 +88,7 @@ func prepare(volume, inside string) (string, error) {
 	if err = errors.Join(err, root.Close()); err != nil {
 		return "", err
 	}
-	return resolve(volume, inside)
+	return resolveInside(volume, inside)
 }
 
 // maxEnvFile is the largest size of a file of variables, in bytes.
@@ -97,11 +97,11 @@ const maxEnvFile = 64 << 10
 // EnvFile returns the value of a key in a file of variables in a volume of the pod: lines of
 // KEY=value, with comments after a #. It is empty if the file has no such key.
 func (m *Manager) EnvFile(pod *corev1.Pod, ref *corev1.FileKeySelector) (string, error) {
-	r, err := m.mounted(pod, ref.VolumeName)
+	r, err := m.mountRecord(pod, ref.VolumeName)
 	if err != nil || r == nil {
 		return "", errors.Join(fmt.Errorf("cannot find the volume %q referenced by FileKeyRef", ref.VolumeName), err)
 	}
-	root, err := os.OpenRoot(m.path(pod, ref.VolumeName, r))
+	root, err := os.OpenRoot(m.volumePath(pod, ref.VolumeName, r))
 	if err != nil {
 		return "", errEnvFile
 	}
@@ -117,11 +117,11 @@ func (m *Manager) EnvFile(pod *corev1.Pod, ref *corev1.FileKeySelector) (string,
 	if err != nil {
 		return "", errEnvFile
 	}
-	return variable(data, ref.Key), nil
+	return findVariable(data, ref.Key), nil
 }
 
 // findVariable returns the first value of a key in a file of variables.
-func variable(file []byte, wanted string) string {
+func findVariable(file []byte, wanted string) string {
 	for line := range strings.Lines(string(file)) {
 		line, _, _ = strings.Cut(strings.TrimRight(line, "\r\n"), "#")
 		if key, value, found := strings.Cut(line, "="); found && key == wanted {

@@ -17,7 +17,7 @@ import (
 // nothing of the machine.
 func TestSubPath(t *testing.T) {
 	t.Parallel()
-	s := newStand(t)
+	s := newTestNode(t)
 	s.put("configmaps/default/conf", config("key", "1"))
 	pod := podWith("p", emptyVolume("v"), configVolume("c"))
 	if err := s.Mount(t.Context(), pod); err != nil {
@@ -76,7 +76,7 @@ func TestSubPath(t *testing.T) {
 // TestHostPathLinks is T10: a link inside the allowed directory leads nowhere else.
 func TestHostPathLinks(t *testing.T) {
 	t.Parallel()
-	s := newStand(t)
+	s := newTestNode(t)
 	host := filepath.Join(s.dir, "host")
 	for link, to := range map[string]string{"out": s.dir, "etc": "/etc", "near": "real"} {
 		if err := os.Symlink(to, filepath.Join(host, link)); err != nil {
@@ -107,7 +107,7 @@ func TestHostPathLinks(t *testing.T) {
 // TestEnvFileLinks is T10: a file of variables is read in its volume alone.
 func TestEnvFileLinks(t *testing.T) {
 	t.Parallel()
-	s := newStand(t)
+	s := newTestNode(t)
 	pod := podWith("p", emptyVolume("v"))
 	if err := s.Mount(t.Context(), pod); err != nil {
 		t.Fatal(err)
@@ -147,23 +147,23 @@ func TestEnvFileLinks(t *testing.T) {
 // outside the directories that are for it.
 func FuzzNames(f *testing.F) {
 	f.Fuzz(func(t *testing.T, uid, name, path string) {
-		s := newStand(t)
-		for _, witness := range []string{"witness", "kubelet/witness", "kubelet/pods/other/volumes/kubernetes.io~empty-dir/v/witness"} {
-			if err := os.MkdirAll(filepath.Join(s.dir, witness), 0o700); err != nil {
+		s := newTestNode(t)
+		for _, canary := range []string{"witness", "kubelet/witness", "kubelet/pods/other/volumes/kubernetes.io~empty-dir/v/witness"} {
+			if err := os.MkdirAll(filepath.Join(s.dir, canary), 0o700); err != nil {
 				t.Fatal(err)
 			}
 		}
 		s.put("configmaps/default/conf", config("k", "1"))
 		source := &corev1.CSIPersistentVolumeSource{Driver: name, VolumeHandle: path}
-		s.claimed("data", corev1.PersistentVolumeSource{CSI: source})
-		s.attached(source)
+		s.addClaim("data", corev1.PersistentVolumeSource{CSI: source})
+		s.addAttachment(source)
 		pod := podWith("p",
 			emptyVolume(name),
 			configVolume("c", corev1.KeyToPath{Key: "k", Path: path}),
 			claimVolume("d", "data"),
 			hostVolume("h", filepath.Join(s.dir, "host")+"/"+path, corev1.HostPathDirectoryOrCreate))
 		pod.UID = types.UID(uid)
-		before := outside(t, s.dir)
+		before := writeOutside(t, s.dir)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		_ = s.Mount(ctx, pod) // what it says is not the point
@@ -174,15 +174,15 @@ func FuzzNames(f *testing.F) {
 		cancel()
 		_ = s.RemoveDirs(ctx, pod)
 		_ = s.RemovePod(ctx, pod.UID)
-		if after := outside(t, s.dir); before != after {
+		if after := writeOutside(t, s.dir); before != after {
 			t.Errorf("uid %q, volume %q, path %q: what lies outside was\n%s\nand is\n%s", uid, name, path, before, after)
 		}
 	})
 }
 
-// outside is what there is but in the pod's own directory, the storage, and the allowed
+// writeOutside is what there is but in the pod's own directory, the storage, and the allowed
 // directory of the machine.
-func outside(t *testing.T, dir string) string {
+func writeOutside(t *testing.T, dir string) string {
 	t.Helper()
 	var found strings.Builder
 	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {

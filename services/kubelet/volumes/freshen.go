@@ -13,35 +13,35 @@ import (
 )
 
 // refresh writes the files of a volume made of objects, if they differ.
-func (m *Manager) freshen(ctx context.Context, pod *corev1.Pod, v *corev1.Volume) error {
-	if !changing(v) {
+func (m *Manager) refresh(ctx context.Context, pod *corev1.Pod, v *corev1.Volume) error {
+	if !isMadeOfObjects(v) {
 		return nil
 	}
-	files, err := m.payload(ctx, pod, v)
+	files, err := m.currentFiles(ctx, pod, v)
 	if err == nil {
 		err = files.check()
 	}
 	if err != nil {
 		return err
 	}
-	dir, err := m.Root.OpenRoot(volumeDir(pod.UID, plugin(v), v.Name))
+	dir, err := m.Root.OpenRoot(volumeDir(pod.UID, pluginName(v), v.Name))
 	if err != nil {
 		return err
 	}
-	return errors.Join(replace(dir, files, m.Clock.Now()), dir.Close())
+	return errors.Join(replaceFiles(dir, files, m.Clock.Now()), dir.Close())
 }
 
 // currentFiles returns the files that a volume should have now.
-func (m *Manager) payload(ctx context.Context, pod *corev1.Pod, v *corev1.Volume) (payload, error) {
+func (m *Manager) currentFiles(ctx context.Context, pod *corev1.Pod, v *corev1.Volume) (payload, error) {
 	switch {
 	case v.ConfigMap != nil:
 		source := v.ConfigMap
-		return m.configMap(ctx, pod, selection{source.Name, source.Items, orUsual(source.DefaultMode), source.Optional})
+		return m.configMap(ctx, pod, selection{source.Name, source.Items, modeOrDefault(source.DefaultMode), source.Optional})
 	case v.Secret != nil:
 		source := v.Secret
-		return m.secret(ctx, pod, selection{source.SecretName, source.Items, orUsual(source.DefaultMode), source.Optional})
+		return m.secret(ctx, pod, selection{source.SecretName, source.Items, modeOrDefault(source.DefaultMode), source.Optional})
 	case v.DownwardAPI != nil:
-		return fieldsOf(pod, v.DownwardAPI.Items, orUsual(v.DownwardAPI.DefaultMode), m.Allocatable)
+		return downwardFiles(pod, v.DownwardAPI.Items, modeOrDefault(v.DownwardAPI.DefaultMode), m.Allocatable)
 	}
 	return m.projected(ctx, pod, v)
 }
@@ -56,7 +56,7 @@ func (m *Manager) configMap(ctx context.Context, pod *corev1.Pod, wanted selecti
 	if err != nil {
 		return nil, err
 	}
-	return wanted.keys(values(config), "configmap references non-existent config key")
+	return wanted.selectFiles(configMapValues(config), "configmap references non-existent config key")
 }
 
 func (m *Manager) secret(ctx context.Context, pod *corev1.Pod, wanted selection) (payload, error) {
@@ -67,12 +67,12 @@ func (m *Manager) secret(ctx context.Context, pod *corev1.Pod, wanted selection)
 	if err != nil {
 		return nil, err
 	}
-	return wanted.keys(secret.Data, "references non-existent secret key")
+	return wanted.selectFiles(secret.Data, "references non-existent secret key")
 }
 
 // projected returns the files of all sources of a projected volume, or all their errors.
 func (m *Manager) projected(ctx context.Context, pod *corev1.Pod, v *corev1.Volume) (payload, error) {
-	files, mode := payload{}, orUsual(v.Projected.DefaultMode)
+	files, mode := payload{}, modeOrDefault(v.Projected.DefaultMode)
 	var wrong []string
 	for i := range v.Projected.Sources {
 		part, err := m.source(ctx, pod, v, i, mode)
@@ -98,7 +98,7 @@ func (m *Manager) source(ctx context.Context, pod *corev1.Pod, v *corev1.Volume,
 	case source.ConfigMap != nil:
 		return m.configMap(ctx, pod, selection{source.ConfigMap.Name, source.ConfigMap.Items, mode, source.ConfigMap.Optional})
 	case source.DownwardAPI != nil:
-		return fieldsOf(pod, source.DownwardAPI.Items, mode, m.Allocatable)
+		return downwardFiles(pod, source.DownwardAPI.Items, mode, m.Allocatable)
 	case source.ServiceAccountToken != nil:
 		token, err := m.token(ctx, pod, v.Name, source.ServiceAccountToken)
 		if err != nil {

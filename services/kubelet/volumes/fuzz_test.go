@@ -25,7 +25,7 @@ func FuzzReplace(f *testing.F) {
 			}
 			return
 		}
-		dir := opened(t)
+		dir := openTempDir(t)
 		for _, made := range []error{dir.Mkdir("..stale", 0o755), dir.WriteFile("..stale/"+path.Base(name), data, 0o644), dir.WriteFile("gone", nil, 0o644)} {
 			if errors.Is(made, fs.ErrInvalid) || errors.Is(made, fs.ErrPermission) {
 				t.Fatal(made)
@@ -34,8 +34,8 @@ func FuzzReplace(f *testing.F) {
 		_ = dir.WriteFile(old, data, 0o644) // as far as it is a name
 		_ = dir.Symlink(link, dataLink)
 		for range 2 {
-			if err := replace(dir, files, time.Unix(1_800_000_000, 0)); err != nil {
-				if possible(name, other) {
+			if err := replaceFiles(dir, files, time.Unix(1_800_000_000, 0)); err != nil {
+				if arePossibleNames(name, other) {
 					t.Errorf("%q, %q in place of %q: %v", name, other, link, err)
 				}
 				return
@@ -51,14 +51,14 @@ func FuzzReplace(f *testing.F) {
 			t.Fatal(err)
 		}
 		shown := listing(t, dir)
-		if tops := files.tops(); len(strings.Split(shown, " ")) != len(tops)+2 && !strings.Contains(name+other, " ") || !strings.Contains(shown, current) {
+		if tops := files.topNames(); len(strings.Split(shown, " ")) != len(tops)+2 && !strings.Contains(name+other, " ") || !strings.Contains(shown, current) {
 			t.Errorf("shows %q, want %v, %q and the link", shown, tops, current)
 		}
 	})
 }
 
-// possible reports whether a file system can have files of both names.
-func possible(names ...string) bool {
+// arePossibleNames reports whether a file system can have files of both names.
+func arePossibleNames(names ...string) bool {
 	for i, name := range names {
 		for part := range strings.SplitSeq(name, "/") {
 			if len(part) > 255 {
@@ -79,7 +79,7 @@ func possible(names ...string) bool {
 // directory or at a whole path.
 func FuzzRecord(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
-		s := newStand(t)
+		s := newTestNode(t)
 		const uid, volume = types.UID("u"), "v"
 		if err := s.Root.MkdirAll(path.Dir(recordPath(uid, volume)), 0o755); err != nil {
 			t.Fatal(err)
@@ -90,7 +90,7 @@ func FuzzRecord(f *testing.F) {
 		if all := s.records(uid); len(all) != 1 || all[volume] == nil {
 			t.Errorf("%q: %v", text, all)
 		}
-		r, err := s.read(uid, volume)
+		r, err := s.readRecord(uid, volume)
 		if err != nil {
 			if !strings.HasPrefix(err.Error(), `read the record of volume "v": `) {
 				t.Errorf("%q: %v", text, err)
@@ -99,23 +99,23 @@ func FuzzRecord(f *testing.F) {
 		}
 		pod := podWith("p")
 		pod.UID = uid
-		if at := s.path(pod, volume, r); !strings.HasPrefix(path.Clean(at), s.Root.Name()+"/") && r.Path == "" || !path.IsAbs(at) {
+		if at := s.volumePath(pod, volume, r); !strings.HasPrefix(path.Clean(at), s.Root.Name()+"/") && r.Path == "" || !path.IsAbs(at) {
 			t.Errorf("%q is at %q", text, at)
 		}
-		first := encoded(t, r)
-		if err := s.write(uid, volume, r); err != nil {
+		first := encodeRecord(t, r)
+		if err := s.writeRecord(uid, volume, r); err != nil {
 			t.Fatal(err)
 		}
-		if again, err := s.read(uid, volume); err != nil || encoded(t, again) != first {
+		if again, err := s.readRecord(uid, volume); err != nil || encodeRecord(t, again) != first {
 			t.Errorf("wrote %s, read %+v (%v)", first, again, err)
 		}
-		if names := s.names(path.Dir(recordPath(uid, volume))); !slices.Equal(names, []string{volume}) {
+		if names := s.listNames(path.Dir(recordPath(uid, volume))); !slices.Equal(names, []string{volume}) {
 			t.Errorf("records %q", names)
 		}
 	})
 }
 
-func encoded(t *testing.T, r *record) string {
+func encodeRecord(t *testing.T, r *record) string {
 	t.Helper()
 	data, err := json.Marshal(r)
 	if err != nil {
@@ -128,14 +128,14 @@ func encoded(t *testing.T, r *record) string {
 // a part of one line.
 func FuzzEnvFile(f *testing.F) {
 	f.Fuzz(func(t *testing.T, before, key, value, after string) {
-		if got := variable([]byte(before), key); strings.ContainsAny(got, "\n#") || got != "" && !strings.Contains(before, key+"="+got) {
+		if got := findVariable([]byte(before), key); strings.ContainsAny(got, "\n#") || got != "" && !strings.Contains(before, key+"="+got) {
 			t.Errorf("%q of %q is %q", key, before, got)
 		}
 		if strings.ContainsAny(key, "=#\n\r") || strings.ContainsAny(value, "#\n\r") || slices.ContainsFunc(strings.Split(before, "\n"), func(line string) bool { return strings.HasPrefix(line, key+"=") }) {
 			return
 		}
 		text := before + "\n" + key + "=" + value + " # comment\r\n" + after
-		if got := variable([]byte(text), key); got != value+" " {
+		if got := findVariable([]byte(text), key); got != value+" " {
 			t.Errorf("%q of %q is %q, want %q", key, text, got, value)
 		}
 	})

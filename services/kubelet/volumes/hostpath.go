@@ -25,14 +25,14 @@ func (m *Manager) hostPath(name string, kind *corev1.HostPathType) (string, erro
 	if kind != nil {
 		wanted = *kind
 	}
-	if err := ofKind(m.HostPaths, inside, name, wanted); err != nil {
+	if err := checkHostPath(m.HostPaths, inside, name, wanted); err != nil {
 		return "", err
 	}
-	return resolve(m.HostPaths.Name(), inside)
+	return resolveInside(m.HostPaths.Name(), inside)
 }
 
 // checkHostPath creates a missing path if its type says so, and checks the type of an existing one.
-func ofKind(root *os.Root, inside, name string, wanted corev1.HostPathType) error {
+func checkHostPath(root *os.Root, inside, name string, wanted corev1.HostPathType) error {
 	info, err := root.Stat(inside)
 	missing := errors.Is(err, fs.ErrNotExist)
 	switch {
@@ -73,7 +73,7 @@ func ofKind(root *os.Root, inside, name string, wanted corev1.HostPathType) erro
 
 // resolveInside returns a path in a directory, without symbolic links. It fails if a link leads out
 // of the directory.
-func resolve(dir, inside string) (string, error) {
+func resolveInside(dir, inside string) (string, error) {
 	base, err := filepath.EvalSymlinks(dir)
 	if err != nil {
 		return "", err

@@ -33,7 +33,7 @@ type selection struct {
 
 // selectFiles returns an object's values as files. Missing is the message for a named key that does
 // not exist.
-func (s selection) keys(values map[string][]byte, missing string) (payload, error) {
+func (s selection) selectFiles(values map[string][]byte, missing string) (payload, error) {
 	files := payload{}
 	if len(s.items) == 0 {
 		for name, data := range values {
@@ -55,7 +55,7 @@ func (s selection) keys(values map[string][]byte, missing string) (payload, erro
 }
 
 // defaultMode is the mode of files if the volume gives none.
-const usualMode = 0o644
+const defaultMode = 0o644
 
 func modeOf(own *int32, usual int32) fs.FileMode {
 	if own != nil {
@@ -64,15 +64,15 @@ func modeOf(own *int32, usual int32) fs.FileMode {
 	return fs.FileMode(usual) & fs.ModePerm
 }
 
-func orUsual(mode *int32) int32 {
+func modeOrDefault(mode *int32) int32 {
 	if mode == nil {
-		return usualMode
+		return defaultMode
 	}
 	return *mode
 }
 
 // configMapValues returns all values of a ConfigMap.
-func values(config *corev1.ConfigMap) map[string][]byte {
+func configMapValues(config *corev1.ConfigMap) map[string][]byte {
 	all := make(map[string][]byte, len(config.Data)+len(config.BinaryData))
 	for key, text := range config.Data {
 		all[key] = []byte(text)
@@ -82,7 +82,7 @@ func values(config *corev1.ConfigMap) map[string][]byte {
 }
 
 // downwardFiles returns fields of the pod as files.
-func fieldsOf(pod *corev1.Pod, items []corev1.DownwardAPIVolumeFile, mode int32, allocatable corev1.ResourceList) (payload, error) {
+func downwardFiles(pod *corev1.Pod, items []corev1.DownwardAPIVolumeFile, mode int32, allocatable corev1.ResourceList) (payload, error) {
 	files := payload{}
 	for _, item := range items {
 		var text string
@@ -120,7 +120,7 @@ func (p payload) check() error {
 }
 
 // topNames returns the first elements of the paths, as a directory listing shows them.
-func (p payload) tops() map[string]bool {
+func (p payload) topNames() map[string]bool {
 	tops := map[string]bool{}
 	for name := range p {
 		top, _, _ := strings.Cut(name, "/")

@@ -38,7 +38,7 @@ type record struct {
 }
 
 // checkName refuses names that cannot be one element of a path. Field is named in the error.
-func segment(field, name string) error {
+func checkName(field, name string) error {
 	if name == "" || name == "." || name == ".." || len(name) > 253 || strings.ContainsAny(name, "/\\\x00") {
 		return fmt.Errorf("%s: %q: want a name without slashes", field, name)
 	}
@@ -56,7 +56,7 @@ func volumeDir(uid types.UID, plugin, volume string) string {
 }
 
 // readRecord returns the record of a volume; nil if it is not mounted.
-func (m *Manager) read(uid types.UID, volume string) (*record, error) {
+func (m *Manager) readRecord(uid types.UID, volume string) (*record, error) {
 	data, err := m.Root.ReadFile(recordPath(uid, volume))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -80,11 +80,11 @@ func (r *record) check() error {
 	if r.Path != "" && !path.IsAbs(r.Path) {
 		return fmt.Errorf("path: %q: want an absolute one", r.Path)
 	}
-	return segment("plugin", r.Plugin)
+	return checkName("plugin", r.Plugin)
 }
 
 // writeRecord replaces a record atomically.
-func (m *Manager) write(uid types.UID, volume string, r *record) error {
+func (m *Manager) writeRecord(uid types.UID, volume string, r *record) error {
 	data, err := json.Marshal(r)
 	if err != nil {
 		return err
@@ -103,8 +103,8 @@ func (m *Manager) write(uid types.UID, volume string, r *record) error {
 // records returns all records of a pod, by volume. An unreadable record counts as a mount.
 func (m *Manager) records(uid types.UID) map[string]*record {
 	found := map[string]*record{}
-	for _, name := range m.names(path.Join(podDir(uid), mountsDir)) {
-		r, err := m.read(uid, name)
+	for _, name := range m.listNames(path.Join(podDir(uid), mountsDir)) {
+		r, err := m.readRecord(uid, name)
 		if err != nil {
 			r = &record{Mounts: 1}
 		}
@@ -118,7 +118,7 @@ func (m *Manager) records(uid types.UID) map[string]*record {
 // Pods returns the UIDs that have a directory.
 func (m *Manager) Pods() []types.UID {
 	var uids []types.UID
-	for _, name := range m.names(podsDir) {
+	for _, name := range m.listNames(podsDir) {
 		uids = append(uids, types.UID(name))
 	}
 	return uids
@@ -126,7 +126,7 @@ func (m *Manager) Pods() []types.UID {
 
 // listNames returns the entries of a directory without drafts. An unreadable directory may not be
 // empty: its error is returned as a name.
-func (m *Manager) names(dir string) []string {
+func (m *Manager) listNames(dir string) []string {
 	f, err := m.Root.Open(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -19,13 +19,13 @@ type Attempt struct {
 }
 
 // AfterFailure returns the attempt that follows a failure with err at now.
-func (a Attempt) Failed(err error, now time.Time, t Timing) Attempt {
+func (a Attempt) AfterFailure(err error, now time.Time, t Timing) Attempt {
 	next := Attempt{Err: err, Delay: t.RetryFirst}
 	switch {
 	case errors.Is(err, errUnattached):
 		next.Delay = t.AttachPoll
 	case a.Err != nil:
-		next.Delay = min(2*a.Delay, t.RetryMost)
+		next.Delay = min(2*a.Delay, t.RetryMax)
 	}
 	next.Next = now.Add(next.Delay)
 	return next
@@ -51,7 +51,7 @@ func (e *NotReadyError) Unwrap() error { return e.err }
 
 // FindMissing returns which volumes a pod lacks, or nil. Errs are the results in the order of the
 // pod's spec.
-func Lacking(pod *corev1.Pod, errs []error, attempts map[string]Attempt, now time.Time) *NotReadyError {
+func FindMissing(pod *corev1.Pod, errs []error, attempts map[string]Attempt, now time.Time) *NotReadyError {
 	var missing NotReadyError
 	for i, err := range errs {
 		if err == nil {

@@ -16,12 +16,12 @@ import (
 )
 
 // isMadeOfObjects reports whether a volume's files are made of objects that can change.
-func changing(v *corev1.Volume) bool {
+func isMadeOfObjects(v *corev1.Volume) bool {
 	return v.ConfigMap != nil || v.Secret != nil || v.DownwardAPI != nil || v.Projected != nil
 }
 
 // pluginName returns the directory name of a volume's kind, as upstream names it.
-func plugin(v *corev1.Volume) string {
+func pluginName(v *corev1.Volume) string {
 	kind := "other"
 	switch {
 	case v.EmptyDir != nil:
@@ -44,7 +44,7 @@ func plugin(v *corev1.Volume) string {
 
 // setUp mounts a volume: its directory, the content and, last, the record.
 func (m *Manager) setUp(ctx context.Context, pod *corev1.Pod, v *corev1.Volume) error {
-	r := &record{Namespace: pod.Namespace, Pod: pod.Name, Plugin: plugin(v), Mounts: 1}
+	r := &record{Namespace: pod.Namespace, Pod: pod.Name, Plugin: pluginName(v), Mounts: 1}
 	var bound *corev1.PersistentVolume
 	if claim := podrefs.ClaimName(pod, v); claim != "" {
 		var err error
@@ -52,7 +52,7 @@ func (m *Manager) setUp(ctx context.Context, pod *corev1.Pod, v *corev1.Volume) 
 			return err
 		}
 	}
-	err := m.Faults.Inject(ctx, fault.VolumeMount, about(pod.Namespace, pod.Name, v.Name))
+	err := m.Faults.Inject(ctx, fault.VolumeMount, attributesOf(pod.Namespace, pod.Name, v.Name))
 	if err == nil {
 		err = m.Root.MkdirAll(volumeDir(pod.UID, r.Plugin, v.Name), 0o755)
 	}
@@ -60,7 +60,7 @@ func (m *Manager) setUp(ctx context.Context, pod *corev1.Pod, v *corev1.Volume) 
 		err = m.fill(ctx, pod, v, bound, r)
 	}
 	if err == nil {
-		err = m.write(pod.UID, v.Name, r)
+		err = m.writeRecord(pod.UID, v.Name, r)
 	}
 	if err != nil && bound != nil {
 		return &boundError{bound.Name, err}
@@ -88,9 +88,9 @@ func nameFor(v *corev1.Volume, err error) string {
 func (m *Manager) fill(ctx context.Context, pod *corev1.Pod, v *corev1.Volume, bound *corev1.PersistentVolume, r *record) (err error) {
 	dir := volumeDir(pod.UID, r.Plugin, v.Name)
 	switch {
-	case changing(v):
+	case isMadeOfObjects(v):
 		r.ReadOnly = true
-		return errors.Join(m.Root.Chmod(dir, 0o755), m.freshen(ctx, pod, v))
+		return errors.Join(m.Root.Chmod(dir, 0o755), m.refresh(ctx, pod, v))
 	case v.EmptyDir != nil:
 		r.Medium = v.EmptyDir.Medium
 		return m.Root.Chmod(dir, 0o777)
@@ -98,7 +98,7 @@ func (m *Manager) fill(ctx context.Context, pod *corev1.Pod, v *corev1.Volume, b
 		r.Path, err = m.hostPath(v.HostPath.Path, v.HostPath.Type)
 		return err
 	case bound != nil:
-		r.Path, err = m.storage(bound)
+		r.Path, err = m.storageDir(bound)
 		return err
 	}
 	return fmt.Errorf("podfall mounts no volume of this kind: want emptyDir, configMap, secret, downwardAPI, projected, hostPath, " +
@@ -106,7 +106,7 @@ func (m *Manager) fill(ctx context.Context, pod *corev1.Pod, v *corev1.Volume, b
 }
 
 // volumePath returns the directory of a mounted volume's files on the machine.
-func (m *Manager) path(pod *corev1.Pod, volume string, r *record) string {
+func (m *Manager) volumePath(pod *corev1.Pod, volume string, r *record) string {
 	if r.Path != "" {
 		return r.Path
 	}
@@ -115,8 +115,8 @@ func (m *Manager) path(pod *corev1.Pod, volume string, r *record) string {
 
 // RelativePath returns the directory of a mounted volume's files below the manager's directory. It
 // is empty if the volume is not mounted, or if its files are elsewhere and belong to no pod.
-func (m *Manager) Place(uid types.UID, volume string) string {
-	r, err := m.read(uid, volume)
+func (m *Manager) RelativePath(uid types.UID, volume string) string {
+	r, err := m.readRecord(uid, volume)
 	if err != nil || r == nil || r.Path != "" {
 		return ""
 	}
@@ -126,7 +126,7 @@ func (m *Manager) Place(uid types.UID, volume string) string {
 // Device returns the device attached for a mounted volume; empty if there is none or the volume is
 // not mounted.
 func (m *Manager) Device(uid types.UID, volume string) corev1.UniqueVolumeName {
-	r, err := m.read(uid, volume)
+	r, err := m.readRecord(uid, volume)
 	if err != nil || r == nil {
 		return ""
 	}

@@ -30,8 +30,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// stand is a manager on a directory, and the API around it.
-type stand struct {
+// testNode is a manager on a directory, and the API around it.
+type testNode struct {
 	*Manager
 	t      *testing.T
 	dir    string
@@ -43,9 +43,9 @@ type stand struct {
 	tokens  int
 }
 
-func newStand(t *testing.T) *stand {
+func newTestNode(t *testing.T) *testNode {
 	t.Helper()
-	s := &stand{t: t, dir: t.TempDir(), objects: map[string]kinds.Object{}, faults: fault.NewTable(fault.Config{Node: "n1"})}
+	s := &testNode{t: t, dir: t.TempDir(), objects: map[string]kinds.Object{}, faults: fault.NewTable(fault.Config{Node: "n1"})}
 	for _, name := range []string{"kubelet", "storage", "host"} {
 		if err := os.Mkdir(filepath.Join(s.dir, name), 0o700); err != nil {
 			t.Fatal(err)
@@ -56,7 +56,7 @@ func newStand(t *testing.T) *stand {
 }
 
 // boot is a kubelet's start: what another one remembers is forgotten.
-func (s *stand) boot() {
+func (s *testNode) boot() {
 	s.t.Helper()
 	root := func(name string) *os.Root {
 		opened, err := os.OpenRoot(filepath.Join(s.dir, name))
@@ -70,7 +70,7 @@ func (s *stand) boot() {
 		Root: root("kubelet"), Storage: root("storage"), HostPaths: root("host"), Node: "n1",
 		API: s, Objects: s, Events: s, Faults: s.faults, Log: slog.New(slog.DiscardHandler),
 		Timing: Timing{
-			MountWait: time.Minute, RetryFirst: time.Second, RetryMost: 8 * time.Second, AttachPoll: time.Second,
+			MountWait: time.Minute, RetryFirst: time.Second, RetryMax: 8 * time.Second, AttachPoll: time.Second,
 			UnmountWait: time.Minute, UnmountPoll: time.Second, DirPoll: time.Second,
 		},
 	})
@@ -81,7 +81,7 @@ func (s *stand) boot() {
 }
 
 // put stores an object under resource/namespace/name.
-func (s *stand) put(key string, obj kinds.Object) {
+func (s *testNode) put(key string, obj kinds.Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_, rest, _ := strings.Cut(key, "/")
@@ -91,26 +91,26 @@ func (s *stand) put(key string, obj kinds.Object) {
 	s.objects[key] = obj
 }
 
-func (s *stand) drop(key string) {
+func (s *testNode) delete(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.objects, key)
 }
 
-func (s *stand) get(key string) kinds.Object {
+func (s *testNode) get(key string) kinds.Object {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.objects[key]
 }
 
-func (s *stand) Get(_ context.Context, t podapi.Target, _ metav1.GetOptions) (kinds.Object, error) {
+func (s *testNode) Get(_ context.Context, t podapi.Target, _ metav1.GetOptions) (kinds.Object, error) {
 	if obj := s.get(t.Kind.Resource + "/" + t.Namespace + "/" + t.Name); obj != nil {
 		return obj, nil
 	}
 	return nil, apierrors.NewNotFound(t.Kind.GroupResource(), t.Name)
 }
 
-func (s *stand) Create(_ context.Context, t podapi.Target, obj kinds.Object, _ metav1.CreateOptions) (kinds.Object, error) {
+func (s *testNode) Create(_ context.Context, t podapi.Target, obj kinds.Object, _ metav1.CreateOptions) (kinds.Object, error) {
 	request, ok := obj.(*authenticationv1.TokenRequest)
 	if !ok || t.Subresource != "token" || request.Spec.BoundObjectRef.Name == "" {
 		return nil, fmt.Errorf("create %s of %T", t, obj)
@@ -124,28 +124,28 @@ func (s *stand) Create(_ context.Context, t podapi.Target, obj kinds.Object, _ m
 	return request, nil
 }
 
-func (s *stand) ConfigMap(_ context.Context, namespace, name string) (*corev1.ConfigMap, error) {
+func (s *testNode) ConfigMap(_ context.Context, namespace, name string) (*corev1.ConfigMap, error) {
 	if config, ok := s.get("configmaps/" + namespace + "/" + name).(*corev1.ConfigMap); ok {
 		return config, nil
 	}
 	return nil, apierrors.NewNotFound(corev1.Resource("configmap"), name)
 }
 
-func (s *stand) Secret(_ context.Context, namespace, name string) (*corev1.Secret, error) {
+func (s *testNode) Secret(_ context.Context, namespace, name string) (*corev1.Secret, error) {
 	if secret, ok := s.get("secrets/" + namespace + "/" + name).(*corev1.Secret); ok {
 		return secret, nil
 	}
 	return nil, apierrors.NewNotFound(corev1.Resource("secret"), name)
 }
 
-func (s *stand) Event(_ kinds.Object, _, reason, message string) {
+func (s *testNode) Event(_ kinds.Object, _, reason, message string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.events = append(s.events, reason+": "+message)
 }
 
-// told are the events since the last call.
-func (s *stand) told() string {
+// takeEvents are the events since the last call.
+func (s *testNode) takeEvents() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	text := strings.Join(s.events, "\n")
@@ -154,7 +154,7 @@ func (s *stand) told() string {
 }
 
 // file is a file of a volume as a program reads it; "-" when it cannot.
-func (s *stand) file(pod *corev1.Pod, volume, name string) string {
+func (s *testNode) file(pod *corev1.Pod, volume, name string) string {
 	s.t.Helper()
 	mounts, err := s.Mounts(s.t.Context(), pod, &corev1.Container{Name: "c", VolumeMounts: []corev1.VolumeMount{{Name: volume, MountPath: "/v"}}}, []string{""})
 	if err != nil {
@@ -167,8 +167,8 @@ func (s *stand) file(pod *corev1.Pod, volume, name string) string {
 	return string(data)
 }
 
-// breaks makes a point suffer, and nothing else.
-func (s *stand) breaks(point fault.Point, where fault.Attributes, effect fault.Effect) {
+// injectFault makes a point suffer, and nothing else.
+func (s *testNode) injectFault(point fault.Point, where fault.Attributes, effect fault.Effect) {
 	s.t.Helper()
 	broken, err := fault.New("f", fault.Spec{Point: point, Where: where, Effect: effect}, time.Now())
 	if err != nil {

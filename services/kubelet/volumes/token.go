@@ -36,7 +36,7 @@ type token struct {
 func newTokens() tokens { return tokens{mu: &sync.Mutex{}, kept: map[tokenKey]token{}} }
 
 // maxTokenUse is the longest time that a token is used, however long it is valid.
-const oldest = 24 * time.Hour
+const maxTokenUse = 24 * time.Hour
 
 // token returns a token of the pod's service account, bound to the pod. It is renewed when four
 // fifths of its time have passed.
@@ -69,7 +69,7 @@ func (m *Manager) token(ctx context.Context, pod *corev1.Pod, volume string, wan
 	lasts := answer.Status.ExpirationTimestamp.Sub(now)
 	m.tokens.mu.Lock()
 	defer m.tokens.mu.Unlock()
-	m.tokens.kept[key] = token{answer.Status.Token, now.Add(min(lasts*4/5, oldest))}
+	m.tokens.kept[key] = token{answer.Status.Token, now.Add(min(lasts*4/5, maxTokenUse))}
 	return answer.Status.Token, nil
 }
 

@@ -21,13 +21,13 @@ import (
 // then its error names the rest (KBL-60(2)).
 func (m *Manager) Unmount(ctx context.Context, pod *corev1.Pod) error {
 	uid := pod.UID
-	if err := segment("metadata.uid", string(uid)); err != nil {
+	if err := checkName("metadata.uid", string(uid)); err != nil {
 		return err
 	}
 	waiting, cancel := m.Clock.Timeout(ctx, m.Timing.UnmountWait)
 	defer cancel()
 	for {
-		left, err := m.unmount(waiting, uid)
+		left, err := m.unmountOnce(waiting, uid)
 		if len(left) == 0 {
 			m.inUse.Remove(uid) // those too that were never mounted
 			return nil
@@ -44,11 +44,11 @@ func (m *Manager) Unmount(ctx context.Context, pod *corev1.Pod) error {
 
 // unmountOnce tries once to unmount all volumes of the pod, at the same time, so that a hanging
 // volume delays no other.
-func (m *Manager) unmount(ctx context.Context, uid types.UID) (left []string, last error) {
+func (m *Manager) unmountOnce(ctx context.Context, uid types.UID) (left []string, last error) {
 	records := m.records(uid)
 	m.mu.Lock()
 	maps.DeleteFunc(records, func(name string, _ *record) bool {
-		mounted, known := m.memory(uid).mounted[name]
+		mounted, known := m.memoryOf(uid).mounted[name]
 		return known && !mounted
 	})
 	m.mu.Unlock()
@@ -70,13 +70,13 @@ func (m *Manager) unmount(ctx context.Context, uid types.UID) (left []string, la
 // tearDown unmounts a volume once. A duplicate mount stays on the machine, unknown to the kubelet
 // (STK-16).
 func (m *Manager) tearDown(ctx context.Context, uid types.UID, name string, r *record) error {
-	if err := m.Faults.Inject(ctx, fault.VolumeUnmount, about(r.Namespace, r.Pod, name)); err != nil {
+	if err := m.Faults.Inject(ctx, fault.VolumeUnmount, attributesOf(r.Namespace, r.Pod, name)); err != nil {
 		return err
 	}
 	r.Mounts--
 	var err error
 	if r.Mounts > 0 {
-		err = m.write(uid, name, r)
+		err = m.writeRecord(uid, name, r)
 	} else if err = m.Root.Remove(recordPath(uid, name)); errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
@@ -84,7 +84,7 @@ func (m *Manager) tearDown(ctx context.Context, uid types.UID, name string, r *r
 		return err
 	}
 	m.mu.Lock()
-	m.memory(uid).mounted[name] = false
+	m.memoryOf(uid).mounted[name] = false
 	m.mu.Unlock()
 	m.inUse.Remove(uid, name)
 	return nil
@@ -94,10 +94,10 @@ func (m *Manager) tearDown(ctx context.Context, uid types.UID, name string, r *r
 // (KBL-60(3)).
 func (m *Manager) RemoveDirs(ctx context.Context, pod *corev1.Pod) error {
 	uid := pod.UID
-	if err := segment("metadata.uid", string(uid)); err != nil {
+	if err := checkName("metadata.uid", string(uid)); err != nil {
 		return err
 	}
-	m.meet(pod)
+	m.rememberName(pod)
 	for logged := false; ; {
 		err := m.removeDirs(ctx, uid)
 		if err == nil {
@@ -105,7 +105,7 @@ func (m *Manager) RemoveDirs(ctx context.Context, pod *corev1.Pod) error {
 			return nil
 		}
 		m.mu.Lock()
-		m.memory(uid).stays = err
+		m.memoryOf(uid).removeDirsErr = err
 		m.mu.Unlock()
 		if !logged {
 			m.Log.WarnContext(ctx, "a pod's volume directories stay", "uid", uid, "err", err)
@@ -118,24 +118,24 @@ func (m *Manager) RemoveDirs(ctx context.Context, pod *corev1.Pod) error {
 }
 
 // RemoveDirsError returns why the pod's directories are not removed yet, or nil.
-func (m *Manager) Stays(uid types.UID) error {
+func (m *Manager) RemoveDirsError(uid types.UID) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if memory, ok := m.pods[uid]; ok {
-		return memory.stays
+		return memory.removeDirsErr
 	}
 	return nil
 }
 
 func (m *Manager) removeDirs(ctx context.Context, uid types.UID) error {
 	m.mu.Lock()
-	memory := m.memory(uid)
+	memory := m.memoryOf(uid)
 	about := fault.Attributes{Namespace: memory.namespace, Pod: memory.name}
 	m.mu.Unlock()
 	if err := m.Faults.Inject(ctx, fault.VolumeRemoveDir, about); err != nil {
 		return err
 	}
-	if left := m.names(path.Join(podDir(uid), mountsDir)); len(left) > 0 {
+	if left := m.listNames(path.Join(podDir(uid), mountsDir)); len(left) > 0 {
 		return fmt.Errorf("volumes are unmounted, and there is another mount: [%s]", strings.Join(left, " "))
 	}
 	return m.Root.RemoveAll(path.Join(podDir(uid), volumesDir))
@@ -144,10 +144,10 @@ func (m *Manager) removeDirs(ctx context.Context, uid types.UID) error {
 // RemovePod removes the directory of an unknown pod, unless a volume is still mounted in it
 // (KBL-76). It tries once.
 func (m *Manager) RemovePod(ctx context.Context, uid types.UID) error {
-	if err := segment("metadata.uid", string(uid)); err != nil {
+	if err := checkName("metadata.uid", string(uid)); err != nil {
 		return err
 	}
-	left, err := m.unmount(ctx, uid)
+	left, err := m.unmountOnce(ctx, uid)
 	if len(left) > 0 {
 		return fmt.Errorf("orphaned pod %q found, but error occurred when trying to remove the volumes dir: [%s]: %w",
 			uid, strings.Join(left, " "), err)

@@ -45,7 +45,7 @@ type Timing struct {
 	// MountWait is the longest time of one attempt.
 	MountWait time.Duration
 	// RetryFirst, doubled up to RetryMost, is the time between two attempts to mount a volume.
-	RetryFirst, RetryMost time.Duration
+	RetryFirst, RetryMax time.Duration
 	// AttachPoll is the interval of checks whether a volume is attached.
 	AttachPoll time.Duration
 	// UnmountWait is the longest wait for all unmounts before an error.
@@ -100,7 +100,7 @@ type Config struct {
 // by one caller at a time.
 type Manager struct {
 	Config
-	kinds  table
+	kinds  kindTable
 	inUse  *Devices
 	tokens tokens
 
@@ -117,7 +117,7 @@ type podMemory struct {
 	// attempts are the failures to mount or refresh volumes.
 	attempts map[string]Attempt
 	// removeDirsErr is why the last removal of the pod's directories failed.
-	stays error
+	removeDirsErr error
 }
 
 // New creates the directory of all pods, and finds what an earlier kubelet has mounted.
@@ -127,12 +127,12 @@ func New(cfg Config) (*Manager, error) {
 	}
 	m := &Manager{Config: cfg, inUse: NewDevices(), tokens: newTokens(), pods: map[types.UID]*podMemory{}}
 	var err error
-	if m.kinds, err = loadTable(); err != nil {
+	if m.kinds, err = loadKinds(); err != nil {
 		return nil, err
 	}
 	for _, uid := range m.Pods() {
 		for name, mounted := range m.records(uid) {
-			memory := m.memory(uid)
+			memory := m.memoryOf(uid)
 			memory.namespace, memory.name = mounted.Namespace, mounted.Pod
 			if mounted.Device != "" {
 				m.inUse.Add(mounted.Device, uid, name)
@@ -143,7 +143,7 @@ func New(cfg Config) (*Manager, error) {
 }
 
 // memoryOf returns what is known of the pod. The caller holds the lock, or is New.
-func (m *Manager) memory(uid types.UID) *podMemory {
+func (m *Manager) memoryOf(uid types.UID) *podMemory {
 	known := m.pods[uid]
 	if known == nil {
 		known = &podMemory{mounted: map[string]bool{}, attempts: map[string]Attempt{}}
@@ -153,10 +153,10 @@ func (m *Manager) memory(uid types.UID) *podMemory {
 }
 
 // rememberName remembers the name of a pod.
-func (m *Manager) meet(pod *corev1.Pod) {
+func (m *Manager) rememberName(pod *corev1.Pod) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	memory := m.memory(pod.UID)
+	memory := m.memoryOf(pod.UID)
 	memory.namespace, memory.name = pod.Namespace, pod.Name
 }
 
@@ -167,51 +167,51 @@ func (m *Manager) Mount(ctx context.Context, pod *corev1.Pod) error {
 	if len(pod.Spec.Volumes) == 0 {
 		return nil
 	}
-	if err := segment("metadata.uid", string(pod.UID)); err != nil {
+	if err := checkName("metadata.uid", string(pod.UID)); err != nil {
 		return err
 	}
-	m.meet(pod)
+	m.rememberName(pod)
 	ctx, cancel := m.Clock.Timeout(ctx, m.Timing.MountWait)
 	defer cancel()
 	errs := make([]error, len(pod.Spec.Volumes))
 	var all sync.WaitGroup
 	for i := range pod.Spec.Volumes {
 		volume := &pod.Spec.Volumes[i]
-		if m.settled(pod.UID, volume) {
+		if m.isMounted(pod.UID, volume) {
 			continue
 		}
-		all.Go(func() { errs[i] = m.mount(ctx, pod, volume) })
+		all.Go(func() { errs[i] = m.mountOne(ctx, pod, volume) })
 	}
 	all.Wait()
-	return m.summary(pod, errs)
+	return m.missingVolumes(pod, errs)
 }
 
 // isMounted reports whether a volume is mounted and never changes.
-func (m *Manager) settled(uid types.UID, volume *corev1.Volume) bool {
-	if changing(volume) {
+func (m *Manager) isMounted(uid types.UID, volume *corev1.Volume) bool {
+	if isMadeOfObjects(volume) {
 		return false
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.memory(uid).mounted[volume.Name]
+	return m.memoryOf(uid).mounted[volume.Name]
 }
 
 // missingVolumes returns a *NotReadyError if the pod lacks volumes, else nil.
-func (m *Manager) summary(pod *corev1.Pod, errs []error) error {
+func (m *Manager) missingVolumes(pod *corev1.Pod, errs []error) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if missing := Lacking(pod, errs, m.memory(pod.UID).attempts, m.Clock.Steady()); missing != nil {
+	if missing := FindMissing(pod, errs, m.memoryOf(pod.UID).attempts, m.Clock.Steady()); missing != nil {
 		return missing
 	}
 	return nil
 }
 
 // mountOne mounts or refreshes one volume.
-func (m *Manager) mount(ctx context.Context, pod *corev1.Pod, volume *corev1.Volume) error {
-	if err := segment("spec.volumes.name", volume.Name); err != nil {
+func (m *Manager) mountOne(ctx context.Context, pod *corev1.Pod, volume *corev1.Volume) error {
+	if err := checkName("spec.volumes.name", volume.Name); err != nil {
 		return err
 	}
-	present, err := m.read(pod.UID, volume.Name)
+	present, err := m.readRecord(pod.UID, volume.Name)
 	if err != nil {
 		return err
 	}
@@ -221,7 +221,7 @@ func (m *Manager) mount(ctx context.Context, pod *corev1.Pod, volume *corev1.Vol
 		}
 	}
 	m.mu.Lock()
-	last := m.memory(pod.UID).attempts[volume.Name]
+	last := m.memoryOf(pod.UID).attempts[volume.Name]
 	m.mu.Unlock()
 	if m.Clock.Steady().Before(last.Next) {
 		if present != nil {
@@ -230,11 +230,11 @@ func (m *Manager) mount(ctx context.Context, pod *corev1.Pod, volume *corev1.Vol
 		return last.Err
 	}
 	if present != nil {
-		err = m.freshen(ctx, pod, volume)
+		err = m.refresh(ctx, pod, volume)
 	} else {
 		err = m.setUp(ctx, pod, volume)
 	}
-	m.note(ctx, pod, volume, err)
+	m.recordResult(ctx, pod, volume, err)
 	if present != nil {
 		return nil
 	}
@@ -245,31 +245,31 @@ func (m *Manager) mount(ctx context.Context, pod *corev1.Pod, volume *corev1.Vol
 // idempotent mounts it a second time (STK-16).
 func (m *Manager) reconstruct(pod *corev1.Pod, volume *corev1.Volume, present *record) error {
 	m.mu.Lock()
-	memory := m.memory(pod.UID)
+	memory := m.memoryOf(pod.UID)
 	known := memory.mounted[volume.Name]
 	memory.mounted[volume.Name] = true
 	m.mu.Unlock()
 	if known {
 		return nil
 	}
-	if _, again := m.Faults.FindEffect(fault.VolumeMount, about(pod.Namespace, pod.Name, volume.Name), fault.Duplicate); !again {
+	if _, again := m.Faults.FindEffect(fault.VolumeMount, attributesOf(pod.Namespace, pod.Name, volume.Name), fault.Duplicate); !again {
 		return nil
 	}
 	present.Mounts++
-	return m.write(pod.UID, volume.Name, present)
+	return m.writeRecord(pod.UID, volume.Name, present)
 }
 
 // recordResult remembers a failure and reports it by an event; a success clears earlier failures.
-func (m *Manager) note(ctx context.Context, pod *corev1.Pod, volume *corev1.Volume, err error) {
+func (m *Manager) recordResult(ctx context.Context, pod *corev1.Pod, volume *corev1.Volume, err error) {
 	m.mu.Lock()
-	memory := m.memory(pod.UID)
+	memory := m.memoryOf(pod.UID)
 	if err == nil {
 		memory.mounted[volume.Name] = true
 		delete(memory.attempts, volume.Name)
 		m.mu.Unlock()
 		return
 	}
-	memory.attempts[volume.Name] = memory.attempts[volume.Name].Failed(err, m.Clock.Steady(), m.Timing)
+	memory.attempts[volume.Name] = memory.attempts[volume.Name].AfterFailure(err, m.Clock.Steady(), m.Timing)
 	m.mu.Unlock()
 	if errors.Is(err, errUnattached) || ctx.Err() != nil {
 		return // the controller says why; a pod that is being stopped needs no volumes
@@ -283,6 +283,6 @@ func (m *Manager) note(ctx context.Context, pod *corev1.Pod, volume *corev1.Volu
 }
 
 // attributesOf returns the attributes of a volume for faults.
-func about(namespace, pod, volume string) fault.Attributes {
+func attributesOf(namespace, pod, volume string) fault.Attributes {
 	return fault.Attributes{Namespace: namespace, Pod: pod, Volume: volume}
 }

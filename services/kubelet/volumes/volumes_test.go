@@ -29,7 +29,7 @@ func config(pairs ...string) *corev1.ConfigMap {
 // object comes.
 func TestMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStand(t)
+		s := newTestNode(t)
 		pod := podWith("p", configVolume("v"), emptyVolume("e"))
 		err := s.Mount(t.Context(), pod)
 		missing, is := err.(*NotReadyError) //nolint:errorlint // this is what Mount says it returns
@@ -37,15 +37,15 @@ func TestMissing(t *testing.T) {
 			err.Error() != `unmounted volumes=[v], unattached volumes=[], failed to process volumes=[]: configmap "conf" not found` {
 			t.Fatalf("%v", err)
 		}
-		if got, want := s.told(), `FailedMount: MountVolume.SetUp failed for volume "v" : configmap "conf" not found`; got != want {
+		if got, want := s.takeEvents(), `FailedMount: MountVolume.SetUp failed for volume "v" : configmap "conf" not found`; got != want {
 			t.Errorf("the event is %q, want %q", got, want)
 		}
-		if err := s.Mount(t.Context(), pod); err == nil || s.told() != "" {
+		if err := s.Mount(t.Context(), pod); err == nil || s.takeEvents() != "" {
 			t.Errorf("before its turn it tried again: %v", err)
 		}
 		for _, after := range []time.Duration{2 * time.Second, 4 * time.Second, 8 * time.Second, 8 * time.Second} { // doubled up to the most
 			time.Sleep(missing.After)
-			if err := s.Mount(t.Context(), pod); err == nil || s.told() == "" {
+			if err := s.Mount(t.Context(), pod); err == nil || s.takeEvents() == "" {
 				t.Fatalf("it did not try again: %v", err)
 			}
 			missing.After = after
@@ -61,7 +61,7 @@ func TestMissing(t *testing.T) {
 // TestFresh has every kind of volume that is made of objects follow them.
 func TestFresh(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStand(t)
+		s := newTestNode(t)
 		s.put("configmaps/default/conf", config("a", "1", "b", "2"))
 		s.put("secrets/default/creds", &corev1.Secret{Data: map[string][]byte{"password": []byte("p")}})
 		field := func(path, of string) corev1.DownwardAPIVolumeFile {
@@ -123,14 +123,14 @@ func TestFresh(t *testing.T) {
 			"config/a": "new", "config/b": "-", "items/deep/down/a": "new", "downward/labels": `app="y"`,
 			"all/b": "2", "all/token": "token 1 of default for p", // its ConfigMap has no b now: all of it stays as it was
 		})
-		if got, want := s.told(), `FailedMount: MountVolume.SetUp failed for volume "all" : configmap references non-existent config key: b`; got != want {
+		if got, want := s.takeEvents(), `FailedMount: MountVolume.SetUp failed for volume "all" : configmap references non-existent config key: b`; got != want {
 			t.Errorf("the event is %q, want %q", got, want)
 		}
 		s.put("configmaps/default/conf", config("a", "new", "b", "new"))
 		time.Sleep(time.Second)
 		mount()
 		check(map[string]string{"all/b": "new", "all/token": "token 2 of default for p"})
-		s.drop("configmaps/default/conf")
+		s.delete("configmaps/default/conf")
 		mount() // what is mounted stays, and holds nothing up
 		check(map[string]string{"config/a": "new"})
 	})
@@ -139,7 +139,7 @@ func TestFresh(t *testing.T) {
 // TestRefused are volumes that say clearly why they are not mounted.
 func TestRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStand(t)
+		s := newTestNode(t)
 		s.put("configmaps/default/conf", config("a", "1"))
 		host := filepath.Join(s.dir, "host")
 		for want, v := range map[string]corev1.Volume{
@@ -164,7 +164,7 @@ func TestRefused(t *testing.T) {
 			if err := s.Mount(t.Context(), pod); err == nil {
 				t.Errorf("want %s", want)
 			}
-			if got := s.told(); got != "FailedMount: "+want {
+			if got := s.takeEvents(); got != "FailedMount: "+want {
 				t.Errorf("got %s\nwant FailedMount: %s", got, want)
 			}
 			if err := s.Unmount(t.Context(), pod); err != nil {
@@ -181,8 +181,8 @@ func TestRefused(t *testing.T) {
 	})
 }
 
-// claimed puts a claim, its volume and, if name is not empty, an attachment.
-func (s *stand) claimed(claim string, source corev1.PersistentVolumeSource) {
+// addClaim puts a claim, its volume and, if name is not empty, an attachment.
+func (s *testNode) addClaim(claim string, source corev1.PersistentVolumeSource) {
 	s.put("persistentvolumeclaims/default/"+claim, &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{UID: "c"}, Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "pv"},
 		Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound},
@@ -192,8 +192,8 @@ func (s *stand) claimed(claim string, source corev1.PersistentVolumeSource) {
 	}})
 }
 
-// attached says that a volume is attached, and that the node has said that it uses it.
-func (s *stand) attached(source *corev1.CSIPersistentVolumeSource) {
+// addAttachment says that a volume is attached, and that the node has said that it uses it.
+func (s *testNode) addAttachment(source *corev1.CSIPersistentVolumeSource) {
 	attachment := &storagev1.VolumeAttachment{}
 	attachment.Status.Attached = true
 	s.put("volumeattachments//"+storage.AttachmentName(source, "n1"), attachment)
@@ -203,7 +203,7 @@ func (s *stand) attached(source *corev1.CSIPersistentVolumeSource) {
 }
 
 // node is this one's object, which says what it uses and is told what it has.
-func (s *stand) node(inUse []corev1.UniqueVolumeName, attached ...corev1.UniqueVolumeName) {
+func (s *testNode) node(inUse []corev1.UniqueVolumeName, attached ...corev1.UniqueVolumeName) {
 	node := &corev1.Node{Status: corev1.NodeStatus{VolumesInUse: inUse}}
 	for _, device := range attached {
 		node.Status.VolumesAttached = append(node.Status.VolumesAttached, corev1.AttachedVolume{Name: device})
@@ -215,9 +215,9 @@ func (s *stand) node(inUse []corev1.UniqueVolumeName, attached ...corev1.UniqueV
 // waits for the attachment, and says so until it is unmounted.
 func TestAttach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStand(t)
+		s := newTestNode(t)
 		source := &corev1.CSIPersistentVolumeSource{Driver: "disk.example.com", VolumeHandle: "../../h"}
-		s.claimed("data", corev1.PersistentVolumeSource{CSI: source})
+		s.addClaim("data", corev1.PersistentVolumeSource{CSI: source})
 		pod := podWith("p", claimVolume("v", "data"))
 		unattached := func(why string) {
 			t.Helper()
@@ -225,7 +225,7 @@ func TestAttach(t *testing.T) {
 			if missing, is := err.(*NotReadyError); !is || len(missing.Unattached) != 1 || missing.After != time.Second { //nolint:errorlint // as above
 				t.Errorf("%s: %v", why, err)
 			}
-			if told := s.told(); told != "" {
+			if told := s.takeEvents(); told != "" {
 				t.Errorf("%s: the kubelet says %s", why, told)
 			}
 			time.Sleep(time.Second)
@@ -249,7 +249,7 @@ func TestAttach(t *testing.T) {
 		s.node(s.InUse(), storage.DeviceName(source))
 		attach(false)
 		unattached("attaching")
-		s.drop("volumeattachments//" + storage.AttachmentName(source, "n1"))
+		s.delete("volumeattachments//" + storage.AttachmentName(source, "n1"))
 		unattached("no attachment")
 		attach(true)
 		if err := s.Mount(t.Context(), pod); err != nil {
@@ -271,10 +271,10 @@ func TestAttach(t *testing.T) {
 // TestShared has two pods use one directory of the cluster, whatever the node's is.
 func TestShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStand(t)
+		s := newTestNode(t)
 		ours := &corev1.CSIPersistentVolumeSource{Driver: "directory.podfall.dev", VolumeHandle: "pvc-1"}
-		s.claimed("data", corev1.PersistentVolumeSource{CSI: ours})
-		s.attached(ours)
+		s.addClaim("data", corev1.PersistentVolumeSource{CSI: ours})
+		s.addAttachment(ours)
 		one, two := podWith("one", claimVolume("v", "data")), podWith("two", claimVolume("v", "data"))
 		for _, pod := range []*corev1.Pod{one, two} {
 			if err := s.Mount(t.Context(), pod); err != nil {
@@ -301,7 +301,7 @@ func TestShared(t *testing.T) {
 // unmounts it by hand.
 func TestDoubleMount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStand(t)
+		s := newTestNode(t)
 		pod := podWith("p", emptyVolume("v"))
 		mount := func() {
 			t.Helper()
@@ -312,14 +312,14 @@ func TestDoubleMount(t *testing.T) {
 		mount()
 		s.boot()
 		mount()
-		if r, err := s.read(pod.UID, "v"); err != nil || r.Mounts != 1 {
+		if r, err := s.readRecord(pod.UID, "v"); err != nil || r.Mounts != 1 {
 			t.Fatalf("a good driver: %+v %v", r, err)
 		}
-		s.breaks(fault.VolumeMount, fault.Attributes{Volume: "v"}, fault.Effect{Kind: fault.Duplicate})
+		s.injectFault(fault.VolumeMount, fault.Attributes{Volume: "v"}, fault.Effect{Kind: fault.Duplicate})
 		s.boot()
 		mount()
 		mount()
-		if r, err := s.read(pod.UID, "v"); err != nil || r.Mounts != 2 {
+		if r, err := s.readRecord(pod.UID, "v"); err != nil || r.Mounts != 2 {
 			t.Fatalf("after a restart: %+v %v", r, err)
 		}
 		if err := s.Unmount(t.Context(), pod); err != nil {
@@ -346,7 +346,7 @@ func TestDoubleMount(t *testing.T) {
 // given up after the wait.
 func TestHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStand(t)
+		s := newTestNode(t)
 		pod, other := podWith("p", emptyVolume("a"), emptyVolume("v"), emptyVolume("z")), podWith("other", emptyVolume("v"))
 		begun := time.Now()
 		for _, step := range []struct {
@@ -360,7 +360,7 @@ func TestHang(t *testing.T) {
 			},
 			{fault.VolumeUnmount, func(pod *corev1.Pod) error { return s.Unmount(t.Context(), pod) }, "mounted volumes=[v]: context deadline exceeded"},
 		} {
-			s.breaks(step.point, fault.Attributes{Pod: "p", Volume: "v"}, fault.Effect{Kind: fault.Hang})
+			s.injectFault(step.point, fault.Attributes{Pod: "p", Volume: "v"}, fault.Effect{Kind: fault.Hang})
 			done := make(chan error)
 			go func() { done <- step.do(pod) }()
 			synctest.Wait()

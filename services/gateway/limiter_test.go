@@ -19,9 +19,9 @@ import (
 	"github.com/podfall/podfall/services/gateway/guard"
 )
 
-// TestTheCapsAreTold keeps a gateway from being overrun (T12): what is too much gets a 429
-// that says when to come back, and room that is given back is room again.
-func TestTheCapsAreTold(t *testing.T) {
+// TestLimitsAnswer429 is T12: requests beyond the limits get a 429 with Retry-After, and released
+// slots are free again.
+func TestLimitsAnswer429(t *testing.T) {
 	l := newLimiter(limits{reads: 1, writes: 1, streams: 3, perClient: 2, patience: time.Second})
 	from := func(agent string) *http.Request {
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
@@ -51,7 +51,7 @@ func TestTheCapsAreTold(t *testing.T) {
 	}
 }
 
-func TestTurnsAreWaitedForAWhile(t *testing.T) {
+func TestWaitForSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(limits{reads: 1, writes: 1, patience: time.Second})
 		read := httptest.NewRequest(http.MethodGet, "/", nil)
@@ -79,7 +79,7 @@ func TestTurnsAreWaitedForAWhile(t *testing.T) {
 	})
 }
 
-func TestTheEndWaitsForWhoIsIn(t *testing.T) {
+func TestDrainWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(defaultLimits())
 		if !l.enter() {
@@ -101,9 +101,9 @@ func TestTheEndWaitsForWhoIsIn(t *testing.T) {
 	})
 }
 
-// TestWhoStallsGivesTheSeatUp: a client that sends half a body, or reads half an answer,
-// keeps others out for a while and not for ever (T12).
-func TestWhoStallsGivesTheSeatUp(t *testing.T) {
+// TestStalledClientLosesSlot is T12: a client that sends half a body, or reads half an answer,
+// blocks a slot only for a while.
+func TestStalledClientLosesSlot(t *testing.T) {
 	ended := make(chan string, 2)
 	g := &gateway{
 		cfg:   Config{Log: slog.New(slog.DiscardHandler)},
@@ -140,8 +140,8 @@ func TestWhoStallsGivesTheSeatUp(t *testing.T) {
 	}
 }
 
-// TestReviewsTakeASeatToo, as everything does that ends by itself.
-func TestReviewsTakeASeatToo(t *testing.T) {
+// TestReviewsNeedSlot: reviews count against the limits of short requests.
+func TestReviewsNeedSlot(t *testing.T) {
 	g := &gateway{kinds: directory.New(), limiter: newLimiter(limits{patience: time.Millisecond})} // no seats at all
 	r := httptest.NewRequest(http.MethodPost, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", strings.NewReader("{}"))
 	to, _ := parseRoute(r.URL.Path)

@@ -23,9 +23,9 @@ func (defined) List(context.Context, podapi.Target, metav1.ListOptions) (*podapi
 	return &podapi.List{ResourceVersion: "1"}, nil
 }
 
-// TestWhoAsksBeforeTheKindsAreKnown waits for a while: only then is it true that there is no
-// such kind.
-func TestWhoAsksBeforeTheKindsAreKnown(t *testing.T) {
+// TestRequestBeforeKindsAreKnown waits for the defined kinds before it answers that a kind does not
+// exist.
+func TestRequestBeforeKindsAreKnown(t *testing.T) {
 	for name, row := range map[string]struct {
 		path   string
 		filled time.Duration // after the request

@@ -33,7 +33,7 @@ type clientStream struct {
 	greetingChannel proto.Channel
 	// acceptedChannels are the channels that the client may write to.
 	acceptedChannels []proto.Channel
-	in               chan []byte
+	frames           chan []byte
 	gone             chan struct{}
 	goneOnce         sync.Once
 	closing          chan struct{}
@@ -50,7 +50,7 @@ func (c *call) upgradeToStream(request proto.StreamRequest) (*clientStream, erro
 	conn.SetReadLimit(maxMessage)
 	s := &clientStream{
 		conn: conn, greetingChannel: proto.ChannelError,
-		in: make(chan []byte), gone: make(chan struct{}), closing: make(chan struct{}),
+		frames: make(chan []byte), gone: make(chan struct{}), closing: make(chan struct{}),
 	}
 	switch {
 	case request.Stdout:
@@ -91,7 +91,7 @@ func (s *clientStream) readLoop() {
 		}
 		for part := range slices.Chunk(data, proto.MaxStreamFrame) {
 			select {
-			case s.in <- proto.StreamFrame(channel, part):
+			case s.frames <- proto.StreamFrame(channel, part):
 			case <-s.closing:
 			case <-s.gone:
 			}
@@ -134,7 +134,7 @@ func (s *clientStream) Send(ctx context.Context, frame []byte) error {
 // Receive implements remote.Conn.
 func (s *clientStream) Receive(ctx context.Context) ([]byte, error) {
 	select {
-	case frame := <-s.in:
+	case frame := <-s.frames:
 		return frame, nil
 	case <-s.gone:
 		return nil, io.EOF
