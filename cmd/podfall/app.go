@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,7 +14,6 @@ import (
 	"github.com/xrash/smetrics"
 
 	"github.com/podfall/podfall/cmd/podfall/cluster"
-	"github.com/podfall/podfall/internal/bus"
 	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/internal/mgmt"
 	"github.com/podfall/podfall/internal/podapi"
@@ -30,6 +28,10 @@ type process struct {
 	in        io.Reader
 	out, errs io.Writer
 	getenv    func(name string) string
+	// release gives the handling of interrupts back to the operating system; nil does nothing.
+	release func()
+	// forks gives kubectl's commands a process of their own, because their code may end its process.
+	forks bool
 }
 
 const (
@@ -41,9 +43,7 @@ const (
 // newApp returns all commands for the cluster in the layout.
 func newApp(p process, layout cluster.Layout) (*cli.App, error) {
 	env := client.Env{
-		Stdin: p.in, Stdout: p.out, Stderr: p.errs,
-		TTY: isTerminal(p.errs) && p.getenv("NO_COLOR") == "", Terminal: terminalOf(p.in),
-		History: layout.History(),
+		Stdout: p.out, Stderr: p.errs, History: layout.History(),
 	}
 	options, err := layout.Load()
 	switch {
@@ -86,8 +86,8 @@ func newApp(p process, layout cluster.Layout) (*cli.App, error) {
 		Commands: append(own, client.Commands(env)...),
 		Reader:   p.in, Writer: terminal.Writer(p.out), ErrWriter: terminal.Writer(p.errs),
 		HideHelpCommand: true,
-		Action:          unknownCommand,
-		ExitErrHandler:  func(*cli.Context, error) {}, // run prints the error and chooses the exit code
+		Action:          cli.ShowAppHelp,
+		ExitErrHandler:  func(*cli.Context, error) {}, // run prints and decides
 		OnUsageError:    func(_ *cli.Context, err error, _ bool) error { return usageError("%v", err) },
 	}, nil
 }
@@ -112,14 +112,11 @@ func rejectExtraArguments(parents string, commands []*cli.Command) {
 	}
 }
 
-// unknownCommand handles a missing or unknown command.
-func unknownCommand(c *cli.Context) error {
-	if !c.Args().Present() {
-		return cli.ShowAppHelp(c)
-	}
-	name := c.Args().First()
+// unknownCommand refuses a command that does not exist, and suggests one of podfall's own or
+// kubectl's.
+func unknownCommand(own []*cli.Command, name string) error {
 	text := fmt.Sprintf("unknown command %q; podfall --help lists them", name)
-	if near := nearestCommand(c.App.Commands, name); near != "" {
+	if near := nearestCommand(append(own, kubectlHelp(own)...), name); near != "" {
 		text += fmt.Sprintf(". Did you mean %q?", near)
 	}
 	return usageError("%s", text)
@@ -133,7 +130,7 @@ const maxTypos = 2
 func nearestCommand(commands []*cli.Command, word string) string {
 	nearest, fewest := "", maxTypos+1
 	for _, command := range commands {
-		if command.Hidden || command.Category != "" {
+		if command.Hidden || command.Category != "" && command.Category != kubectlCategory {
 			continue
 		}
 		for _, name := range command.Names() {
@@ -154,8 +151,7 @@ func dial(ctx context.Context, layout cluster.Layout, driver *clock.Driver, errs
 	}
 	stop := followClock(ctx, conn, driver)
 	return &client.Session{
-		API:   podapi.New(conn, podapi.Config{Clock: driver.Clock(), Warn: client.Warner(errs)}),
-		Nodes: nodes{conn},
+		API: podapi.New(conn, podapi.Config{Clock: driver.Clock(), Warn: client.Warner(errs)}),
 		Inspect: func(ctx context.Context, process string) ([]byte, error) {
 			return mgmt.NewClient(conn).Inspect(ctx, process, nil)
 		},
@@ -174,19 +170,6 @@ type processHistories struct{ *mgmt.Client }
 func (p processHistories) Processes(ctx context.Context) ([]string, error) {
 	state, err := p.Get(ctx)
 	return processNames(state), err
-}
-
-// nodes connects to the kubelets over the bus.
-type nodes struct{ conn *bus.Conn }
-
-// Ask implements client.Nodes.
-func (n nodes) Ask(ctx context.Context, node, verb string, request []byte) ([]byte, error) {
-	return n.conn.Request(ctx, proto.Node(node), proto.NodeSubject(node, verb), request)
-}
-
-// Open implements client.Nodes.
-func (n nodes) Open(ctx context.Context, node, verb string, request []byte) (client.Conversation, error) {
-	return n.conn.Open(ctx, proto.Node(node), proto.NodeSubject(node, verb), request)
 }
 
 // findLayout returns the layout of the cluster named by --data, else by the environment, else
@@ -211,13 +194,4 @@ func findLayout(p process) (cluster.Layout, error) {
 	}
 	root, err := filepath.Abs(data)
 	return cluster.Layout{Root: root}, err
-}
-
-func isTerminal(out io.Writer) bool {
-	file, ok := out.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := file.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }

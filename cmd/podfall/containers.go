@@ -34,7 +34,7 @@ func parseContainers(c *cli.Context) (cluster.Containers, error) {
 	if err != nil {
 		return what, usageError("--allow-exec: %v", err)
 	}
-	what.AllowExec = allowlist.Paths()
+	what.AllowExec = allowlist.Given()
 	if what.Confinement, err = parseConfinement(c, what.AllowExec); err != nil {
 		return what, err
 	}

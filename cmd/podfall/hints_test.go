@@ -44,7 +44,7 @@ func TestHints(t *testing.T) {
 			}
 		}
 	})
-	if commands < 40 || wrong < 60 {
+	if commands < 36 || wrong < 60 {
 		t.Errorf("%d commands were asked %d times: they are not all there", commands, wrong)
 	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/podfall/podfall/cmd/podfall/kubectl"
 	"github.com/podfall/podfall/services/client"
 )
 
@@ -37,7 +38,10 @@ func buildVersion() string {
 func main() {
 	syscall.Umask(0o077) // only the owner may read keys, objects and logs
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := run(ctx, process{args: commandLine(os.Args), in: &interruptibleStdin{inherited: os.Stdin}, out: os.Stdout, errs: os.Stderr, getenv: os.Getenv})
+	code := run(ctx, process{
+		args: commandLine(os.Args), in: os.Stdin, out: os.Stdout, errs: os.Stderr, getenv: os.Getenv,
+		release: func() { signal.Reset(os.Interrupt, syscall.SIGTERM) },
+	})
 	stop()
 	os.Exit(code)
 }
@@ -83,6 +87,19 @@ func runCommandLine(ctx context.Context, p process) error {
 	app, err := newApp(p, layout)
 	if err != nil {
 		return err
+	}
+	if isKubectl(app.Commands, p.args) {
+		code, err := runKubectl(ctx, p, layout, app.Commands)
+		switch {
+		case errors.Is(err, kubectl.ErrUnknown):
+			return unknownCommand(app.Commands, kubectl.Verb(p.args))
+		case err == nil && code != 0:
+			err = cli.Exit("", code)
+		}
+		return err
+	}
+	if kubectl.Verb(p.args) == "" {
+		app.Commands = append(app.Commands, kubectlHelp(app.Commands)...)
 	}
 	args, err := client.Arrange(app.Flags, app.Commands, p.args)
 	if err != nil {

@@ -82,7 +82,7 @@ func TestNearestCommand(t *testing.T) {
 		"delte": "delete", "dlete": "delete", "wyh": "why", "gett": "get", "heall": "heal", "tmeline": "timeline",
 		"xyz": "", "zz": "", "rollouts-history": "", "gatewy": "", "supervis": "",
 	} {
-		if got := nearestCommand(app.Commands, word); got != want {
+		if got := nearestCommand(append(app.Commands, kubectlHelp(app.Commands)...), word); got != want {
 			t.Errorf("for %q %q is suggested, want %q", word, got, want)
 		}
 	}

@@ -15,8 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -30,14 +28,10 @@ import (
 )
 
 // remote is a client of a cluster without its data directory, through the gateway of a kubeconfig.
-// It reads objects and inspects processes, and changes nothing: kubectl is for that.
 type remote struct {
 	http *http.Client
 	base string
 }
-
-// errReadOnly is returned for all changes over a kubeconfig.
-var errReadOnly = errors.New("over a kubeconfig podfall reads and explains: use kubectl for this, or name the cluster's directory with --data")
 
 // dialRemote connects to the current cluster of the kubeconfig, and sets this process's clock to
 // the cluster's. It returns missing if there is no kubeconfig.
@@ -239,24 +233,4 @@ func (f *remote) List(ctx context.Context, t podapi.Target, opts metav1.ListOpti
 		return err
 	})
 	return page, err
-}
-
-// CreateRaw implements client.API.
-func (*remote) CreateRaw(context.Context, podapi.Target, string, []byte, metav1.CreateOptions) (kinds.Object, error) {
-	return nil, errReadOnly
-}
-
-// Patch implements client.API.
-func (*remote) Patch(context.Context, podapi.Target, types.PatchType, []byte, metav1.PatchOptions) (kinds.Object, error) {
-	return nil, errReadOnly
-}
-
-// Delete implements client.API.
-func (*remote) Delete(context.Context, podapi.Target, metav1.DeleteOptions) (runtime.Object, error) {
-	return nil, errReadOnly
-}
-
-// Watch implements client.API.
-func (*remote) Watch(context.Context, podapi.Target, metav1.ListOptions) (watch.Interface, error) {
-	return nil, errReadOnly
 }

@@ -115,7 +115,7 @@ func (s storyStep) play(ctx context.Context, p process, data string) error {
 		fmt.Fprintf(p.out, "\n# %s\n", strings.ReplaceAll(s.sentence, "\n", "\n# "))
 	}
 	var hidden strings.Builder
-	inner := process{args: append([]string{"--data", data}, strings.Split(s.args, " ")...), in: strings.NewReader(s.input), out: p.out, errs: p.errs, getenv: p.getenv}
+	inner := process{args: append([]string{"--data", data}, strings.Split(s.args, " ")...), in: strings.NewReader(s.input), out: p.out, errs: p.errs, getenv: p.getenv, forks: true}
 	if s.silent {
 		inner.out, inner.errs = io.Discard, &hidden
 	} else {

@@ -200,11 +200,11 @@ func stdin(l *line) string {
 }
 
 var (
-	namespaced = regexp.MustCompile(`kubectl (get|describe|delete|create|apply|patch|logs|exec|events|wait)\b`)
+	namespaced = regexp.MustCompile(`kubectl (get|describe|delete|create|apply|patch|logs|exec|events|wait|edit|diff|replace|rollout|scale|set|expose|autoscale|run|label|annotate)\b`)
 	elsewhere  = regexp.MustCompile(` (-n|-A|--namespace|--all-namespaces)\b`)
 )
 
-// said is a command as it is said to the program: podfall's client reads no kubeconfig
+// said is a command as it is said to the program: podfall reads no kubeconfig of the user's
 // and has to be told the namespace.
 func (p *player) said(command string) string {
 	command = strings.ReplaceAll(command, "<ns>", p.namespace)
@@ -236,7 +236,7 @@ var (
 // kubectl logs, so that nothing that comes later is missed.
 func (p *player) start(l *line) {
 	b := &background{isPipe: strings.Contains(l.command(), " | "), stdout: newOutput(), stderr: newOutput()}
-	watching := p.program != own && watches.MatchString(l.command())
+	watching := watches.MatchString(l.command())
 	verbose := *l
 	if watching {
 		verbose.text = watches.ReplaceAllString(l.text, "$0 -v=6")

@@ -55,11 +55,16 @@ func (p *player) tidied(text string) string {
 	for _, rewrite := range rewrites {
 		text = rewrite.pattern.ReplaceAllString(text, rewrite.with)
 	}
+	if p.program == own { // help and hints show the program's own name
+		text = ownName.ReplaceAllString(text, "${1}kubectl ")
+	}
 	if p.namespace != "" { // where a pod lands there depends on the other transcripts
 		text = nodeName.ReplaceAllString(text, "node-<n>")
 	}
 	return text
 }
+
+var ownName = regexp.MustCompile(`(See '|Use "|e\.g\. )podfall `)
 
 var nodeName = regexp.MustCompile(`\bnode-[1-3]\b`)
 

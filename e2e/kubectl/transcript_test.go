@@ -15,7 +15,7 @@ import (
 const (
 	// stock is the kubectl that is built from upstream's module.
 	stock = "kubectl"
-	// own is podfall's client, which has some of kubectl's commands and says the same.
+	// own is podfall, which runs the same code against a gateway of its own.
 	own = "podfall"
 	// installed is a kubectl on PATH of an older minor release, when there is one.
 	installed = "1.32"
@@ -25,7 +25,7 @@ const (
 //
 // A file begins with "#" lines that say what it shows; of these
 //
-//	#! podfall      it is played with podfall's own client too, which must print the same
+//	#! podfall      it is played with podfall too, which must print the same
 //	#! 1.32         and with the kubectl on PATH
 //	#! cluster ...  it has a cluster of its own: podfall up's flags follow
 //

@@ -383,7 +383,7 @@ func TestAdmissionPluginsAreLeftOut(t *testing.T) {
 		t.Errorf("without DefaultTolerationSeconds the pod has tolerations: %+v", out)
 	}
 	bad := &cluster{t: t, data: filepath.Join(t.TempDir(), "c")}
-	if out := bad.run("up", "--disable-admission-plugins=Nobody"); out.code != 2 || !strings.Contains(out.stderr, `"Nobody": want names of ServiceAccount, Priority`) {
+	if out := bad.run("up", "--disable-admission-plugins=Nobody"); out.code != 2 || !strings.Contains(out.stderr, `"Nobody": want names of LimitRanger, ServiceAccount, Priority`) {
 		t.Errorf("an unknown plugin: %+v", out)
 	}
 }

@@ -218,6 +218,23 @@ func TestDownEndsPrograms(t *testing.T) {
 	}
 }
 
+// TestProgramIsALink: a program that is allowed by a symbolic link runs by that link and by its target,
+// also after a restart of the runtime.
+func TestProgramIsALink(t *testing.T) {
+	t.Parallel()
+	link := filepath.Join(sharedDir(t), "link")
+	if err := os.Symlink(program, link); err != nil {
+		t.Fatal(err)
+	}
+	c := up(t, "--nodes", "1", "--timing", "fastest", "--allow-exec", link, "--i-am-in-a-container")
+	for name, command := range map[string]string{"linked": link, "direct": program, "named": "link"} {
+		c.applyProgram(name, 0, command, serverArgument, filepath.Join(sharedDir(t), "diary"))
+	}
+	c.kill("runtime/node-1")
+	c.must("up", "--detach")
+	c.applyProgram("again", 0, link, serverArgument, filepath.Join(sharedDir(t), "diary"))
+}
+
 // TestProgramNotAllowed: programs of manifests that are not allowed do not run.
 func TestProgramNotAllowed(t *testing.T) {
 	t.Parallel()

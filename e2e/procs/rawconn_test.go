@@ -183,7 +183,8 @@ func inventory(t *testing.T, api client) map[string]string {
 }
 
 // initialInventory returns the inventory of a new cluster, once the objects that controllers and
-// kubelets create at the start exist: each namespace's account, and each node's lease.
+// kubelets create at the start exist: each namespace's account and certificate of the authority, and each
+// node's lease.
 func initialInventory(t *testing.T, api client) (found map[string]string) {
 	t.Helper()
 	eventually(t, "each namespace has its account, and each node its lease", func() bool {
@@ -193,7 +194,8 @@ func initialInventory(t *testing.T, api client) (found map[string]string) {
 			_, node, _ := strings.Cut(name, "nodes /")
 			_, account := found["serviceaccounts "+namespace+"/default"]
 			_, lease := found["leases.coordination.k8s.io "+corev1.NamespaceNodeLease+"/"+node]
-			if namespace != "" && !account || node != "" && !lease {
+			_, authority := found["configmaps "+namespace+"/kube-root-ca.crt"]
+			if namespace != "" && (!account || !authority) || node != "" && !lease {
 				return false
 			}
 		}

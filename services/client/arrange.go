@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -60,38 +59,22 @@ func Arrange(globals []cli.Flag, commands []*cli.Command, words []string) ([]str
 	return line.arrange(named, rest)
 }
 
-// takes says what follows a flag's name.
-type takes int
-
-const (
-	takesNothing takes = iota
-	takesValue
-	takesBare // a value only after "="
-)
-
 // flagInfo is what Arrange knows of a flag.
 type flagInfo struct {
-	name  string // the primary one
-	takes takes
-	bare  string
+	name       string // the primary one
+	takesValue bool
 }
 
 func flagTable(flags []cli.Flag) map[string]flagInfo {
 	table := map[string]flagInfo{}
 	for _, flag := range flags {
-		info := flagInfo{name: flag.Names()[0], takes: takesValue}
-		switch typed := flag.(type) {
-		case *cli.BoolFlag:
-			info.takes = takesNothing
-		case bareFlag:
-			info.takes, info.bare = takesBare, typed.bare
-		}
+		_, isBool := flag.(*cli.BoolFlag)
 		for _, name := range flag.Names() {
-			table[name] = info
+			table[name] = flagInfo{name: flag.Names()[0], takesValue: !isBool}
 		}
 	}
 	for _, name := range cli.HelpFlag.Names() {
-		table[name] = flagInfo{name: cli.HelpFlag.Names()[0], takes: takesNothing}
+		table[name] = flagInfo{name: cli.HelpFlag.Names()[0]}
 	}
 	return table
 }
@@ -149,7 +132,7 @@ func (a arranger) findCommand(commands []*cli.Command) (*command, []string) {
 
 func collectFlags(into map[string]flagInfo, c *cli.Command) {
 	for name, info := range flagTable(c.Flags) {
-		if known, ok := into[name]; !ok || known.takes != takesValue {
+		if known, ok := into[name]; !ok || !known.takesValue {
 			into[name] = info
 		}
 	}
@@ -190,10 +173,10 @@ func isFlag(word string) bool { return len(word) > 1 && word[0] == '-' }
 // wantsNext reports whether the word after a flag is its value.
 func wantsNext(flags map[string]flagInfo, word string) bool {
 	if name, ok := strings.CutPrefix(word, "--"); ok {
-		return !strings.Contains(name, "=") && flags[name].takes == takesValue
+		return !strings.Contains(name, "=") && flags[name].takesValue
 	}
 	for i := 1; i < len(word); i++ {
-		if flags[word[i:i+1]].takes == takesValue {
+		if flags[word[i:i+1]].takesValue {
 			return i == len(word)-1
 		}
 	}
@@ -206,9 +189,6 @@ func (a arranger) arrange(named *command, words []string) ([]string, error) {
 	known := mergedFlags(a.globals, named.flags)
 	for i := 0; i < len(words); i++ {
 		if words[i] == "--" {
-			if dash, ok := named.flags[flagDash]; ok {
-				own = append(own, setFlag{name: dash.name, value: strconv.Itoa(len(args))}.String())
-			}
 			args = append(args, words[i+1:]...)
 			break
 		}
@@ -270,14 +250,12 @@ func readFlags(known map[string]flagInfo, word string, next *string) (read []set
 		switch {
 		case !ok:
 			return nil, false, fmt.Errorf("unknown shorthand flag: %q in %s", name[0], word)
-		case info.takes == takesNothing && !strings.HasPrefix(rest, "="):
+		case !info.takesValue && !strings.HasPrefix(rest, "="):
 			read = append(read, setFlag{name: info.name, bool: true})
 			continue
 		case rest != "":
 			value := strings.TrimPrefix(rest, "=")
 			return append(read, setFlag{name: info.name, value: value}), false, nil
-		case info.takes == takesBare:
-			return append(read, setFlag{name: info.name, value: info.bare}), false, nil
 		case next == nil:
 			return nil, false, fmt.Errorf("flag needs an argument: %q in %s", name[0], word)
 		default:
@@ -295,10 +273,8 @@ func readLong(known map[string]flagInfo, text string, next *string) (read []setF
 		return nil, false, fmt.Errorf("unknown flag: --%s", name)
 	case joined:
 		return []setFlag{{name: info.name, value: value}}, false, nil
-	case info.takes == takesNothing:
+	case !info.takesValue:
 		return []setFlag{{name: info.name, bool: true}}, false, nil
-	case info.takes == takesBare:
-		return []setFlag{{name: info.name, value: info.bare}}, false, nil
 	case next == nil:
 		return nil, false, fmt.Errorf("flag needs an argument: --%s", name)
 	default:

@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/podfall/podfall/internal/podapi"
-	"github.com/podfall/podfall/internal/podview"
 	"github.com/podfall/podfall/internal/terminal"
 	"github.com/podfall/podfall/proto/kinds"
 )
@@ -34,9 +33,6 @@ const (
 	exitInterrupted = 130
 )
 
-// errInterruptedWait ends a delete, wait or watch that the user interrupted (CLI-29).
-var errInterruptedWait = errors.New("interrupted while waiting")
-
 // action makes a command's Action out of what the command does. It prints the error,
 // and returns one that only carries the exit code.
 func action(env Env, do func(context.Context, *call) error) cli.ActionFunc {
@@ -51,22 +47,15 @@ func action(env Env, do func(context.Context, *call) error) cli.ActionFunc {
 			return err
 		case errors.Is(err, errBlocked):
 			return cli.Exit("", exitBlocked)
-		case errors.Is(err, errInterruptedWait):
-			return cli.Exit("", exitError)
 		case errors.Is(err, context.Canceled) && flags.Err() != nil:
 			return cli.Exit("", exitInterrupted)
 		}
-		if code := endedError(0); errors.As(err, &code) {
-			terminal.Printf(c.stderr, "%s\n", terminal.Text(err.Error()))
-			return cli.Exit("", int(code))
-		}
-		terminal.Printf(c.stderr, "%s\n", terminal.Text(Explain(err)))
+		terminal.Printf(c.stderr, "%s\n", terminal.Text(explainError(err)))
 		return cli.Exit("", exitError)
 	}
 }
 
-// misused is a command line that a command of podfall's own cannot carry out. What kubectl has
-// too is refused as it refuses.
+// misused is a command line that a command cannot carry out.
 func (c *call) misused(format string, args ...any) error {
 	return &UsageError{Command: nameOf(c.flags), Text: fmt.Sprintf(format, args...)}
 }
@@ -111,21 +100,6 @@ func target(kind kinds.Kind, namespace, name string) podapi.Target {
 	return podapi.Target{Kind: kind, Namespace: namespace, Name: name}
 }
 
-// view is how objects are printed now.
-func (c *call) view() podview.View {
-	return podview.View{Now: c.env.Clock.Now(), Compat: c.env.Compat}
-}
-
-// warn prints a warning as kubectl does.
-func (c *call) warn(text string) {
-	word := "Warning:"
-	if c.env.TTY {
-		word = "\x1b[33;1mWarning:\x1b[0m"
-	}
-	terminal.Printf(c.env.Stderr, "%s ", terminal.Text(word)) // our own word, which may be coloured
-	terminal.Printf(c.stderr, "%s\n", text)
-}
-
 // Warner prints the warnings that come with the API server's answers, each text once;
 // it is for podapi.Config.
 func Warner(stderr io.Writer) func(text string) {
@@ -139,13 +113,20 @@ func Warner(stderr io.Writer) func(text string) {
 	}
 }
 
-// qualified is an object as messages name it: "pod/web-0", "deployment.apps/web".
-func qualified(kind kinds.Kind, name string) string { return kindText(kind) + "/" + name }
-
-// kindText is a kind as messages name it: "pod", "deployment.apps".
-func kindText(kind kinds.Kind) string {
-	if kind.Group == "" {
-		return kind.Singular
+// listAll reads a list page by page.
+func listAll(ctx context.Context, api API, t podapi.Target, opts metav1.ListOptions) (*podapi.List, error) {
+	all, err := api.List(ctx, t, opts)
+	if err != nil {
+		return nil, err
 	}
-	return kind.Singular + "." + kind.Group
+	for next := all.Continue; next != ""; {
+		opts.Continue, opts.ResourceVersion = next, ""
+		page, err := api.List(ctx, t, opts)
+		if err != nil {
+			return nil, err
+		}
+		all.Items = append(all.Items, page.Items...)
+		next = page.Continue
+	}
+	return all, nil
 }

@@ -1,24 +1,18 @@
-// Package client is podfall's side of kubectl: get, describe, delete, apply and the
-// rest of the commands that ask the API server, with kubectl's flags, words and exit
-// codes. Start with delete.go, which is where round 1 of a deletion begins.
-//
-// A command reads its flags into a plan with a pure function, asks the API for what it
-// needs, and prints. Nothing here decides what a request means: the API server does.
+// Package client is what podfall says beside kubectl: why an object is still there, the timeline of
+// a deletion, and the truth of the API beside that of the nodes. kubectl's own commands are in
+// cmd/podfall/kubectl.
 //
 // # Output
 //
 // Data goes to standard output; messages, warnings and errors go to standard error.
 // Control bytes are taken out of everything that is meant for people, so that no object
-// can move the reader's cursor. Output for programs (-o json and the like) and logs are
-// passed on as they are.
+// can move the reader's cursor.
 //
 // # Exit codes
 //
-// As kubectl's: 0 when done, exec's command's own, 1 for every error, a timeout and a
-// condition that was not met included, and also when a delete, a wait or a watch is interrupted (CLI-29). An
-// interrupt anywhere else is 130. A why whose object is blocked is 3. A line that cannot be read, a [UsageError], is for the
-// caller of [Arrange] to report; podfall ends with 2 then, as its own commands do, which
-// distinguish more.
+// As kubectl's: 0 when done, 1 for every error. An interrupt is 130. A why whose object is
+// blocked is 3. A line that cannot be read, a [UsageError], is for the caller of [Arrange] to
+// report; podfall ends with 2 then.
 //
 // # Order
 //
@@ -32,9 +26,6 @@ import (
 
 	"github.com/urfave/cli/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/internal/podapi"
@@ -44,7 +35,6 @@ import (
 
 // Env is the world a command runs in.
 type Env struct {
-	Stdin  io.Reader
 	Stdout io.Writer
 	Stderr io.Writer
 	// Dial connects to the cluster. It is called at most once per command, and only
@@ -54,10 +44,6 @@ type Env struct {
 	Clock clock.Clock
 	// Compat is the release whose words are used.
 	Compat proto.Compat
-	// TTY says that a person is at standard error who wants colour.
-	TTY bool
-	// Terminal is the one at standard input; nil when there is none.
-	Terminal Terminal
 	// History is the directory of what the cluster's processes have written down; empty
 	// when it is not on this machine.
 	History string
@@ -66,8 +52,6 @@ type Env struct {
 // Session is a connection to a cluster.
 type Session struct {
 	API API
-	// Nodes reaches the kubelets; nil when there is no way to them.
-	Nodes Nodes
 	// Inspect asks a process by its name how it is, past every cut, and returns the JSON of
 	// what package inspect has for it; nil when there is no way to ask.
 	Inspect func(ctx context.Context, process string) ([]byte, error)
@@ -79,45 +63,13 @@ type Session struct {
 
 // API is what the commands ask of the API server; *podapi.Client is one.
 type API interface {
-	CreateRaw(ctx context.Context, t podapi.Target, contentType string, body []byte, opts metav1.CreateOptions) (kinds.Object, error)
 	Get(ctx context.Context, t podapi.Target, opts metav1.GetOptions) (kinds.Object, error)
 	List(ctx context.Context, t podapi.Target, opts metav1.ListOptions) (*podapi.List, error)
-	Patch(ctx context.Context, t podapi.Target, pt types.PatchType, patch []byte, opts metav1.PatchOptions) (kinds.Object, error)
-	Delete(ctx context.Context, t podapi.Target, opts metav1.DeleteOptions) (runtime.Object, error)
-	Watch(ctx context.Context, t podapi.Target, opts metav1.ListOptions) (watch.Interface, error)
-}
-
-// Nodes asks the kubelet of a node for what only it knows.
-type Nodes interface {
-	// Ask sends request to what the kubelet serves under verb: "logs".
-	Ask(ctx context.Context, node, verb string, request []byte) ([]byte, error)
-	// Open begins a conversation with what it serves under verb: "exec", "attach".
-	Open(ctx context.Context, node, verb string, request []byte) (Conversation, error)
 }
 
 // Commands are the commands of this package.
 func Commands(env Env) []*cli.Command {
-	commands := []*cli.Command{
-		getCommand(env),
-		describeCommand(env),
-		deleteCommand(env),
-		createCommand(env),
-		applyCommand(env),
-		patchCommand(env),
-		logsCommand(env),
-		execCommand(env),
-		attachCommand(env),
-		eventsCommand(env),
-		waitCommand(env),
-		cordonCommand(env),
-		uncordonCommand(env),
-		versionCommand(env),
-		apiResourcesCommand(env),
-		explainCommand(env),
-		whyCommand(env),
-		timelineCommand(env),
-		truthCommand(env),
-	}
+	commands := []*cli.Command{versionCommand(env), whyCommand(env), timelineCommand(env), truthCommand(env)}
 	for _, c := range commands {
 		c.OnUsageError = Misused
 		c.HideHelpCommand = true

@@ -5,11 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
 	"github.com/podfall/podfall/internal/directory"
-	"github.com/podfall/podfall/internal/podview"
 	"github.com/podfall/podfall/proto/kinds"
 )
 
@@ -65,27 +61,6 @@ func (f *finder) alias(what string) (kinds.Kind, error) {
 	return kind, fmt.Errorf("the server doesn't have a resource type %q", what)
 }
 
-// all finds a kind by any of its names, or all kinds of a category.
-func (f *finder) all(what string) ([]kinds.Kind, error) {
-	if _, ok := kinds.ByAlias(what); !ok {
-		if members := category(f.everything(), what); len(members) > 0 {
-			return members, nil
-		}
-	}
-	kind, err := f.alias(what)
-	return []kinds.Kind{kind}, err
-}
-
-// gvk finds a kind in a version.
-func (f *finder) gvk(gvk schema.GroupVersionKind) (kinds.Kind, bool, error) {
-	return find(f, func(d *directory.Directory) (kinds.Kind, bool) { return d.ByGVK(gvk) })
-}
-
-// path finds the kind at a path.
-func (f *finder) path(gvr schema.GroupVersionResource) (kinds.Kind, bool, error) {
-	return find(f, func(d *directory.Directory) (kinds.Kind, bool) { return d.ByResource(gvr) })
-}
-
 // everything is one row of each kind, the custom ones included when they can be had.
 func (f *finder) everything() []kinds.Kind {
 	_, _, _ = find(f, func(*directory.Directory) (struct{}, bool) { return struct{}{}, false }) // only to have read them
@@ -97,25 +72,4 @@ func (f *finder) everything() []kinds.Kind {
 		}
 	}
 	return all
-}
-
-// category are the kinds in a category.
-func category(all []kinds.Kind, what string) []kinds.Kind {
-	var members []kinds.Kind
-	for _, kind := range all {
-		if slices.Contains(kind.Categories, what) {
-			members = append(members, kind)
-		}
-	}
-	return members
-}
-
-// table is objects of a kind as rows, under the columns that their definition gives them.
-func (c *call) table(kind kinds.Kind, objects ...kinds.Object) *metav1.Table {
-	if kind.Custom && c.found != nil {
-		if crd := c.found.known.CRD(kind.GroupResource()); crd != nil {
-			return podview.CustomColumnsOf(crd, kind.Version).Table(c.view(), objects)
-		}
-	}
-	return c.view().Table(kind.GroupVersionKind, objects...)
 }

@@ -24,11 +24,12 @@ func timelineCommand(env Env) *cli.Command {
 		Name:      "timeline",
 		Usage:     "tell one deletion of a pod across all processes, also when the pod is gone",
 		ArgsUsage: "(pod/NAME | pod NAME)",
-		Flags: join(namespaceFlags(), []cli.Flag{
+		Flags: []cli.Flag{
+			namespaceFlag(),
 			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on until the pod is gone and nothing of it is alive"},
 			&cli.StringFlag{Name: "uid", Usage: "the incarnation with this `UID`, not the newest"},
 			outputFlag("json"),
-		}),
+		},
 		Action: action(env, runTimeline),
 	}
 }

@@ -8,19 +8,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/services/client"
-	"github.com/podfall/podfall/services/client/fake"
 )
 
 var update = flag.Bool("update", false, "write the transcripts anew")
@@ -33,9 +28,8 @@ var update = flag.Bool("update", false, "write the transcripts anew")
 //	| a line of standard output
 //	! a line of standard error
 //	= the exit code, unless it is 0
-//	@ the time that passed, unless none did
 //
-// "$[5s] command" is interrupted after five seconds. Each paragraph has a cluster and a
+// Each paragraph has a cluster and a
 // bubble of its own, so that time passes at once. Run with -update to write what is
 // printed now, and read the difference.
 func TestTranscripts(t *testing.T) {
@@ -74,11 +68,10 @@ func runParagraph(t *testing.T, paragraph string) string {
 	for line := range strings.Lines(paragraph) {
 		line = strings.TrimSuffix(line, "\n")
 		switch {
-		case line == "", strings.ContainsRune(">|!=@", rune(line[0])):
+		case line == "", strings.ContainsRune(">|!=", rune(line[0])):
 		case line[0] == '#':
 			out = append(out, line)
 		case line[0] == '$':
-			s.play()
 			out = append(out, line)
 			out = append(out, s.command(line)...)
 		default:
@@ -86,26 +79,14 @@ func runParagraph(t *testing.T, paragraph string) string {
 			s.set(line)
 		}
 	}
-	s.later.Wait()
-	s.cluster.Wait()
 	return strings.Join(out, "\n")
 }
 
 // stage is a cluster and what the commands run in.
 type stage struct {
 	*testing.T
-	cluster *fake.Cluster
+	cluster *fakeCluster
 	compat  proto.Compat
-	stdin   string
-	logs    atomic.Value // a string: what every container has written
-	process process
-	// terminal is at standard input.
-	terminal bool
-	// script is what will change while commands run; later carries it out.
-	script []scripted
-	later  sync.WaitGroup
-	// tty is a terminal that shows colour.
-	tty bool
 	// offline makes every attempt to connect fail.
 	offline bool
 }
@@ -115,37 +96,20 @@ func newStage(t *testing.T) *stage {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &stage{T: t, cluster: &fake.Cluster{}, compat: compat}
+	return &stage{T: t, cluster: &fakeCluster{}, compat: compat}
 }
 
 // command runs one line of a transcript.
 func (s *stage) command(line string) []string {
 	line = strings.TrimPrefix(line, "$")
-	ctx := s.Context()
-	if rest, ok := strings.CutPrefix(line, "["); ok {
-		after, command, _ := strings.Cut(rest, "]")
-		d, err := time.ParseDuration(after)
-		if err != nil {
-			s.Fatalf("%s: %v", line, err)
-		}
-		interruptible, cancel := context.WithCancel(ctx)
-		defer cancel()
-		timer := time.AfterFunc(d, cancel)
-		defer timer.Stop()
-		ctx, line = interruptible, command
-	}
-	start := time.Now()
-	stdout, stderr, code := s.run(ctx, split(line))
+	stdout, stderr, code := s.run(s.Context(), split(line))
 	var out []string
-	for _, request := range slices.Concat(s.cluster.Asked(), s.process.heard()) {
+	for _, request := range s.cluster.Asked() {
 		out = append(out, "> "+request)
 	}
 	out = append(append(out, prefixed("| ", stdout)...), prefixed("! ", stderr)...)
 	if code != 0 {
 		out = append(out, fmt.Sprintf("= %d", code))
-	}
-	if passed := time.Since(start); passed > 0 {
-		out = append(out, "@ "+passed.String())
 	}
 	return out
 }
@@ -191,20 +155,15 @@ func split(line string) []string {
 func (s *stage) run(ctx context.Context, args []string) (stdout, stderr string, code int) {
 	var out, errs bytes.Buffer
 	env := client.Env{
-		Stdin:  strings.NewReader(s.stdin),
 		Stdout: &out,
 		Stderr: &errs,
 		Compat: s.compat,
-		TTY:    s.tty,
 		Dial: func(context.Context) (*client.Session, error) {
 			if s.offline {
 				return nil, errors.New("there is no cluster here")
 			}
-			return &client.Session{API: s.cluster, Nodes: s}, nil
+			return &client.Session{API: s.cluster}, nil
 		},
-	}
-	if s.terminal {
-		env.Terminal = screen{}
 	}
 	app := &cli.App{
 		Name:           "podfall",
@@ -218,8 +177,8 @@ func (s *stage) run(ctx context.Context, args []string) (stdout, stderr string, 
 	if err == nil {
 		err = app.RunContext(ctx, append([]string{"podfall"}, line...))
 	}
-	if _, misused := errors.AsType[*client.UsageError](err); misused {
-		fmt.Fprintln(&errs, client.Explain(err))
+	if misused, is := errors.AsType[*client.UsageError](err); is {
+		fmt.Fprintf(&errs, "error: %v\n", misused)
 		return out.String(), errs.String(), 2
 	}
 	if exit, ok := errors.AsType[cli.ExitCoder](err); ok {

@@ -22,7 +22,7 @@ func whyCommand(env Env) *cli.Command {
 		Name:      "why",
 		Usage:     "say why an object that is being deleted is still there, or all that are; exit code 3 if one is blocked",
 		ArgsUsage: "[TYPE/NAME | TYPE NAME]",
-		Flags:     join(namespaceFlags(), []cli.Flag{allNamespacesFlag(), outputFlag("json")}),
+		Flags:     []cli.Flag{namespaceFlag(), allNamespacesFlag(), outputFlag("json")},
 		Action:    action(env, runWhy),
 	}
 }
@@ -96,12 +96,16 @@ func (c *call) parseObject(ctx context.Context) (podapi.Target, error) {
 	if len(args) != 1 || !strings.Contains(args[0], "/") {
 		return podapi.Target{}, c.misused("want one object, such as pod/web, not %q", args)
 	}
-	named, err := parsePairs(args, c.kinds(ctx))
+	what, name, _ := strings.Cut(args[0], "/")
+	if what == "" || name == "" || strings.Contains(name, "/") {
+		return podapi.Target{}, fmt.Errorf("%q: want a kind, a slash and a name, such as pod/web", args[0])
+	}
+	kind, err := c.kinds(ctx).alias(what)
 	if err != nil {
 		return podapi.Target{}, err
 	}
 	namespace, _ := c.namespace()
-	return target(named.objects[0].kind, namespace, named.objects[0].name), nil
+	return target(kind, namespace, name), nil
 }
 
 // printJSON prints a value for programs.

@@ -3,6 +3,7 @@ package client
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -105,7 +106,7 @@ func explainEach(ctx context.Context, observer gather.Observer, targets []podapi
 		})
 	}
 	all.Wait()
-	if err := joined(slices.DeleteFunc(errs, func(err error) bool { return err == nil })); err != nil {
+	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
 	return slices.DeleteFunc(reports, why.Report.Missing), nil

@@ -18,8 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/podfall/podfall/internal/clock"
-	"github.com/podfall/podfall/internal/podlog"
 	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/services/gateway/podlog"
 )
 
 // logOptions are the parameters of a log request.

@@ -17,6 +17,9 @@ import (
 // The plugins that complete what is written, by the names that upstream's
 // --disable-admission-plugins knows.
 const (
+	// LimitRanger gives pods the default requests and limits of their namespace, and refuses pods and
+	// claims outside the minimum and maximum (API-91).
+	LimitRanger = "LimitRanger"
 	// DefaultTolerationSeconds has pods stay for five minutes on a node that is not ready
 	// (CTL-04).
 	DefaultTolerationSeconds = "DefaultTolerationSeconds"
@@ -37,7 +40,9 @@ const (
 
 // Plugins returns the plugins in the order in which they run.
 func Plugins() []string {
-	return []string{ServiceAccount, Priority, DefaultTolerationSeconds, DefaultStorageClass, StorageObjectInUseProtection, RuntimeClass}
+	return []string{
+		LimitRanger, ServiceAccount, Priority, DefaultTolerationSeconds, DefaultStorageClass, StorageObjectInUseProtection, RuntimeClass,
+	}
 }
 
 // Classes returns the objects that plugins look up.
@@ -47,16 +52,21 @@ type Classes interface {
 	RuntimeClasses() []*nodev1.RuntimeClass
 	// ServiceAccount is nil when there is none of the name.
 	ServiceAccount(namespace, name string) *corev1.ServiceAccount
+	// LimitRanges returns those of a namespace, by name.
+	LimitRanges(namespace string) []*corev1.LimitRange
 }
 
-// SetDefaults runs the enabled plugins on obj, which is about to be written; they change obj. The
-// error is a 403.
-func SetDefaults(enabled []string, a Attributes, obj kinds.Object, classes Classes) error {
+// SetDefaults runs the enabled plugins on obj, which is about to replace old; they change obj. A new
+// object has a nil old. The error is a 403.
+func SetDefaults(enabled []string, a Attributes, obj, old kinds.Object, classes Classes) error {
+	on := func(plugin string) bool { return slices.Contains(enabled, plugin) }
+	if pod, is := obj.(*corev1.Pod); is && on(LimitRanger) && enforcesLimits(a, obj, old) {
+		applyLimitRanges(pod, classes.LimitRanges(a.Namespace))
+	}
 	if a.Subresource != "" || a.Verb == proto.VerbDelete {
 		return nil
 	}
 	create := a.Verb == proto.VerbCreate
-	on := func(plugin string) bool { return slices.Contains(enabled, plugin) }
 	switch obj := obj.(type) {
 	case *corev1.Pod:
 		if create {
@@ -103,7 +113,12 @@ func setPodDefaults(on func(plugin string) bool, a Attributes, pod *corev1.Pod, 
 }
 
 // Check refuses what the enabled plugins do not allow, after webhooks have changed obj. The error is a 403.
-func Check(enabled []string, a Attributes, obj kinds.Object, classes Classes) error {
+func Check(enabled []string, a Attributes, obj, old kinds.Object, classes Classes) error {
+	if slices.Contains(enabled, LimitRanger) && enforcesLimits(a, obj, old) {
+		if err := checkLimitRanges(obj, classes.LimitRanges(a.Namespace)); err != nil {
+			return forbid(a, err)
+		}
+	}
 	pod, is := obj.(*corev1.Pod)
 	if !is || a.Verb != proto.VerbCreate || a.Subresource != "" || !slices.Contains(enabled, ServiceAccount) {
 		return nil

@@ -21,11 +21,13 @@ type classes struct {
 	storage  []*storagev1.StorageClass
 	runtime  []*nodev1.RuntimeClass
 	accounts []*corev1.ServiceAccount
+	ranges   []*corev1.LimitRange
 }
 
 func (c classes) PriorityClasses() []*schedulingv1.PriorityClass { return c.priority }
 func (c classes) StorageClasses() []*storagev1.StorageClass      { return c.storage }
 func (c classes) RuntimeClasses() []*nodev1.RuntimeClass         { return c.runtime }
+func (c classes) LimitRanges(string) []*corev1.LimitRange        { return c.ranges }
 func (c classes) ServiceAccount(namespace, name string) *corev1.ServiceAccount {
 	for _, account := range c.accounts {
 		if account.Namespace == namespace && account.Name == name {
@@ -60,7 +62,7 @@ func TestDefaultTolerationSeconds(t *testing.T) {
 	} {
 		pod := &corev1.Pod{Spec: corev1.PodSpec{Tolerations: row.has}}
 		for range 2 { // twice is as once
-			if err := admission.SetDefaults(only, attributes(t, proto.VerbCreate, "pods", "p"), pod, classes{}); err != nil {
+			if err := admission.SetDefaults(only, attributes(t, proto.VerbCreate, "pods", "p"), pod, nil, classes{}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -69,7 +71,7 @@ func TestDefaultTolerationSeconds(t *testing.T) {
 		}
 	}
 	pod := &corev1.Pod{}
-	if err := admission.SetDefaults(nil, attributes(t, proto.VerbCreate, "pods", "p"), pod, classes{}); err != nil || pod.Spec.Tolerations != nil {
+	if err := admission.SetDefaults(nil, attributes(t, proto.VerbCreate, "pods", "p"), pod, nil, classes{}); err != nil || pod.Spec.Tolerations != nil {
 		t.Errorf("switched off: %v", pod.Spec.Tolerations)
 	}
 }
@@ -98,7 +100,7 @@ func TestPriority(t *testing.T) {
 			`priority admission controller computed 100 from the given PriorityClass name`},
 	} {
 		pod := &corev1.Pod{Spec: corev1.PodSpec{PriorityClassName: row.name, Priority: row.given}}
-		err := admission.SetDefaults([]string{admission.Priority}, attributes(t, proto.VerbCreate, "pods", "p"), pod, row.with)
+		err := admission.SetDefaults([]string{admission.Priority}, attributes(t, proto.VerbCreate, "pods", "p"), pod, nil, row.with)
 		got := text(err)
 		if err == nil {
 			got = fmt.Sprintf("%s %d %s", pod.Spec.PriorityClassName, *pod.Spec.Priority, *pod.Spec.PreemptionPolicy)
@@ -123,7 +125,7 @@ func TestStorageDefaults(t *testing.T) {
 			claim.Spec.StorageClassName = &given
 		}
 		a := attributes(t, proto.VerbCreate, "persistentvolumeclaims", "c")
-		if err := admission.SetDefaults(admission.Plugins(), a, claim, known); err != nil || *claim.Spec.StorageClassName != want {
+		if err := admission.SetDefaults(admission.Plugins(), a, claim, nil, known); err != nil || *claim.Spec.StorageClassName != want {
 			t.Errorf("%q: %v %v", given, claim.Spec.StorageClassName, err)
 		}
 		if fmt.Sprint(claim.Finalizers) != "[kubernetes.io/pvc-protection]" {
@@ -131,7 +133,7 @@ func TestStorageDefaults(t *testing.T) {
 		}
 	}
 	volume := &corev1.PersistentVolume{}
-	if err := admission.SetDefaults(admission.Plugins(), attributes(t, proto.VerbCreate, "persistentvolumes", "v"), volume, known); err != nil ||
+	if err := admission.SetDefaults(admission.Plugins(), attributes(t, proto.VerbCreate, "persistentvolumes", "v"), volume, nil, known); err != nil ||
 		fmt.Sprint(volume.Finalizers) != "[kubernetes.io/pv-protection]" {
 		t.Errorf("finalizers %v %v", volume.Finalizers, err)
 	}

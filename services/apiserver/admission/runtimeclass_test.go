@@ -63,7 +63,7 @@ func TestRuntimeClass(t *testing.T) {
 		if err := json.Unmarshal([]byte(row.spec), &pod.Spec); err != nil {
 			t.Fatal(err)
 		}
-		err := admission.SetDefaults([]string{admission.RuntimeClass}, attributes(t, proto.VerbCreate, "pods", "p"), pod, known)
+		err := admission.SetDefaults([]string{admission.RuntimeClass}, attributes(t, proto.VerbCreate, "pods", "p"), pod, nil, known)
 		got := text(err)
 		if err == nil {
 			data, _ := json.Marshal(pod.Spec)
@@ -82,7 +82,7 @@ func TestRuntimeClass(t *testing.T) {
 			t.Errorf("%s:\n got %s\nwant %s", row.name, got, want)
 		}
 		stored := &corev1.Pod{}
-		if err := admission.SetDefaults([]string{admission.RuntimeClass}, attributes(t, proto.VerbUpdate, "pods", "p"), stored, known); err != nil {
+		if err := admission.SetDefaults([]string{admission.RuntimeClass}, attributes(t, proto.VerbUpdate, "pods", "p"), stored, nil, known); err != nil {
 			t.Errorf("%s: an update: %v", row.name, err)
 		}
 	}

@@ -64,9 +64,9 @@ func TestServiceAccount(t *testing.T) {
 			pod.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: row.annotations}
 		}
 		only, a := []string{admission.ServiceAccount}, attributes(t, proto.VerbCreate, "pods", "p")
-		err := admission.SetDefaults(only, a, pod, known)
+		err := admission.SetDefaults(only, a, pod, nil, known)
 		if err == nil {
-			err = admission.Check(only, a, pod, known)
+			err = admission.Check(only, a, pod, nil, known)
 		}
 		got := text(err)
 		if err == nil {
@@ -77,7 +77,7 @@ func TestServiceAccount(t *testing.T) {
 		}
 	}
 	update := attributes(t, proto.VerbUpdate, "pods", "p")
-	if err := admission.Check([]string{admission.ServiceAccount}, update, &corev1.Pod{}, known); err != nil {
+	if err := admission.Check([]string{admission.ServiceAccount}, update, &corev1.Pod{}, nil, known); err != nil {
 		t.Errorf("an update: %v", err)
 	}
 }

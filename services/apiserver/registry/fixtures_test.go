@@ -88,7 +88,7 @@ func complete(t testing.TB, kind kinds.Kind, obj kinds.Object) {
 	t.Helper()
 	create := admission.Attributes{Identity: proto.APIServer, Verb: proto.VerbCreate, Kind: kind}
 	plugins := []string{admission.Priority, admission.DefaultTolerationSeconds}
-	if err := admission.SetDefaults(plugins, create, obj, noClasses{}); err != nil {
+	if err := admission.SetDefaults(plugins, create, obj, nil, noClasses{}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -99,6 +99,7 @@ type noClasses struct{}
 func (noClasses) PriorityClasses() []*schedulingv1.PriorityClass    { return nil }
 func (noClasses) StorageClasses() []*storagev1.StorageClass         { return nil }
 func (noClasses) RuntimeClasses() []*nodev1.RuntimeClass            { return nil }
+func (noClasses) LimitRanges(string) []*corev1.LimitRange           { return nil }
 func (noClasses) ServiceAccount(_, _ string) *corev1.ServiceAccount { return nil }
 
 // storedPod is the usual Pod, changed.

@@ -138,6 +138,8 @@ func plainStrategy(common generic) Strategy {
 		return ruleStrategy[*corev1.Endpoints]{common, endpointsRules()} //nolint:staticcheck // deprecated, and still served
 	case "endpointslices.discovery.k8s.io":
 		return ruleStrategy[*discoveryv1.EndpointSlice]{common, endpointSliceRules()}
+	case "limitranges":
+		return ruleStrategy[*corev1.LimitRange]{common, limitRangeRules()}
 	case "persistentvolumes":
 		return ruleStrategy[*corev1.PersistentVolume]{common, volumeRules()}
 	case "persistentvolumeclaims":

@@ -39,22 +39,48 @@ func validateResources(r corev1.ResourceRequirements, at *field.Path) field.Erro
 
 // checkResource checks the quantity of one resource of a container.
 func (f *findings) checkResource(name corev1.ResourceName, amount resource.Quantity, at *field.Path) {
-	wrong := validation.IsQualifiedName(string(name))
-	f.invalid(at, name, wrong...)
-	switch {
-	case len(wrong) > 0:
-	case !strings.Contains(string(name), "/"):
-		standard := []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage}
-		if !slices.Contains(standard, name) && !isHugePages(name) {
-			f.invalid(at, name, "must be a standard resource type or fully qualified", "must be a standard resource for containers")
-		}
-	case !isNativeResource(name) && strings.HasPrefix(string(name), corev1.DefaultResourceRequestsPrefix):
-		f.invalid(at, name, "doesn't follow extended resource name standard")
-	}
+	f.checkContainerResourceName(name, at)
 	f.checkQuantity(at, amount)
 	if !isNativeResource(name) && amount.MilliValue()%1000 != 0 {
 		f.invalid(at, amount, "must be an integer")
 	}
+}
+
+// checkContainerResourceName requires the name of a resource that a container can have
+// (ValidateContainerResourceName).
+func (f *findings) checkContainerResourceName(name corev1.ResourceName, at *field.Path) {
+	f.checkResourceName(name, at)
+	standard := []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage}
+	switch {
+	case !strings.Contains(string(name), "/"):
+		if !slices.Contains(standard, name) && !isHugePages(name) {
+			f.invalid(at, name, "must be a standard resource for containers")
+		}
+	case !isNativeResource(name) && strings.HasPrefix(string(name), corev1.DefaultResourceRequestsPrefix):
+		f.invalid(at, name, "doesn't follow extended resource name standard")
+	}
+}
+
+// checkResourceName requires a qualified name or that of a standard resource (validateResourceName).
+func (f *findings) checkResourceName(name corev1.ResourceName, at *field.Path) {
+	wrong := validation.IsQualifiedName(string(name))
+	f.invalid(at, name, wrong...)
+	if len(wrong) == 0 && !strings.Contains(string(name), "/") && !isStandardResource(name) {
+		f.invalid(at, name, "must be a standard resource type or fully qualified")
+	}
+}
+
+// isStandardResource reports whether containers, claims or quotas know a resource without a domain
+// (IsStandardResourceName).
+func isStandardResource(name corev1.ResourceName) bool {
+	return isHugePages(name) || strings.HasPrefix(string(name), corev1.ResourceRequestsHugePagesPrefix) || slices.Contains([]corev1.ResourceName{
+		corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage, corev1.ResourceStorage,
+		corev1.ResourceRequestsCPU, corev1.ResourceRequestsMemory, corev1.ResourceRequestsEphemeralStorage, corev1.ResourceRequestsStorage,
+		corev1.ResourceLimitsCPU, corev1.ResourceLimitsMemory, corev1.ResourceLimitsEphemeralStorage,
+		corev1.ResourcePods, corev1.ResourceQuotas, corev1.ResourceServices, corev1.ResourceReplicationControllers,
+		corev1.ResourceSecrets, corev1.ResourceConfigMaps, corev1.ResourcePersistentVolumeClaims,
+		corev1.ResourceServicesNodePorts, corev1.ResourceServicesLoadBalancers,
+	}, name)
 }
 
 // isNativeResource reports whether a resource is Kubernetes' own. Other resources are counted in

@@ -15,11 +15,14 @@ import (
 )
 
 // setPluginDefaults calls the admission plugins that set defaults.
-func (a *API) setPluginDefaults(_ context.Context, w *write) error {
-	if err := admission.SetDefaults(a.Plugins, w.Attributes, w.obj, classes{w.snapshot}); err != nil {
+func (a *API) setPluginDefaults(ctx context.Context, w *write) error {
+	if err := admission.SetDefaults(a.Plugins, w.Attributes, w.obj, w.old, classes{w.snapshot}); err != nil {
 		return err
 	}
-	if w.old != nil && w.Subresource == "" { // what came back is no change to count
+	if w.old == nil { // the quality of service follows from the defaults
+		return a.prepare(ctx, w)
+	}
+	if w.Subresource == "" || w.Subresource == "resize" { // what came back is no change to count
 		registry.PrepareUpdate(w.strategy, w.obj, w.old, w.Subresource)
 	}
 	return nil
@@ -51,6 +54,17 @@ func (c classes) ServiceAccount(namespace, name string) *corev1.ServiceAccount {
 	}
 	account, _ := record.Object.(*corev1.ServiceAccount)
 	return account
+}
+
+// LimitRanges implements admission.Classes.
+func (c classes) LimitRanges(namespace string) []*corev1.LimitRange {
+	var found []*corev1.LimitRange
+	for record := range c.Scan("limitranges", namespace, "") {
+		if limitRange, ok := record.Object.(*corev1.LimitRange); ok {
+			found = append(found, limitRange)
+		}
+	}
+	return found
 }
 
 func listAll[T kinds.Object](snapshot *store.Snapshot, resource string) []T {

@@ -120,7 +120,7 @@ func (a *API) admit(_ context.Context, w *write) error {
 	if err := admission.Admit(w.Attributes, w.obj, w.old); err != nil {
 		return err
 	}
-	return admission.Check(a.Plugins, w.Attributes, w.obj, classes{w.snapshot})
+	return admission.Check(a.Plugins, w.Attributes, w.obj, w.old, classes{w.snapshot})
 }
 
 // validate calls the kind's validation.

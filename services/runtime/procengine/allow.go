@@ -53,6 +53,10 @@ func resolveParent(path string) (string, error) {
 // Paths returns the allowed files and directories.
 func (a Allowlist) Paths() []string { return slices.Clone(a.paths) }
 
+// Given returns the paths as configured. A process that is started with them has the same Allowlist:
+// unlike those of Paths, they keep the links that may be named.
+func (a Allowlist) Given() []string { return slices.Clone(a.given) }
+
 // ErrNotAllowed is the cause of every refused program.
 var ErrNotAllowed = errors.New("not allowed")
 

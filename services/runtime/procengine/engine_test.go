@@ -27,6 +27,10 @@ func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == asFirst {
 		os.Exit(runPIDReuse(os.Args[2]))
 	}
+	if len(os.Args) == 3 && os.Args[1] == asProxy {
+		runProxy(os.Args[2])
+		return
+	}
 	if len(os.Args) == 2 && os.Args[1] == asLaunch {
 		_ = launch.Run() // it has reported what went wrong
 		return

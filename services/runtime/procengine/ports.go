@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,25 +11,31 @@ import (
 	"github.com/podfall/podfall/services/runtime/procengine/shim"
 )
 
-// checkPort refuses ports that do not belong to the pod. Probes and hooks may reach the ports that
-// the pod declares, and those on which its processes listen.
+// checkPort refuses ports on which no process of the pod listens. A port that the pod declares may
+// also be free: its connection is refused as in a pod with a network of its own.
 func (e *Engine) checkPort(id string, port int32) error {
 	e.mu.Lock()
 	c, ok := e.containers[id]
-	var markers []string
+	pod := newOwner()
 	if ok {
 		for _, other := range e.containers {
 			if other.request.GetSandboxId() == c.request.GetSandboxId() {
-				markers = append(markers, shim.Marker+"="+other.id)
+				pod.markers = append(pod.markers, shim.Marker+"="+other.id)
+				pod.dirs = append(pod.dirs, other.dir)
 			}
 		}
 	}
 	e.mu.Unlock()
-	switch {
-	case !ok:
+	if !ok {
 		return notLoaded(id)
-	case slices.Contains(c.request.GetPorts(), port), isListening(markers, port):
+	}
+	sockets := listeningSockets(port)
+	declared := slices.Contains(c.request.GetPorts(), port)
+	switch {
+	case declared && len(sockets) == 0, pod.holdsAny(sockets):
 		return nil
+	case declared:
+		return fmt.Errorf("port %d is %w to this pod: a process outside the pod listens there, and none of its own", port, ErrNotAllowed)
 	}
 	return fmt.Errorf("port %d is %w to this pod: it declares %s, and none of its processes listens there", port, ErrNotAllowed, formatPorts(c.request.GetPorts()))
 }
@@ -42,21 +47,32 @@ func formatPorts(ports []int32) string {
 	return strings.Trim(fmt.Sprint(ports), "[]")
 }
 
-// isListening reports whether a process with one of the markers in its environment listens on a TCP
-// port.
-func isListening(markers []string, port int32) bool {
-	sockets := listeningSockets(port)
+// owner recognizes the processes of a pod.
+type owner struct {
+	// markers are variables in the environment of the pod's processes.
+	markers []string
+	// dirs are the directories of the pod's containers; each is the last argument of a shim.
+	dirs []string
+	// below remembers which processes descend from one of the shims, by PID.
+	below map[int]bool
+}
+
+func newOwner() *owner { return &owner{below: map[int]bool{}} }
+
+// holdsAny reports whether a process of the pod has one of the sockets open.
+func (o *owner) holdsAny(sockets []string) bool {
 	if len(sockets) == 0 {
 		return false
 	}
-	processes, _ := filepath.Glob("/proc/[0-9]*")
-	for _, process := range processes {
-		if !hasMarker(process, markers) {
+	entries, _ := os.ReadDir("/proc")
+	for _, entry := range entries {
+		pid, err := strconv.Atoi(entry.Name())
+		if err != nil || !hasMarker(pid, o.markers) && !o.isBelow(pid) {
 			continue
 		}
-		descriptors, _ := os.ReadDir(process + "/fd")
+		descriptors, _ := os.ReadDir(procFile(pid, "fd"))
 		for _, descriptor := range descriptors {
-			if target, err := os.Readlink(process + "/fd/" + descriptor.Name()); err == nil && slices.Contains(sockets, target) {
+			if target, err := os.Readlink(procFile(pid, "fd/"+descriptor.Name())); err == nil && slices.Contains(sockets, target) {
 				return true
 			}
 		}
@@ -64,8 +80,44 @@ func isListening(markers []string, port int32) bool {
 	return false
 }
 
-func hasMarker(process string, markers []string) bool {
-	env, err := os.ReadFile(process + "/environ")
+// isBelow reports whether a process descends from one of the shims. It finds programs that overwrite
+// their environment to show a title, for example Redis.
+func (o *owner) isBelow(pid int) bool {
+	if pid <= 1 {
+		return false
+	}
+	below, known := o.below[pid]
+	if !known {
+		o.below[pid] = false // ends a circle of reused PIDs
+		below = o.isShim(pid) || o.isBelow(parentOf(pid))
+		o.below[pid] = below
+	}
+	return below
+}
+
+func (o *owner) isShim(pid int) bool {
+	line, _ := os.ReadFile(procFile(pid, "cmdline"))
+	arguments := strings.Split(strings.TrimSuffix(string(line), "\x00"), "\x00")
+	return slices.Contains(o.dirs, arguments[len(arguments)-1])
+}
+
+// parentOf returns the PID of a process's parent; 0 if the process has exited.
+func parentOf(pid int) int {
+	const parent = 1 // field after the name, which may contain anything
+	stat, _ := os.ReadFile(procFile(pid, "stat"))
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	if len(fields) <= parent {
+		return 0
+	}
+	number, _ := strconv.Atoi(fields[parent])
+	return number
+}
+
+func procFile(pid int, name string) string { return fmt.Sprintf("/proc/%d/%s", pid, name) }
+
+// hasMarker reports whether a process has one of the markers in its environment.
+func hasMarker(pid int, markers []string) bool {
+	env, err := os.ReadFile(procFile(pid, "environ"))
 	if err != nil {
 		return false // it has exited, or belongs to another user
 	}

@@ -2,15 +2,18 @@ package procengine_test
 
 import (
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
 
 	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/services/runtime/procengine"
 )
 
 // TestReach reaches a program's port as probes and hooks do: only on loopback (T8), whatever the
@@ -34,19 +37,9 @@ func TestReach(t *testing.T) {
 		}
 	}))
 	t.Cleanup(program.Close)
-	_, portText, err := net.SplitHostPort(program.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	port, err := strconv.Atoi(portText)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := newTestEngine(t, nil)
-	id := s.id("app")
-	container := s.request(id, "/bin/sh")
-	container.Request.Ports = []int32{int32(port)}
-	s.load(container)
+	s := newProxyEngine(t)
+	id, port := s.runProxy("app", program)
+	defer s.end(id)
 	for name, c := range map[string]struct {
 		scheme, host, path string
 		code               int32 // 0 when there is no answer
@@ -62,7 +55,7 @@ func TestReach(t *testing.T) {
 		"another scheme":        {"ftp", "", "/", 0, "want http, https, grpc or tcp"},
 	} {
 		answer, err := s.Reach(t.Context(), &proto.ReachRequest{
-			ContainerId: id, Scheme: c.scheme, Host: c.host, Port: int32(port), Path: c.path,
+			ContainerId: id, Scheme: c.scheme, Host: c.host, Port: port, Path: c.path,
 			Headers: []*proto.Header{{Name: "Host", Value: "example.com"}, {Name: "X-Given", Value: "by the manifest"}},
 		})
 		text := string(answer.GetBody())
@@ -86,27 +79,114 @@ func TestReach(t *testing.T) {
 func TestReachOnlyWhatIsThePods(t *testing.T) {
 	others := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("another's server was asked") }))
 	t.Cleanup(others.Close)
-	port := func(server *httptest.Server) int32 {
-		_, text, err := net.SplitHostPort(server.Listener.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		number, err := strconv.Atoi(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return int32(number)
-	}
 	s := newTestEngine(t, nil)
 	id := s.id("app")
 	container := s.request(id, "/bin/sh")
 	container.Request.Ports = []int32{1, 2}
 	s.load(container)
 	for _, scheme := range []string{"http", "https", "tcp", "grpc"} {
-		_, err := s.Reach(t.Context(), &proto.ReachRequest{ContainerId: id, Scheme: scheme, Port: port(others), Path: "/"})
-		want := fmt.Sprintf("port %d is not allowed to this pod: it declares 1 2, and none of its processes listens there", port(others))
+		_, err := s.Reach(t.Context(), &proto.ReachRequest{ContainerId: id, Scheme: scheme, Port: portOf(t, others), Path: "/"})
+		want := fmt.Sprintf("port %d is not allowed to this pod: it declares 1 2, and none of its processes listens there", portOf(t, others))
 		if err == nil || err.Error() != want {
 			t.Errorf("%s: %v, want %s", scheme, err, want)
 		}
 	}
+}
+
+// TestReachNotAnotherPods: a port that a pod declares and another pod's process holds is not reached
+// (T8): the other pod's answer says nothing about this pod. If no process listens, the connection is
+// refused.
+func TestReachNotAnotherPods(t *testing.T) {
+	program := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	t.Cleanup(program.Close)
+	s := newProxyEngine(t)
+	first, port := s.runProxy("first", program)
+	defer s.end(first)
+	for name, sandbox := range map[string]string{"sidecar": "box", "second": "other box"} {
+		c := s.request(s.id(name), "/bin/sh")
+		c.Request.SandboxId, c.Request.Ports = sandbox, []int32{port}
+		s.load(c)
+	}
+	reach := func(name string) string {
+		answer, err := s.Reach(t.Context(), &proto.ReachRequest{ContainerId: s.id(name), Scheme: "http", Port: port, Path: "/"})
+		if err != nil {
+			return err.Error()
+		}
+		return strconv.Itoa(int(answer.Code))
+	}
+	refused := fmt.Sprintf("port %d is not allowed to this pod: a process outside the pod listens there, and none of its own", port)
+	for name, want := range map[string]string{"first": "200", "sidecar": "200", "second": refused} {
+		if got := reach(name); got != want {
+			t.Errorf("%s: %s, want %s", name, got, want)
+		}
+	}
+	s.end(first)
+	if got := reach("second"); !strings.Contains(got, "connection refused") {
+		t.Errorf("a port without a listener: %s", got)
+	}
+}
+
+// asProxy makes this binary a program that forwards connections to an address.
+const asProxy = "be-a-proxy"
+
+func runProxy(target string) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // its container ends it
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println("listens", listener.Addr(), "ready")
+	for {
+		conn, err := listener.Accept()
+		if err != nil {
+			panic(err)
+		}
+		go func() {
+			defer conn.Close()
+			onward, err := net.Dial("tcp", target) //nolint:noctx // as above
+			if err != nil {
+				return
+			}
+			defer onward.Close()
+			go func() { _, _ = io.Copy(onward, conn) }()
+			_, _ = io.Copy(conn, onward)
+		}()
+	}
+}
+
+// newProxyEngine returns an engine that may run this binary.
+func newProxyEngine(t *testing.T) *testEngine {
+	t.Helper()
+	return newTestEngine(t, func(cfg *procengine.Config) {
+		allow, err := procengine.NewAllowlist([]string{"/bin", os.Args[0]})
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg.Allow = allow
+	})
+}
+
+// runProxy starts a container that listens on a port of its own and forwards to a server. The caller
+// ends it.
+func (s *testEngine) runProxy(name string, to *httptest.Server) (id string, port int32) {
+	s.t.Helper()
+	id = s.runShell(name, fmt.Sprintf("exec %s %s %s", os.Args[0], asProxy, to.Listener.Addr()))
+	if _, err := fmt.Sscanf(s.log(id), "listens 127.0.0.1:%d ready", &port); err != nil {
+		s.t.Fatalf("%q: %v", s.log(id), err)
+	}
+	return id, port
+}
+
+func (s *testEngine) end(id string) {
+	s.t.Helper()
+	s.signal(id, "SIGKILL")
+	s.await(id, exited)
+}
+
+func portOf(t *testing.T, server *httptest.Server) int32 {
+	t.Helper()
+	address, ok := server.Listener.Addr().(*net.TCPAddr)
+	if !ok {
+		t.Fatal(server.Listener.Addr())
+	}
+	return int32(address.Port)
 }
