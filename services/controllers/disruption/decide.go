@@ -19,10 +19,10 @@ import (
 )
 
 const (
-	// DeletionTimeout is how long an evicted pod may exist before the budget counts it as not
-	// deleted. StaleTimeout is how long a pod may be a DisruptionTarget without being deleted.
+	// DeletionTimeout is how long an evicted pod may exist before the budget counts it as not deleted.
 	DeletionTimeout = 2 * time.Minute
-	StaleTimeout    = 2 * time.Minute
+	// StaleTimeout is how long a pod may be a DisruptionTarget without being deleted.
+	StaleTimeout = 2 * time.Minute
 )
 
 // Scale is how many pods a pod's controller wants. Controller is the controller's UID.
