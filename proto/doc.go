@@ -16,14 +16,14 @@
 //	  |                     |                       |    to grace, KILL   |   SIGKILL when grace is used
 //	  |                     |                       |<------- exited -----|   up; then sandbox, volumes
 //	  |                     |                       |-- StopPodSandbox -->|   and cgroup.
-//	  |                     |<---- PATCH status ----|                     |   A terminal phase.
+//	  |                     |<--- UPDATE status ----|                     |   A terminal phase.
 //	  |                     |                       |                     |
 //	  |                     |<-- DELETE, grace 0 ---|                     |   round 3: confirm and remove
 //	  |                     |    precondition: uid  |                     |   The same verb again; this
 //	  |<----- DELETED ------|------ DELETED ------->|                     |   time it removes the object.
 //
-// A forced delete is a round 1 with grace 0: it marks and removes at once. Rounds 2 and 3 happen
-// without the object, if they happen at all.
+// A forced delete is a round 1 with grace 0: it marks and removes at once. Round 2 happens later,
+// without the object, if it happens at all. Nothing is left to confirm.
 //
 // # Versions
 //

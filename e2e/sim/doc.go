@@ -1,5 +1,5 @@
-// Package sim simulates a whole cluster in one goroutine, deterministically. It runs the pure cores
-// of the apiserver, the kubelet, the runtime and the controllers in virtual time. The network,
+// Package sim simulates a whole cluster in one goroutine, deterministically. It runs the product's
+// apiserver and kubelet, and the pure cores of its runtime and its controllers, in virtual time. The network,
 // disks, clocks and applications fail by seed. One seed is one run, bit for bit, on any machine.
 // The only other goroutines are those of the webhooks of one request: they are asked in parallel
 // and only read.
@@ -26,7 +26,7 @@
 //	cascades.go   cascading deletions by users    draw_claims.go   pods that change owners
 //	final.go      checks the final state     watcher.go  watches from any revision
 //	shrink.go     shrinks a failed run to a short story
-//	kernel.go     what of a node outlives its processes   app.go   what its applications do
+//	kernel.go     the part of a node that outlives its processes   app.go   what its applications do
 //	tasks.go, tasks_clock.go   coroutines that run the product's own shells, and their clock
 //	kubelet*.go   a node's kubelet: the product's, on a simulated node    runtime*.go  its runtime
 //	kubelet_workers.go, kubelet_node.go   make the product's shells. kubelet_calls.go, kubelet_api.go
@@ -35,7 +35,10 @@
 //	clocks.go     skewed clocks, in every fourth run
 //	observe.go    the observers: why, and split-brain windows   coverage.go   counts what a run exercised
 //	matrix.go, phases.go   which faults met which phases of a deletion
-//	explore.go    plays one story in every order          explore_plan.go   chooses the next event
+//	invalid_requests.go   checks that no process sends an invalid request
+//	decoded.go    a cache of decoded objects    timers.go   functions that run at a time
+//	explore.go    plays one story in every order in which its messages can arrive
+//	explore_plan.go   chooses the next event of such a run
 //
 // # Shells
 //

@@ -14,7 +14,7 @@ type Queue[T any] struct {
 	items []T
 }
 
-// NewQueue returns an empty queue. Its takers wait by the scheduler.
+// NewQueue returns an empty queue. Take waits through the scheduler.
 func NewQueue[T any](scheduler Scheduler) *Queue[T] {
 	return &Queue[T]{scheduler: scheduler, wake: make(chan struct{}, 1)}
 }

@@ -1,6 +1,7 @@
-// Package task starts concurrent work and waits for it. A shell that uses these few
-// primitives runs under two drivers: [Goroutines] in production, and the scheduler of
-// e2e/sim, which runs one task at a time in an order that a seed decides.
+// Package task starts concurrent work and waits for it. A shell is code that drives a pure
+// core and does its I/O. A shell that uses these few primitives runs under two schedulers:
+// [Goroutines] in production, and that of e2e/sim, which runs one task at a time in an order
+// that a seed decides.
 //
 //	Scheduler  starts tasks, and pauses a task until something has happened
 //	Group      is tasks with an owner that waits for them
@@ -10,7 +11,7 @@
 // # Blocking
 //
 // Only Scheduler.Wait, Group.Wait, Queue.Take and Clock.Sleep block. Code that has to run
-// under both drivers blocks nowhere else: it has no go statement, no select and no bare
+// under both schedulers blocks nowhere else: it has no go statement, no select and no bare
 // channel receive, and holds no lock while it calls one of these.
 package task
 
@@ -30,7 +31,7 @@ type Scheduler interface {
 	Wait(ctx context.Context, until ...<-chan struct{}) error
 }
 
-// MostChannels is how many channels a task waits for at once.
+// MostChannels is the largest number of channels that a task can wait for at once.
 const MostChannels = 3
 
 // Group is tasks with one owner. *sync.WaitGroup is one.

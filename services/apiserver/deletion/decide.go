@@ -11,15 +11,15 @@
 //	kind without graceful deletion   | no finalizer: remove  |  | no finalizer: remove          |
 //	                                 | else: mark, grace 0   |  | else: mark (mostly a no-op)   |
 //	                                 +-----------------------+  +-------------------------------+
-//	grace 0 asked, unscheduled,      | mark, then remove     |  | mark with less, then remove   |
-//	terminal                         | unless a finalizer    |  | unless a finalizer            |
+//	grace 0 asked                    | mark, then remove     |  | mark with less, then remove   |
+//	                                 | unless a finalizer    |  | unless a finalizer            |
 //	                                 +-----------------------+  +-------------------------------+
 //	grace > 0                        | mark                  |  | less than in force: mark      |
 //	                                 |                       |  | otherwise: nothing            |
 //	                                 +-----------------------+  +-------------------------------+
 //
-// An object whose grace in force is 0 is past grace: it is treated as if its kind had no graceful
-// deletion.
+// The first DELETE of an unscheduled or terminal pod counts as one with grace 0. An object whose
+// grace in force is 0 is past grace: it is treated as if its kind had no graceful deletion.
 package deletion
 
 import (
@@ -131,7 +131,7 @@ func ValidateOptions(opts metav1.DeleteOptions) error {
 }
 
 // checkPreconditions compares the request's UID and resourceVersion with the stored ones (API-60,
-// API-61). Upstream's messages name the kind where others name the resource.
+// API-61). Like upstream's, the messages name the kind where other messages name the resource.
 func checkPreconditions(obj kinds.Object, kind schema.GroupKind, want *metav1.Preconditions) error {
 	if want == nil {
 		return nil

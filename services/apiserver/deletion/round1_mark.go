@@ -9,8 +9,8 @@ import (
 )
 
 // Round 1: the mark. deletionTimestamp is a deadline, not the time of the request, and
-// deletionGracePeriodSeconds is the grace in force. Together with the finalizers they
-// are all that a mark changes.
+// deletionGracePeriodSeconds is the grace in force. A mark changes these two, the finalizers and, the
+// first time, the generation.
 
 // markFirst handles the first DELETE of a live object.
 func markFirst(obj kinds.Object, policy Policy, opts metav1.DeleteOptions, now time.Time) Decision {
@@ -45,8 +45,9 @@ func shorten(obj kinds.Object, policy Policy, opts metav1.DeleteOptions, now tim
 	return finishMark(marked, policy, opts)
 }
 
-// finishMark sets the finalizers of a marked object. The object stays while a finalizer or the
-// requested grace holds it; otherwise it is removed in the same commit (API-40).
+// finishMark sets the finalizers of a marked object, and decides whether the object stays. While a
+// finalizer or the requested grace holds it, the outcome is Marked. Otherwise it is
+// MarkedAndRemoved, in one commit (API-40).
 func finishMark(marked kinds.Object, policy Policy, opts metav1.DeleteOptions) Decision {
 	if finalizers, changed := finalizersAfter(marked, policy, opts); changed {
 		marked.SetFinalizers(finalizers)

@@ -9,9 +9,9 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// Round 3: the removal. There are three ways out of the store: the kubelet's DELETE with grace 0
-// (finishMark, in round1_mark.go), a DELETE of a pod that is past its grace (removeOrHold), and the
-// update that removes the last finalizer ([RemovedByUpdate]).
+// Round 3: the removal. There are three ways out of the store: a DELETE with grace 0, usually the
+// kubelet's (finishMark, in round1_mark.go); a DELETE of an object that is past grace or never had
+// any (removeOrHold); and the update that removes the last finalizer ([RemovedByUpdate]).
 
 // removeOrHold removes an object that is past grace or never had any, unless a finalizer holds it.
 // The garbage collector's finalizers still follow the request here (API-51).

@@ -26,8 +26,9 @@ func MustSend(op podset.Op, state State, worked, rejected bool) bool {
 	return false
 }
 
-// Housekeep sorts workers. Forget are those whose UID has left the API or starts anew after its
-// end; resend are those to be sent once more that their UID has left the API (KBL-21).
+// Housekeep returns the workers that need housekeeping, by UID. Forget has the finished workers: the
+// UID has left the API, or starts anew. Resend has the unfinished workers whose UID has left the
+// API: the removal is sent to them once more (KBL-21).
 func Housekeep(workers []View, pods map[types.UID]*corev1.Pod) (forget, resend []types.UID) {
 	for _, w := range workers {
 		removed := pods[w.UID] == nil

@@ -25,7 +25,7 @@ const scriptAnnotation = "script.podfall.io/"
 // SyncPod).
 func (w *worker) sync(ctx context.Context, pod *corev1.Pod) Synced {
 	if w.startTime = cmp.Or(w.startTime, pod.Status.StartTime); w.startTime == nil {
-		w.startTime = &metav1.Time{Time: w.cfg.Clock.Now()} // which is about to be reported
+		w.startTime = &metav1.Time{Time: w.cfg.Clock.Now()} // not in the API yet
 	}
 	left, limited := untilDeadline(pod, w.startTime.Time, w.cfg.Clock.Now())
 	if !limited {
@@ -44,7 +44,7 @@ func (w *worker) sync(ctx context.Context, pod *corev1.Pod) Synced {
 	return answer
 }
 
-// untilDeadline returns how long a pod that began then may still be active. Limited is false
+// untilDeadline returns how long a pod with this start time may still be active. Limited is false
 // without activeDeadlineSeconds.
 func untilDeadline(pod *corev1.Pod, began, now time.Time) (left time.Duration, limited bool) {
 	if pod.Spec.ActiveDeadlineSeconds == nil {
@@ -217,7 +217,7 @@ func (w *worker) startContainer(ctx context.Context, pod *corev1.Pod, sandbox *p
 }
 
 // isRunningNow reports whether a container that had been created runs by now. It waits for the next
-// listing; a change in that syncs the pod again.
+// listing. A change in that listing syncs the pod again.
 func (w *worker) isRunningNow(ctx context.Context, pod *corev1.Pod, start ContainerStart) bool {
 	if start.CreatedID == "" {
 		return false
@@ -304,7 +304,7 @@ func (w *worker) createRequest(
 	}, nil
 }
 
-// stopSignalOf returns the pod's stop signal; empty leaves it to the image (KBL-55). It is set when
+// stopSignalOf returns the container's stop signal; empty leaves it to the image (KBL-55). It is set when
 // the container is created, and cannot change later.
 func stopSignalOf(spec *corev1.Container) string {
 	if spec.Lifecycle == nil || spec.Lifecycle.StopSignal == nil {

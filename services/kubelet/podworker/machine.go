@@ -1,8 +1,12 @@
 // Package podworker runs the pods of one node, one worker per UID. machine.go is the protocol of
-// one pod, and pure. grace.go computes how long a stop may take; attempt.go orders the steps of one
-// attempt to stop, pure too, and round2_stop.go carries it out. start.go, planner.go and launch.go
-// make a pod run. worker.go is the shell around the machine, and workers.go keeps all workers of a
-// node.
+// one pod, and pure. worker.go carries out the machine's actions, and workers.go keeps all workers
+// of a node. housekeeping.go decides which workers to forget, and which pods are orphans.
+//
+// To stop: grace.go computes how long a stop may take. attempt.go orders the steps of one attempt,
+// pure too. round2_stop.go carries the attempt out, and hooks.go runs its hooks.
+//
+// To start: start.go defines the plan, planner.go makes it, and launch.go carries it out. kills.go
+// stops what the plan stops first.
 //
 //	  Seen
 //	    │   (being deleted: to Stopping; ended, and the runtime idle: to Stopped)
@@ -19,11 +23,13 @@
 //	    │                      after an error
 //	    │ Cleaned
 //	    ▼
-//	Confirming ─▶ Confirm      the reporter deletes the object: round 3
+//	Confirming ─▶ Confirm      the reporter deletes the object, if it is marked: round 3
 //	    │
 //	    │ Forget, when the UID has left the API
 //	    ▼
 //	  Gone
+//
+// An orphan begins in Stopping, and goes from there to Confirming: it has nothing to report.
 package podworker
 
 import (

@@ -120,7 +120,7 @@ func (p *planner) planInit() bool {
 		return true
 	}
 	begun := p.Seen.HasStartedRegular(p.pod)
-	later, initialized := begun, begun // later: one after this has begun, so that this was complete once
+	later, initialized := begun, begun // later: a container after this one has begun, so this one was complete once
 	var starts []int
 	for i, spec := range slices.Backward(specs) {
 		last, sidecar := p.Seen.Active(spec.Name), podstate.IsSidecar(&spec)
@@ -292,7 +292,7 @@ func (p *planner) isCreated(c *proto.Container) bool {
 	return c != nil && c.GetState() == proto.ContainerState_CONTAINER_STATE_CREATED && c.GetSandboxId() == p.Seen.Sandbox().GetId()
 }
 
-// limitAfter makes the plan again after this time at the latest.
+// limitAfter has a new plan made after this time at the latest.
 func (p *StartPlan) limitAfter(after time.Duration) {
 	if p.After == 0 || after < p.After {
 		p.After = after

@@ -54,8 +54,8 @@ func (w *worker) recordBackoffs(pod *corev1.Pod, held map[string]corev1.Containe
 	}
 }
 
-// setWaiting replaces the reason why a container waits; nil for none. Others read the map, so that
-// it is copied and never written.
+// setWaiting replaces the reason why a container waits; nil for none. Other goroutines read the old
+// map, so the map is replaced by a changed copy.
 func (w *worker) setWaiting(container string, reason *corev1.ContainerStateWaiting) {
 	next := maps.Clone(w.waiting)
 	if reason == nil {

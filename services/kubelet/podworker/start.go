@@ -68,7 +68,7 @@ func (c Crash) remaining(finished, now time.Time, t CrashTiming) time.Duration {
 	if c.Delay == 0 || now.Sub(c.At) > 2*t.Max {
 		return 0
 	}
-	return min(max(c.Delay-now.Sub(finished), 0), c.Delay) // more is left where a clock is or was wrong
+	return min(max(c.Delay-now.Sub(finished), 0), c.Delay) // a wrong clock could leave more
 }
 
 // next returns the back-off after a restart at now of a container that ended at finished.
@@ -96,9 +96,9 @@ func (c Crashes) RecordRestart(start ContainerStart, now time.Time, t CrashTimin
 	c[start.Spec.Name] = c[start.Spec.Name].next(start.Finished, now, t)
 }
 
-// HoldDelay returns how long a worker waits for back-offs if the first ends after that time, for
-// the n-th time (upstream's completeWork): no longer than the usual resync, spread over half of
-// that.
+// HoldDelay returns how long a worker waits for back-offs if the first one ends after that time, for
+// the n-th time (upstream's completeWork). The wait is capped at the usual resync, and lengthened
+// by up to Jitter of itself. It is 0 without a back-off.
 func (t Timing) HoldDelay(after time.Duration, seed uint64, uid types.UID, n uint64) time.Duration {
 	if after <= 0 {
 		return 0

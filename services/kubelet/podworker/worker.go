@@ -18,8 +18,8 @@ import (
 	"github.com/podfall/podfall/services/kubelet/status"
 )
 
-// worker is the shell around one machine. It takes an event, steps the machine, carries out the
-// actions, and repeats. It has a goroutine only while there are actions, so that an idle pod costs
+// worker drives one machine: it takes an event, steps the machine, carries out the actions, and
+// repeats. It has a goroutine only while there are actions, so that an idle pod costs
 // none.
 type worker struct {
 	cfg Config
@@ -189,8 +189,8 @@ func (w *worker) recordResult(err error) {
 	w.Failures++
 }
 
-// readPod returns what the runtime has of the pod. If the timing asks for it, the listing is newer
-// than the last sync (KBL-20).
+// readPod returns what the runtime has of the pod. With AwaitRelist or needsRelist, the listing is
+// newer than the last attempt (KBL-20).
 func (w *worker) readPod(ctx context.Context, uid types.UID) (podstate.Pod, error) {
 	var than time.Time
 	if w.cfg.Timing.AwaitRelist || w.needsRelist {
@@ -352,8 +352,8 @@ func (w *worker) scheduleRetry(a Again) {
 	w.due = w.cfg.Clock.Steady().Add(w.cfg.Timing.RetryDelay(a, w.cfg.Seed, w.machine.Pod().UID, w.retries))
 }
 
-// RetryDelay returns the time until Due, for the n-th retry of the UID. A back-off is spread over
-// half its length, so that a node's pods do not retry in step.
+// RetryDelay returns the time until Due, for the n-th retry of the UID. The back-off and the resync
+// are lengthened by up to Jitter of themselves, so that a node's pods do not retry in step.
 func (t Timing) RetryDelay(a Again, seed uint64, uid types.UID, n uint64) time.Duration {
 	if a.After > 0 {
 		return a.After
