@@ -35,7 +35,7 @@ type LoopTiming struct {
 	// Collect is the interval at which dead containers are removed; Manifests is the interval at
 	// which the static pods' directory is read.
 	Tick, Housekeeping, Collect, Manifests time.Duration
-	// SkipFirst, doubled up to SkipMost, is how long the loop pauses while the runtime has problems
+	// SkipFirst, doubled up to SkipMax, is how long the loop pauses while the runtime has problems
 	// (KBL-07).
 	SkipFirst, SkipMax time.Duration
 }
