@@ -185,11 +185,11 @@ func (s service) manage(ctx context.Context, c *cli.Context, run func(ctx contex
 const stateTimeout = mgmt.PublishInterval
 
 // processes lets the gateway read all processes' metrics.
-type processes struct{ station *mgmt.Agent }
+type processes struct{ agent *mgmt.Agent }
 
 // Names implements gateway.Processes.
 func (p processes) Names() []string {
-	return processNames(p.station.State())
+	return processNames(p.agent.State())
 }
 
 // processNames returns the names of the cluster's processes.
@@ -207,11 +207,11 @@ func processNames(state mgmt.FaultState) []string {
 
 // Ask implements gateway.Processes.
 func (p processes) Ask(ctx context.Context, process, question string) ([]byte, error) {
-	return p.station.Client().Inspect(ctx, process, []byte(question))
+	return p.agent.Client().Inspect(ctx, process, []byte(question))
 }
 
 // Clock implements gateway.Processes.
-func (p processes) Clock() clock.Schedule { return p.station.State().Clock }
+func (p processes) Clock() clock.Schedule { return p.agent.State().Clock }
 
 // stateClient returns the client with which controllers set faults and cuts; nil without a
 // management connection.

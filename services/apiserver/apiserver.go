@@ -143,7 +143,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 		Commit: kept.Commit, Clock: cfg.Clock, NewUID: api.NewUID, History: cfg.History, Log: cfg.Log,
 	})
 	keeper.Load(kept.Snapshot())
-	server.fence.load(kept.Snapshot())
+	server.epochs.load(kept.Snapshot())
 	cfg.ProvideInspect(server.inspect)
 	if err := daemon.Run(ctx, recordStoreError(cfg.History, kept.Run), hub.Run, janitor.Run, keeper.Run, server.run); err != nil {
 		return fmt.Errorf("apiserver: %w", err)

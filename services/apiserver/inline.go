@@ -85,7 +85,7 @@ func NewInline(ctx context.Context, cfg InlineConfig) (*Inline, error) {
 	}
 	own.History = cfg.History
 	i.server = newServer(own, api)
-	i.server.fence.load(snapshot)
+	i.server.epochs.load(snapshot)
 	return i, api.Bootstrap(ctx)
 }
 

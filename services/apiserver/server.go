@@ -30,19 +30,19 @@ type server struct {
 	log   *slog.Logger
 	ready func()
 	// history records writes when they arrive, and reads when they are answered.
-	history   *history.Recorder
-	malformed atomic.Uint64 // malformed calls so far
-	refusals  refusals
-	fence     nodeEpochs
-	turns     operations
+	history    *history.Recorder
+	malformed  atomic.Uint64 // malformed calls so far
+	refusals   refusals
+	epochs     nodeEpochs
+	operations operations
 }
 
 func newServer(cfg Config, api *verbs.API) *server {
 	return &server{
 		bus: cfg.Bus, api: api, boot: cfg.Boot, clock: cfg.Clock, log: cfg.Log, ready: cfg.Ready,
 		history: cfg.History, refusals: refusals{began: cfg.Clock.Now(), kept: map[string]inspect.Refusal{}},
-		fence: newNodeEpochs(cfg.Clock),
-		turns: newOperations(),
+		epochs:     newNodeEpochs(cfg.Clock),
+		operations: newOperations(),
 	}
 }
 
@@ -98,7 +98,7 @@ func (s *server) handle(ctx context.Context, call message, send verbs.Send) erro
 		s.recordMalformed(call, err)
 		return err
 	}
-	if err := s.fence.check(req.Identity, proto.Boot(req.Envelope.GetBoot())); err != nil {
+	if err := s.epochs.check(req.Identity, proto.Boot(req.Envelope.GetBoot())); err != nil {
 		return err
 	}
 	if deadline := req.Envelope.GetDeadlineUnixNano(); deadline != 0 {
@@ -130,11 +130,11 @@ func (s *server) handleOwn(ctx context.Context, req verbs.Request) error {
 // one at a time, and once only.
 func (s *server) handleWrite(ctx context.Context, subject string, req *verbs.Request, send verbs.Send) error {
 	operation := string(req.Identity) + " " + req.Envelope.GetOperation()
-	if err := s.turns.acquire(ctx, operation); err != nil {
+	if err := s.operations.acquire(ctx, operation); err != nil {
 		return err
 	}
-	defer s.turns.release(operation)
-	return s.turns.doOnce(ctx, operation, request{subject, req.Envelope}, send, func(send verbs.Send) error {
+	defer s.operations.release(operation)
+	return s.operations.doOnce(ctx, operation, request{subject, req.Envelope}, send, func(send verbs.Send) error {
 		return s.api.Do(ctx, *req, send)
 	})
 }

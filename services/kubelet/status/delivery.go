@@ -41,8 +41,8 @@ const (
 	None Request = iota
 	// Fetch is a GET of the pod.
 	Fetch
-	// Store is an update of the pod's /status.
-	Store
+	// UpdateStatus is an update of the pod's /status.
+	UpdateStatus
 	// Confirm is the delete with grace 0 of the pod's UID: round 3.
 	Confirm
 )
@@ -60,7 +60,7 @@ func newDelivery(b *Queue, uid types.UID, e *entry, copies Copies) *Delivery {
 		d.request = Fetch
 		return d
 	}
-	d.request = Store
+	d.request = UpdateStatus
 	return d
 }
 
@@ -75,7 +75,7 @@ func (d *Delivery) Err() error { return d.err }
 
 // Next returns the request to make. A status that the API has already is accepted without one.
 func (d *Delivery) Next(now time.Time) (Request, *corev1.Pod) {
-	if d.request != Store {
+	if d.request != UpdateStatus {
 		return d.request, d.snapshot.live
 	}
 	live := d.snapshot.live
@@ -86,7 +86,7 @@ func (d *Delivery) Next(now time.Time) (Request, *corev1.Pod) {
 	}
 	update := *live // the metadata and the spec are shared, and only read
 	update.Status = merged
-	return Store, &update
+	return UpdateStatus, &update
 }
 
 // HandleAnswer takes the result of the request: the API's object, or the error.
@@ -94,7 +94,7 @@ func (d *Delivery) HandleAnswer(pod *corev1.Pod, err error) {
 	switch d.request {
 	case Fetch:
 		d.handleFetched(pod, err)
-	case Store:
+	case UpdateStatus:
 		d.handleStored(pod, err)
 	case Confirm:
 		d.handleConfirmed(err)
@@ -111,7 +111,7 @@ func (d *Delivery) handleFetched(live *corev1.Pod, err error) {
 	case err != nil:
 		d.err = fmt.Errorf("get pod %s: %w", podstate.Key(d.snapshot.pod), err)
 	case live.UID == d.uid, podstate.IsMirror(live) && podstate.IsMirrorOf(live, d.snapshot.pod):
-		d.snapshot.live, d.request = live, Store
+		d.snapshot.live, d.request = live, UpdateStatus
 	case !podstate.IsStatic(d.snapshot.pod):
 		d.queue.Forget(d.uid)
 	}

@@ -36,7 +36,7 @@ func TestForeignChangesAreReverted(t *testing.T) {
 	b.Report(pod, podstate.Pod{}, Facts{}, now)
 	d := b.Next(seen)
 	request, update := d.Next(now)
-	if request != Store {
+	if request != UpdateStatus {
 		t.Fatalf("request %v, want Store", request)
 	}
 	taken := update.DeepCopy()
@@ -52,7 +52,7 @@ func TestForeignChangesAreReverted(t *testing.T) {
 	seen["u"] = other
 	b.Refresh(other)
 	d = b.Next(seen)
-	if request, _ := d.Next(now); request != Store {
+	if request, _ := d.Next(now); request != UpdateStatus {
 		t.Fatalf("request %v, want Store", request)
 	}
 	d.HandleAnswer(nil, errors.New("the API is not to be reached"))
@@ -62,7 +62,7 @@ func TestForeignChangesAreReverted(t *testing.T) {
 	}
 	d = b.Next(seen)
 	request, update = d.Next(now)
-	if request != Store || len(update.Status.Conditions) == 0 {
+	if request != UpdateStatus || len(update.Status.Conditions) == 0 {
 		t.Fatalf("request %v with %d conditions, want Store with those of the kubelet", request, len(update.Status.Conditions))
 	}
 	update = update.DeepCopy()

@@ -248,7 +248,7 @@ func (r *Reporter) send(ctx context.Context, d *Delivery, request Request, pod *
 	switch request {
 	case Fetch:
 		obj, err = r.cfg.API.Get(ctx, r.target(d.Pod(), ""), metav1.GetOptions{})
-	case Store:
+	case UpdateStatus:
 		obj, err = r.cfg.API.Update(ctx, r.target(pod, "status"), pod, metav1.UpdateOptions{})
 	case Confirm:
 		_, err = r.cfg.API.Delete(ctx, r.target(pod, ""), Confirmation(pod))
