@@ -336,6 +336,7 @@ func detailViolations() []violation {
 		{"K10", "an end before it was", early},
 		{"K10", "a start that never was", unstarted},
 		{"K10", "another code", newBuilder().runPod().markPod().signalPod("SIGTERM").exitPod().reportContainer("terminated", 1)},
+		{"K10", "an unknown end of a container that ended while its pod was stopped", newBuilder().runPod().markPod().exitPod().reportContainer("terminated", 137)},
 		{"K10", "a container that has ended runs", late},
 		{"K10", "a container that has ended runs, and a user is refused", others.idle(50).refuseStatus(user).idle(10).reportContainer("running", 0)},
 		{"K10", "a container that has ended runs, which was refused long ago", refused.idle(60).reportContainer("running", 0)},

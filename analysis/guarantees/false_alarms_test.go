@@ -100,7 +100,15 @@ func falseAlarms() map[string]*builder {
 	heldOn.request("confirm", by(node, "delete", grace(0), meaning(uid)), 200, web(modified, finalizers("a/b"), marked(0, heldOn.clock+2)))
 
 	away := history.Trouble{Kind: history.TroubleCut, What: "c", CutOff: []string{controllers}}
+	// Others end the pod while a sync stops its container for a failed probe, or while the container
+	// waits for its restart.
+	probed := newBuilder().runPod().signalPod("SIGTERM").failByOthers().exitPod().record(runtime, "", history.Start{ContainerRef: secondRun()})
+	waiting := newBuilder().runPod().exitPod().failByOthers().record(kubelet, "", history.KubeletTerm{Pod: name, UID: uid, Grace: 30})
+	waiting.reportContainer("terminated", 137)
+
 	return map[string]*builder{
+		"K8: a container that a sync stops and starts again":                 probed,
+		"K10: a container that waited for its restart":                       waiting,
 		"A8: the present, by a clock that is set meanwhile":                  presentDeadline(skewedClock(), -1),
 		"A8: a success that the pod garbage collector has not seen":          collected,
 		"C2: a pod that was forced away, and starts after its successor":     lateStart(uid, "u2"),
@@ -337,4 +345,10 @@ func (b *builder) taintUnreachable() *builder {
 	return b.request("taint", by(controllers, "update"), 200, history.Commit{
 		Resource: "nodes", Key: "n1", UID: "n1", Op: modified, Content: history.Content{Created: 1, NoExecuteTaints: []string{unreachableTaint + "="}},
 	})
+}
+
+// failByOthers has a controller give the pod the phase Failed, which the kubelet sees.
+func (b *builder) failByOthers() *builder {
+	b.request("failed", by(controllers, "update"), 200, web(modified, failed))
+	return b.record(kubelet, "", history.KubeletSee{Pod: name, UID: uid, Op: "RECONCILE", Revision: "4"})
 }

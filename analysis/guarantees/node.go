@@ -264,7 +264,8 @@ func checkNoStartAfterStop(h *clusterHistory, t *tally) {
 
 // checkNoStartAfterEnd checks K8: a pod that has ended never runs again. A phase that others wrote
 // while the kubelet was cut off ends nothing: the kubelet goes on until it hears of the phase
-// (K14).
+// (K14). Even then a sync that is stopping a container goes on, and starts the container again:
+// upstream's kubelet gives SyncPod a context that nothing cancels (Kubelet.SyncPod).
 func checkNoStartAfterEnd(h *clusterHistory, t *tally) {
 	for _, pod := range h.completePods() {
 		end := pod.endEvent()
@@ -274,7 +275,7 @@ func checkNoStartAfterEnd(h *clusterHistory, t *tally) {
 		var late *history.Event
 		for _, c := range pod.containers {
 			for _, e := range c.started {
-				if e.Began > end.Ended+recordDelay && (!pod.endedByOthers(e) || pod.kubeletSaw(end, e)) {
+				if e.Began > end.Ended+recordDelay && (!pod.endedByOthers(e) || pod.sawBeforeSync(end, e)) {
 					late = e
 				}
 			}
@@ -283,12 +284,33 @@ func checkNoStartAfterEnd(h *clusterHistory, t *tally) {
 	}
 }
 
-// kubeletSaw reports whether the pod's kubelet had seen a commit, or a later one, before an event.
-func (pod *podHistory) kubeletSaw(end, by *history.Event) bool {
+// sawBeforeSync reports whether the pod's kubelet had seen a commit, or a later one, before an
+// event, and the event is not of a sync that was stopping a container then.
+func (pod *podHistory) sawBeforeSync(end, by *history.Event) bool {
+	seen := pod.firstSight(end)
+	return seen != nil && before(seen, by) && !pod.wasStoppingDuring(seen, by)
+}
+
+// firstSight returns when the pod's kubelet first saw a commit or a later one; nil for never.
+func (pod *podHistory) firstSight(end *history.Event) *history.Event {
 	ended, _ := end.Fact.(history.Commit)
-	return slices.ContainsFunc(pod.seen, func(e *history.Event) bool {
+	for _, e := range pod.seen {
 		fact, _ := e.Fact.(history.KubeletSee)
-		return before(e, by) && (parseRevision(fact.Revision) >= ended.Revision || fact.Op == "REMOVE" && e.Began >= end.Began)
+		if parseRevision(fact.Revision) >= ended.Revision || fact.Op == "REMOVE" && e.Began >= end.Began {
+			return e
+		}
+	}
+	return nil
+}
+
+// wasStoppingDuring reports whether a container of the pod had its stop signal at one event and
+// ended before another, in which the kubelet had not begun to stop the pod itself.
+func (pod *podHistory) wasStoppingDuring(from, by *history.Event) bool {
+	if len(pod.terms) > 0 && before(pod.terms[0], by) {
+		return false
+	}
+	return slices.ContainsFunc(pod.containers, func(c *container) bool {
+		return len(c.signaling) > 0 && before(c.signaling[0], from) && len(c.exits) > 0 && from.Ended <= c.exits[0].Ended && c.exits[0].Began <= by.Ended
 	})
 }
 

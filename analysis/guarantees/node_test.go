@@ -32,6 +32,8 @@ func nodeViolations() []violation {
 		{"K6", "SIGTERM twice", run().markPod().signalPod("SIGTERM").signalPod("SIGTERM").exitPod()},
 		{"K7", "a start after the end has begun", run().markPod().record(runtime, "", start)},
 		{"K8", "a start after the end", run().markPod().signalPod("SIGTERM").exitPod().reportEnd().record(runtime, "", start)},
+		{"K8", "a start after the kubelet saw an end by others", run().failByOthers().record(runtime, "", start)},
+		{"K8", "a start after the stop of the pod began, of a container that a sync had stopped", run().signalPod("SIGTERM").failByOthers().record(kubelet, "", history.KubeletTerm{Pod: name, UID: uid, Grace: 30}).exitPod().record(runtime, "", start)},
 		{"K9", "two nodes", elsewhere},
 		{"K10", "an end that is reported while it runs", run().markPod().record(kubelet, "", history.KubeletStatus{UID: uid, Phase: "Failed"})},
 		{"K15", "a second run beside the first", run().record(runtime, "", history.Start{ContainerRef: secondRun()})},

@@ -35,8 +35,19 @@ func (c *container) checkReportedEnd(code int32, status *history.Event, t *tally
 	t.expect(c.mayHaveEndedBy(status) || len(c.started) == 0, "a running container was reported as ended", c.lastEvent(), status)
 	if exit := c.onlyExit(); exit != nil {
 		fact, _ := exit.Fact.(history.Exit)
-		t.expect(fact.Code == code, "a container was reported ended with another exit code", exit, status)
+		t.expect(fact.Code == code || c.mayBeReportedUnknown(code, status), "a container was reported ended with another exit code", exit, status)
 	}
+}
+
+// codeUnknown is the exit code that a kubelet reports of a container whose end it does not know.
+const codeUnknown = 137
+
+// mayBeReportedUnknown reports whether a kubelet may report that the container ended with
+// codeUnknown, although it knew another code. If others end the pod while the container waits for
+// its restart, the kubelet reports the waiting container as ContainerStatusUnknown (upstream's
+// manager.TerminatePod).
+func (c *container) mayBeReportedUnknown(code int32, status *history.Event) bool {
+	return code == codeUnknown && c.pod.endedByOthers(status) && len(c.pod.terms) > 0 && before(c.onlyExit(), c.pod.terms[0])
 }
 
 // checkReportedRunning checks a status that reports that the container runs.

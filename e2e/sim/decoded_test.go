@@ -47,6 +47,7 @@ func TestSharedObjectsStayUnchanged(t *testing.T) {
 	for seed := range uint64(3) {
 		synctest.Test(t, func(t *testing.T) {
 			c := newCluster(Draw(seed, Safety, 20*time.Minute))
+			defer c.End()
 			if err := c.Run(c.script.Duration); err != nil {
 				t.Fatal(err)
 			}

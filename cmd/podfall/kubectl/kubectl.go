@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/http"
 	"os"
 	"runtime"
 	"strings"
@@ -144,7 +145,14 @@ func newRoot(cfg Config) *cobra.Command {
 		streams.Out, streams.ErrOut = out, terminal.Writer(cfg.Err)
 	}
 	flags := genericclioptions.NewConfigFlags(true).WithDeprecatedPasswordFlag().WithDiscoveryBurst(300).WithDiscoveryQPS(50).WithWarningPrinter(streams)
-	direct(flags, cfg)
+	direct(flags, cfg, func(config *rest.Config) *rest.Config {
+		if escapesMessages(cfg.Args) {
+			config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+				return messageEscaper{next, func() bool { return out.plain }}
+			})
+		}
+		return config
+	})
 	root := cmd.NewDefaultKubectlCommandWithArgs(cmd.KubectlOptions{
 		PluginHandler: cmd.NewDefaultPluginHandler(plugin.ValidPluginFilenamePrefixes),
 		Arguments:     append([]string{program}, cfg.Args...),
@@ -191,8 +199,8 @@ func rename(command *cobra.Command) {
 	}
 }
 
-// direct leads kubectl's requests to the cluster of cfg.
-func direct(flags *genericclioptions.ConfigFlags, cfg Config) {
+// direct leads kubectl's requests to the cluster of cfg, by a configuration that wrap completes.
+func direct(flags *genericclioptions.ConfigFlags, cfg Config, wrap func(*rest.Config) *rest.Config) {
 	switch {
 	case cfg.Connect != nil:
 		reach := sync.OnceValues(cfg.Connect)
@@ -202,13 +210,15 @@ func direct(flags *genericclioptions.ConfigFlags, cfg Config) {
 			util.CheckErr(err)
 			config := rest.CopyConfig(reached)
 			config.Impersonate, config.Timeout = asked.Impersonate, asked.Timeout
-			return config
+			return wrap(config)
 		})
 	case cfg.Check != nil:
 		check := sync.OnceValue(cfg.Check)
 		flags.WithWrapConfigFn(func(asked *rest.Config) *rest.Config {
 			util.CheckErr(check())
-			return asked
+			return wrap(asked)
 		})
+	default:
+		flags.WithWrapConfigFn(wrap)
 	}
 }
