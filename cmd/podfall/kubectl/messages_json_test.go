@@ -38,7 +38,7 @@ func TestMessagesForgeNoLines(t *testing.T) {
 	if other := read("text/plain", false); other != document+"\n"+document {
 		t.Errorf("what is no JSON reads %s", other)
 	}
-	for _, line := range strings.Split(read("application/json", false), "\n") {
+	for line := range strings.SplitSeq(read("application/json", false), "\n") {
 		var got struct {
 			Message string
 			Items   []struct{ Reason string }
