@@ -107,6 +107,7 @@ func falseAlarms() map[string]*builder {
 	waiting.reportContainer("terminated", 137)
 
 	return map[string]*builder{
+		"A8: a pod whose containers all restart":                             newBuilder().runPod().request("a", by(node, "update"), 200, web(modified, restartsAll)).request("b", by(node, "update"), 200, web(modified, restartsAll, initializing)),
 		"K8: a container that a sync stops and starts again":                 probed,
 		"K10: a container that waited for its restart":                       waiting,
 		"A8: the present, by a clock that is set meanwhile":                  presentDeadline(skewedClock(), -1),
@@ -346,6 +347,9 @@ func (b *builder) taintUnreachable() *builder {
 		Resource: "nodes", Key: "n1", UID: "n1", Op: modified, Content: history.Content{Created: 1, NoExecuteTaints: []string{unreachableTaint + "="}},
 	})
 }
+
+func restartsAll(c *history.Commit)  { c.RestartsAll = true }
+func initializing(c *history.Commit) { c.Phase = "Pending" }
 
 // failByOthers has a controller give the pod the phase Failed, which the kubelet sees.
 func (b *builder) failByOthers() *builder {

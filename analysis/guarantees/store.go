@@ -198,7 +198,9 @@ func checkUIDPreconditions(h *clusterHistory, t *tally) {
 
 // checkMonotonicFields checks A8: an object's creation time and generation, a pod's node and phase,
 // and the deletion fields only move forward. The pod garbage collector names no resourceVersion
-// when it fails a pod, as upstream's. It may not have seen that the pod has succeeded (CTL-14).
+// when it fails a pod, as upstream's. It may not have seen that the pod has succeeded (CTL-14). A
+// pod whose containers all restart is Pending again while its init containers run (upstream's
+// getPhase).
 func checkMonotonicFields(h *clusterHistory, t *tally) {
 	byCollector := map[string]bool{}
 	h.eachDecision(func(d history.Decide, decided *history.Event, _ *operation) {
@@ -219,7 +221,8 @@ func checkMonotonicFields(h *clusterHistory, t *tally) {
 			t.expect(c.Grace == nil || was.Grace == nil || *c.Grace <= *was.Grace, "a deletion's grace period grew", was.Event, c.Event)
 		}
 		unseen := was.Phase == "Succeeded" && c.Phase == "Failed" && byCollector[c.Cause]
-		t.expect(unseen || phaseRank(was.Phase) <= phaseRank(c.Phase) && (phaseRank(was.Phase) < terminalRank || was.Phase == c.Phase),
+		initializesAgain := was.RestartsAll && c.RestartsAll && was.Phase == "Running" && c.Phase == "Pending"
+		t.expect(unseen || initializesAgain || phaseRank(was.Phase) <= phaseRank(c.Phase) && (phaseRank(was.Phase) < terminalRank || was.Phase == c.Phase),
 			"a pod's phase went back", was.Event, c.Event)
 	}
 }

@@ -134,6 +134,9 @@ type (
 		// the containers that the sidecars must outlive. Both are empty for pods without sidecars.
 		Sidecars []string `json:"sidecars,omitempty"`
 		Regular  []string `json:"regular,omitempty"`
+		// RestartsAll is set for a pod with a restart rule of the action RestartAllContainers. Its
+		// init containers may run again.
+		RestartsAll bool `json:"restartsAll,omitempty"`
 	}
 
 	// Workload holds fields of committed objects whose controllers create pods.

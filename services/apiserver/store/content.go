@@ -62,7 +62,10 @@ func contentOf(obj kinds.Object) history.Content {
 
 // podSpecOf returns what the cluster's history records of a pod's spec.
 func podSpecOf(spec *corev1.PodSpec) history.PodSpec {
-	recorded := history.PodSpec{Tolerations: noExecuteTolerations(spec.Tolerations)}
+	recorded := history.PodSpec{
+		Tolerations: noExecuteTolerations(spec.Tolerations),
+		RestartsAll: mayRestartAll(spec.InitContainers) || mayRestartAll(spec.Containers),
+	}
 	for i := range spec.InitContainers {
 		if policy := spec.InitContainers[i].RestartPolicy; policy != nil && *policy == corev1.ContainerRestartPolicyAlways {
 			recorded.Sidecars = append(recorded.Sidecars, spec.InitContainers[i].Name)
@@ -75,6 +78,16 @@ func podSpecOf(spec *corev1.PodSpec) history.PodSpec {
 		recorded.Regular = append(recorded.Regular, spec.Containers[i].Name)
 	}
 	return recorded
+}
+
+// mayRestartAll reports whether the end of one of the containers can restart all containers of
+// their pod.
+func mayRestartAll(containers []corev1.Container) bool {
+	return slices.ContainsFunc(containers, func(c corev1.Container) bool {
+		return slices.ContainsFunc(c.RestartPolicyRules, func(rule corev1.ContainerRestartRule) bool {
+			return rule.Action == corev1.ContainerRestartRuleActionRestartAllContainers
+		})
+	})
 }
 
 // budgetOf returns the fields of a disruption budget that decide about an eviction.
