@@ -24,8 +24,13 @@ func escapesMessages(args []string) bool {
 	return verb == "describe" || verb == "events"
 }
 
-// RoundTrip implements http.RoundTripper. An answer that is no JSON passes unchanged.
+// RoundTrip implements http.RoundTripper. It asks for JSON, where kubectl prefers protobuf. An
+// answer that is no JSON passes unchanged.
 func (e messageEscaper) RoundTrip(request *http.Request) (*http.Response, error) {
+	if strings.Contains(request.Header.Get("Accept"), "application/vnd.kubernetes.protobuf") {
+		request = request.Clone(request.Context())
+		request.Header.Set("Accept", "application/json")
+	}
 	response, err := e.next.RoundTrip(request)
 	if err != nil || e.plain() || !strings.HasPrefix(response.Header.Get("Content-Type"), "application/json") {
 		return response, err

@@ -15,13 +15,21 @@ import (
 func TestMessagesForgeNoLines(t *testing.T) {
 	const document = `{"message":"a\nb \\\\n \"q\" \u202e","items":[{"reason" : "x\ty\r"}],"data":{"key":"a\nb"}}`
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if accept := r.Header.Get("Accept"); accept != "application/json" {
+			t.Errorf("%s is asked for, which cannot be escaped", accept)
+		}
 		w.Header().Set("Content-Type", r.URL.Query().Get("type"))
 		_, _ = io.WriteString(w, document+"\n"+document)
 	}))
 	defer server.Close()
 	read := func(contentType string, plain bool) string {
 		client := http.Client{Transport: messageEscaper{http.DefaultTransport, func() bool { return plain }}}
-		response, err := client.Get(server.URL + "?type=" + contentType)
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"?type="+contentType, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Accept", "application/vnd.kubernetes.protobuf,application/json")
+		response, err := client.Do(request)
 		if err != nil {
 			t.Fatal(err)
 		}
