@@ -147,8 +147,9 @@ func newRoot(cfg Config) *cobra.Command {
 	flags := genericclioptions.NewConfigFlags(true).WithDeprecatedPasswordFlag().WithDiscoveryBurst(300).WithDiscoveryQPS(50).WithWarningPrinter(streams)
 	direct(flags, cfg, func(config *rest.Config) *rest.Config {
 		if escapesMessages(cfg.Args) {
+			escape := newMessageEscape()
 			config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-				return messageEscaper{next, func() bool { return out.plain }}
+				return messageEscaper{next, func() bool { return out.plain }, escape}
 			})
 		}
 		return config

@@ -16,6 +16,8 @@ type messageEscaper struct {
 	next http.RoundTripper
 	// plain reports whether programs read the output; then nothing is escaped.
 	plain func() bool
+	// escape is from newMessageEscape, made once for all answers.
+	escape func(document []byte) []byte
 }
 
 // escapesMessages reports whether a command needs a messageEscaper.
@@ -35,7 +37,7 @@ func (e messageEscaper) RoundTrip(request *http.Request) (*http.Response, error)
 	if err != nil || e.plain() || !strings.HasPrefix(response.Header.Get("Content-Type"), "application/json") {
 		return response, err
 	}
-	response.Body = &escapedBody{Closer: response.Body, lines: bufio.NewReader(response.Body), escape: newMessageEscape()}
+	response.Body = &escapedBody{Closer: response.Body, lines: bufio.NewReader(response.Body), escape: e.escape}
 	response.ContentLength = -1
 	response.Header.Del("Content-Length")
 	return response, nil

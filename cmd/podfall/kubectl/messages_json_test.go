@@ -23,7 +23,7 @@ func TestMessagesForgeNoLines(t *testing.T) {
 	}))
 	defer server.Close()
 	read := func(contentType string, plain bool) string {
-		client := http.Client{Transport: messageEscaper{http.DefaultTransport, func() bool { return plain }}}
+		client := http.Client{Transport: messageEscaper{http.DefaultTransport, func() bool { return plain }, newMessageEscape()}}
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"?type="+contentType, nil)
 		if err != nil {
 			t.Fatal(err)
